@@ -1,0 +1,66 @@
+"""The environment: the only seam through which native code reaches the world (design: "one seam to the world").
+
+Three tables of function pointers. A node owns one `Env`; the real one lives in env.pyx, the simulated ones in simdisk.pyx
+and simnet.pyx. Every function may be called from any thread without the GIL. A result below zero is `-errno`; nothing here
+raises, retries or logs.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stddef cimport size_t
+
+cdef extern from "<sys/uio.h>" nogil:
+    ctypedef struct IoVec "struct iovec":
+        void *iov_base
+        size_t iov_len
+
+
+ctypedef struct Clock:
+    void *self
+    int64_t (*monotonic_ns)(void *self) noexcept nogil
+    int64_t (*wall_ms)(void *self) noexcept nogil
+
+
+ctypedef struct Disk:
+    void *self
+    int (*open)(void *self, const char *path, int flags, int mode) noexcept nogil  # a file handle, or -errno
+    int (*close)(void *self, int file) noexcept nogil
+    int64_t (*pread)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil  # short only at the end
+    # The same, but -EAGAIN where it would have to wait for the device (RWF_NOWAIT).
+    int64_t (*pread_cached)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
+    int64_t (*pwrite)(void *self, int file, const void *data, size_t size, int64_t offset) noexcept nogil  # all, or -errno
+    int (*sync)(void *self, int file) noexcept nogil  # data and size (fdatasync)
+    int (*truncate)(void *self, int file, int64_t size) noexcept nogil
+    int64_t (*size)(void *self, int file) noexcept nogil
+    int (*rename)(void *self, const char *old, const char *new) noexcept nogil
+    int (*unlink)(void *self, const char *path) noexcept nogil
+    int (*make_directory)(void *self, const char *path) noexcept nogil
+    int (*sync_directory)(void *self, const char *path) noexcept nogil
+    int (*want)(void *self, int file, int64_t offset, size_t size) noexcept nogil  # read ahead, without waiting
+    # What sendfile(2) takes: the descriptor behind `file`, or -1 where there is none (then `send_file` copies).
+    int (*descriptor)(void *self, int file) noexcept nogil
+
+
+ctypedef struct Transport:
+    void *self
+    # Bytes received; 0 when the peer sends no more; -EAGAIN when there is nothing now.
+    int64_t (*recv)(void *self, int handle, void *into, size_t size) noexcept nogil
+    int64_t (*send)(void *self, int handle, const IoVec *parts, int count, bint more) noexcept nogil
+    int64_t (*send_file)(void *self, int handle, const Disk *disk, int file, int64_t offset, size_t size) noexcept nogil
+    int64_t (*pending)(void *self, int handle) noexcept nogil  # bytes that wait inside the transport itself (TLS)
+    int (*want)(void *self, int handle) noexcept nogil  # EPOLLIN | EPOLLOUT that it needs beyond what is asked
+    void (*close)(void *self, int handle) noexcept nogil
+
+
+ctypedef struct Env:
+    Clock clock
+    Disk disk
+    Transport transport
+
+
+cdef void env_real(Env *env) noexcept nogil  # fills in the real clock, disk and TCP transport
+
+
+cdef class Environment:
+    """Owns an Env; a node, its logs and its listeners keep a reference for as long as they use it."""
+    cdef Env env
+    cdef object keep  # what `self` pointers of the tables belong to

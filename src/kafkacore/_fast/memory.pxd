@@ -1,0 +1,46 @@
+"""Frames and the budget that bounds them (queued.max.request.bytes).
+
+A frame's whole size is reserved from its plane's budget when its length is known, or the connection waits unread, first
+come first served; pages are committed as bytes arrive. Frames are recycled per thread by size class: a produce of a
+megabyte lands in warm pages.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.mail cimport Inbox, Mail
+from kafkacore._fast.sync cimport Mutex
+
+# A connection that waits for memory.
+ctypedef struct Reservation:
+    Mail mail             # posted when the bytes are granted
+    Inbox *inbox
+    Reservation *next
+    int64_t size
+    bint waiting
+
+ctypedef struct Budget:
+    Mutex lock
+    int64_t limit
+    int64_t used          # atomic for metrics
+    Reservation *oldest   # covered by `lock`; nobody overtakes
+    Reservation *newest
+
+cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil
+# True: granted now. False: queued, the mail is posted once it is granted. Only what is larger than the limit is never
+# granted; callers refuse that first (socket.request.max.bytes).
+cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
+cdef void budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
+cdef void budget_release(Budget *budget, int64_t size) noexcept nogil
+
+ctypedef struct Frame:
+    int32_t refs          # atomic
+    int64_t size          # of the request, without its 4 byte prefix
+    int64_t received
+    int64_t capacity
+    int64_t reserved      # given back to `budget` with the last count
+    Budget *budget        # NULL when none
+    uint8_t *data
+
+cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved) noexcept nogil  # NULL when memory is out
+cdef void frame_hold(Frame *frame) noexcept nogil
+cdef void frame_release(Frame *frame) noexcept nogil

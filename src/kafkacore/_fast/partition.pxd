@@ -1,0 +1,83 @@
+"""A partition as the data plane sees it: its log, its role and epochs, high watermark, followers and waiters.
+
+Counted; a Python object is a handle that owns one count. `log.lock` covers every field that is not said to be atomic.
+Native code advances the high watermark from the published ISR and emits only edges; who leads and who is in the ISR is
+decided above and published with `partition_become`.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+from libc.stddef cimport size_t
+
+from kafkacore._fast.log cimport AppendInfo, Log, ReadResult
+from kafkacore._fast.park cimport Waiter, WakeList
+
+cdef enum:
+    ROLE_NONE = 0         # known, but not led or followed here
+    ROLE_LEADER = 1
+    ROLE_FOLLOWER = 2
+    ROLE_GONE = 3         # deleted: waiters are told, a late request gets UNKNOWN_TOPIC_OR_PARTITION
+
+cdef enum:
+    WAIT_FETCH = 0        # satisfied when the high watermark (or last stable offset) passes `at`
+    WAIT_FOLLOWER = 1     # the log end passes `at`
+    WAIT_ACKS = 2         # the high watermark reaches `at`
+    WAIT_KINDS = 3
+
+cdef enum:
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+    READ_LOG_END = 2      # a follower's read
+
+ctypedef struct Follower:
+    int32_t broker_id
+    bint in_sync          # as last published
+    int64_t end_offset
+    int64_t caught_up_ms
+    int32_t fetch_epoch
+    int64_t broker_epoch
+
+ctypedef struct Partition:
+    int32_t refs          # atomic
+    int32_t index
+    uint8_t topic_id[16]
+    char *topic           # not terminated; `topic_size` bytes
+    int32_t topic_size
+    Log log               # by value; log.lock is the partition's lock
+    int32_t role
+    int32_t leader_id
+    int32_t leader_epoch
+    int32_t partition_epoch
+    int32_t min_isr
+    bint flush_before_ack # then the leader's own part in the high watermark is log.synced_offset
+    int64_t high_watermark
+    int64_t last_stable_offset
+    Follower *followers
+    int32_t follower_count
+    Waiter *waiting[WAIT_KINDS]
+
+cdef void partition_hold(Partition *p) noexcept nogil
+cdef void partition_release(Partition *p) noexcept nogil
+
+# Produce for one partition. `acks` as in the request; `epoch` is -1 when the client sent none. 0; Kafka's error code;
+# LOG_BLOCKED with `blocked` queued. With acks=-1, `*wait_for` is the offset the high watermark must reach, or -1 when it
+# already has. Waiters that are satisfied are in `wakes`; the caller wakes them (no lock is held any more).
+cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, Waiter *blocked, AppendInfo *info,
+                          int64_t *wait_for, WakeList *wakes) noexcept nogil
+
+ctypedef struct FetchView:
+    int64_t high_watermark
+    int64_t last_stable_offset
+    int64_t log_start_offset
+    int32_t leader_id     # KIP-951: who leads, when it is not us
+    int32_t leader_epoch
+    int64_t diverging_end_offset   # -1 unless the client's last fetched epoch diverges (KIP-595)
+    int32_t diverging_epoch
+
+# Fetch for one partition. 0; Kafka's error code; LOG_BLOCKED when an index on disk must be read (ask the I/O pool with
+# `slowly`). FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH by `current_epoch` (-1 = not sent).
+cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch, int64_t max_bytes,
+                        int isolation, bint min_one, bint slowly, ReadResult *out, FetchView *view) noexcept nogil
+
+# Queues `waiter` (kind and at are set) unless it is satisfied already; True when it was queued.
+cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil
+cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # no-op when it is in no list

@@ -1,0 +1,26 @@
+"""A bounded ring with many producers and one consumer, of exact capacity (queued.max.requests; 20 on the control plane,
+KIP-291), woken by an eventfd.
+
+A push that fails registers the pusher's mail; the pop that makes room posts it: back-pressure without a lost wake-up.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkacore._fast.mail cimport Inbox, Mail
+
+ctypedef struct Ring  # ring.pyx owns its layout
+
+# Who wants to hear of room: part of a processor, one for each ring it pushes to.
+ctypedef struct RingWaiter:
+    Mail mail
+    Inbox *inbox
+    int32_t registered    # atomic
+
+cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL when memory or descriptors are out
+cdef void ring_free(Ring *ring) noexcept nogil
+cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil  # False: full, `waiter` (may be NULL) is registered
+cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # consumer only; how many
+cdef int32_t ring_size(Ring *ring) noexcept nogil
+cdef int ring_eventfd(Ring *ring) noexcept nogil
+cdef bint ring_may_sleep(Ring *ring) noexcept nogil  # as inbox_may_sleep
+cdef void ring_awake(Ring *ring) noexcept nogil

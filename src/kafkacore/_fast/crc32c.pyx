@@ -1,0 +1,273 @@
+"""CRC-32C by the fastest means this processor has, chosen once at import.
+
+Four ways, all compiled in (no -march), the best one that the processor offers is taken:
+- `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for Generic
+  Polynomials Using PCLMULQDQ", Intel 2009), the residue by the crc32 instruction;
+- `sse42`, `armv8`: the crc32 instruction on three independent streams, whose sums are joined by shifting tables (the
+  instruction gives one result per cycle but takes three);
+- `table`: slicing by eight (Kounavis and Berry, 2005).
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef extern from * nogil:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include <string.h>
+
+    #define KC_CRC_POLY 0x82f63b78u      /* Castagnoli, bits reversed */
+    #define KC_CRC_LONG 4096             /* bytes of one of three streams */
+    #define KC_CRC_SHORT 256
+
+    typedef uint32_t (*kc_crc_fn)(uint32_t crc, const uint8_t *p, size_t n);
+
+    static uint32_t kc_crc_slices[8][256];
+    static uint32_t kc_crc_after_long[4][256];   /* the sum once KC_CRC_LONG zero bytes follow, a byte of it at a time */
+    static uint32_t kc_crc_after_short[4][256];
+    static uint32_t kc_crc_x2n[31];              /* x^(2^n) modulo the polynomial */
+
+    /* a(x) * b(x) modulo the polynomial, bits reversed: x^0 is the top bit. */
+    static uint32_t kc_crc_multiply(uint32_t a, uint32_t b) {
+        uint32_t product = 0;
+        for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
+            if (a & bit) product ^= b;
+            b = (b >> 1) ^ ((b & 1) ? KC_CRC_POLY : 0);
+        }
+        return product;
+    }
+
+    /* x^(8 * bytes): what a sum is multiplied by when so many bytes follow. The order of x is 2^31 - 1 (the polynomial
+       is x + 1 times a primitive one), so that x^(2^31) is x again. */
+    static uint32_t kc_crc_shift(uint64_t bytes) {
+        uint32_t power = 0x80000000u;
+        for (unsigned k = 3; bytes; bytes >>= 1, k++)
+            if (bytes & 1) power = kc_crc_multiply(kc_crc_x2n[k % 31], power);
+        return power;
+    }
+
+    static void kc_crc_shift_table(uint32_t table[4][256], uint32_t power) {
+        for (int k = 0; k < 4; k++) {
+            table[k][0] = 0;
+            for (int bit = 0; bit < 8; bit++) {
+                uint32_t image = kc_crc_multiply(power, 1u << (8 * k + bit));
+                for (int low = 0; low < 1 << bit; low++) table[k][(1 << bit) | low] = table[k][low] ^ image;
+            }
+        }
+    }
+
+    static void kc_crc_make_tables(void) {
+        for (int i = 0; i < 256; i++) {
+            uint32_t crc = (uint32_t)i;
+            for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ ((crc & 1) ? KC_CRC_POLY : 0);
+            kc_crc_slices[0][i] = crc;
+        }
+        for (int k = 1; k < 8; k++)
+            for (int i = 0; i < 256; i++) {
+                uint32_t crc = kc_crc_slices[k - 1][i];
+                kc_crc_slices[k][i] = (crc >> 8) ^ kc_crc_slices[0][crc & 0xff];
+            }
+        kc_crc_x2n[0] = 0x40000000u;
+        for (int n = 1; n < 31; n++) kc_crc_x2n[n] = kc_crc_multiply(kc_crc_x2n[n - 1], kc_crc_x2n[n - 1]);
+        kc_crc_shift_table(kc_crc_after_long, kc_crc_shift(KC_CRC_LONG));
+        kc_crc_shift_table(kc_crc_after_short, kc_crc_shift(KC_CRC_SHORT));
+    }
+
+    static inline uint32_t kc_crc_shifted(uint32_t table[4][256], uint32_t crc) {
+        return table[0][crc & 0xff] ^ table[1][(crc >> 8) & 0xff] ^ table[2][(crc >> 16) & 0xff] ^ table[3][crc >> 24];
+    }
+
+    static inline uint64_t kc_crc_load(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
+
+    static uint32_t kc_crc_table(uint32_t crc, const uint8_t *p, size_t n) {
+        for (; n >= 8; n -= 8, p += 8) {
+            uint64_t v = kc_crc_load(p) ^ crc;
+            crc = kc_crc_slices[7][v & 0xff] ^ kc_crc_slices[6][(v >> 8) & 0xff]
+                ^ kc_crc_slices[5][(v >> 16) & 0xff] ^ kc_crc_slices[4][(v >> 24) & 0xff]
+                ^ kc_crc_slices[3][(v >> 32) & 0xff] ^ kc_crc_slices[2][(v >> 40) & 0xff]
+                ^ kc_crc_slices[1][(v >> 48) & 0xff] ^ kc_crc_slices[0][v >> 56];
+        }
+        while (n--) crc = (crc >> 8) ^ kc_crc_slices[0][(crc ^ *p++) & 0xff];
+        return crc;
+    }
+
+    /* The body of the instruction's way, for any processor that has one: STEP8 and STEP1 name the instruction. */
+    #define KC_CRC_THREE_STREAMS(SIZE, AFTER)                                                   \\
+        while (n >= 3 * (SIZE)) {                                                               \\
+            uint64_t a = crc, b = 0, c = 0;                                                     \\
+            const uint8_t *end = p + (SIZE);                                                    \\
+            do {                                                                                \\
+                KC_STEP8(a, kc_crc_load(p));                                                    \\
+                KC_STEP8(b, kc_crc_load(p + (SIZE)));                                           \\
+                KC_STEP8(c, kc_crc_load(p + 2 * (SIZE)));                                       \\
+                p += 8;                                                                         \\
+            } while (p < end);                                                                  \\
+            crc = kc_crc_shifted(AFTER, (uint32_t)a) ^ (uint32_t)b;                             \\
+            crc = kc_crc_shifted(AFTER, crc) ^ (uint32_t)c;                                     \\
+            p += 2 * (SIZE);                                                                    \\
+            n -= 3 * (SIZE);                                                                    \\
+        }
+    #define KC_CRC_BY_INSTRUCTION                                                               \\
+        KC_CRC_THREE_STREAMS(KC_CRC_LONG, kc_crc_after_long)                                    \\
+        KC_CRC_THREE_STREAMS(KC_CRC_SHORT, kc_crc_after_short)                                  \\
+        uint64_t sum = crc;                                                                     \\
+        for (; n >= 8; n -= 8, p += 8) KC_STEP8(sum, kc_crc_load(p));                           \\
+        for (; n; n--, p++) KC_STEP1(sum, *p);                                                  \\
+        return (uint32_t)sum;
+
+    #if defined(__x86_64__)
+    #include <immintrin.h>
+    #define KC_STEP8(crc, v) (crc) = _mm_crc32_u64((crc), (v))
+    #define KC_STEP1(crc, v) (crc) = _mm_crc32_u8((uint32_t)(crc), (v))
+    __attribute__((target("sse4.2")))
+    static uint32_t kc_crc_sse42(uint32_t crc, const uint8_t *p, size_t n) { KC_CRC_BY_INSTRUCTION }
+
+    /* x * x^(distance) for each 128-bit lane, plus y: k holds x^(distance+31) and x^(distance-33). */
+    #define KC_FOLD(x, k, y) _mm512_ternarylogic_epi64(                                         \\
+        _mm512_clmulepi64_epi128((x), (k), 0x00), _mm512_clmulepi64_epi128((x), (k), 0x11), (y), 0x96)
+    __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul,sse4.2")))
+    static uint32_t kc_crc_avx512(uint32_t crc, const uint8_t *p, size_t n) {
+        if (n < 256) return kc_crc_sse42(crc, p, n);
+        const __m512i by256 = _mm512_broadcast_i32x4(_mm_set_epi64x(0xb9e02b86, 0xdcb17aa4));
+        const __m512i by64 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x9e4addf8, 0x740eef02));
+        __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+        __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
+        for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
+            a = KC_FOLD(a, by256, _mm512_loadu_si512(p));
+            b = KC_FOLD(b, by256, _mm512_loadu_si512(p + 64));
+            c = KC_FOLD(c, by256, _mm512_loadu_si512(p + 128));
+            d = KC_FOLD(d, by256, _mm512_loadu_si512(p + 192));
+        }
+        b = KC_FOLD(a, by64, b);
+        c = KC_FOLD(b, by64, c);
+        d = KC_FOLD(c, by64, d);
+        for (; n >= 64; p += 64, n -= 64) d = KC_FOLD(d, by64, _mm512_loadu_si512(p));
+        uint8_t residue[64];
+        _mm512_storeu_si512(residue, d);
+        uint64_t sum = 0;
+        for (int i = 0; i < 64; i += 8) KC_STEP8(sum, kc_crc_load(residue + i));
+        for (; n >= 8; n -= 8, p += 8) KC_STEP8(sum, kc_crc_load(p));
+        for (; n; n--, p++) KC_STEP1(sum, *p);
+        return (uint32_t)sum;
+    }
+    #elif defined(__aarch64__)
+    #include <sys/auxv.h>
+    #define KC_STEP8(crc, v) __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"((uint64_t)(v)))
+    #define KC_STEP1(crc, v) __asm__(".arch_extension crc\\n\\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)(v)))
+    static uint32_t kc_crc_armv8(uint32_t crc, const uint8_t *p, size_t n) { KC_CRC_BY_INSTRUCTION }
+    #endif
+
+    /* One of the ways by its number, best first; NULL when this processor lacks it. */
+    static kc_crc_fn kc_crc_way(int number, const char **name) {
+        switch (number) {
+    #if defined(__x86_64__)
+        case 0:
+            *name = "avx512";
+            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")
+                && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("sse4.2") ? kc_crc_avx512 : NULL;
+        case 1:
+            *name = "sse42";
+            return __builtin_cpu_supports("sse4.2") ? kc_crc_sse42 : NULL;
+    #elif defined(__aarch64__)
+        case 0:
+            *name = "armv8";
+            return getauxval(AT_HWCAP) & (1 << 7) ? kc_crc_armv8 : NULL;   /* HWCAP_CRC32 */
+    #endif
+        case 2:
+            *name = "table";
+            return kc_crc_table;
+        default:
+            return NULL;
+        }
+    }
+    """
+    ctypedef uint32_t (*CrcWay "kc_crc_fn")(uint32_t crc, const unsigned char *data, size_t size) noexcept
+    CrcWay way_by_number "kc_crc_way"(int number, const char **name) noexcept
+    void make_tables "kc_crc_make_tables"() noexcept
+    uint32_t multiply "kc_crc_multiply"(uint32_t a, uint32_t b) noexcept
+    uint32_t shift "kc_crc_shift"(uint64_t size) noexcept
+
+cdef enum:
+    WAYS = 3
+    RELEASE_GIL_BYTES = 65536  # beyond this much work another thread is worth letting in
+
+cdef const char *way_name = NULL
+cdef CrcWay chosen = NULL
+
+
+cdef CrcWay best_way() noexcept nogil:
+    global way_name
+    cdef int number
+    cdef CrcWay way = NULL
+    for number in range(WAYS):
+        way = way_by_number(number, &way_name)
+        if way != NULL:
+            break
+    return way
+
+
+make_tables()
+chosen = best_way()
+
+
+cdef uint32_t crc32c(uint32_t seed, const void *data, size_t size) noexcept nogil:
+    return ~chosen(~seed, <const unsigned char *> data, size)
+
+
+cdef uint32_t crc32c_combine(uint32_t first, uint32_t second, uint64_t second_size_bytes) noexcept nogil:
+    return multiply(shift(second_size_bytes), first) ^ second
+
+
+cdef uint32_t run(CrcWay way, data, uint32_t seed) except? 1:
+    cdef Py_buffer view
+    cdef uint32_t crc
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if view.len > RELEASE_GIL_BYTES:
+            with nogil:
+                crc = ~way(~seed, <const unsigned char *> view.buf, view.len)
+        else:
+            crc = ~way(~seed, <const unsigned char *> view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return crc
+
+
+def checksum(data, seed=0):
+    """CRC-32C of `data` (any contiguous buffer), going on from `seed`, the checksum of what came before."""
+    return run(chosen, data, seed)
+
+
+def combine(first, second, second_size_bytes):
+    """The checksum of two neighbours: `combine(checksum(a), checksum(b), len(b)) == checksum(a + b)`."""
+    return crc32c_combine(first, second, second_size_bytes)
+
+
+def implementation():
+    """Which way was chosen: "avx512", "sse42", "armv8" or "table"."""
+    return way_name.decode()
+
+
+def implementations():
+    """Every way that this processor offers, by name, as functions `(data, seed=0)`; the tests hold them against each other."""
+    cdef const char *name = NULL
+    cdef int number
+    found = {}
+    for number in range(WAYS):
+        if way_by_number(number, &name) != NULL:
+            found[name.decode()] = Way(number)
+    return found
+
+
+cdef class Way:
+    cdef CrcWay way
+
+    def __init__(self, int number):
+        cdef const char *name
+        self.way = way_by_number(number, &name)
+        if self.way == NULL:
+            raise ValueError(f"this processor has no CRC implementation {number}")
+
+    def __call__(self, data, seed=0):
+        return run(self.way, data, seed)

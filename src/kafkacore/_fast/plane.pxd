@@ -12,6 +12,7 @@ from kafkacore._fast.mail cimport Inbox, Mail
 from kafkacore._fast.memory cimport Budget, Frame
 from kafkacore._fast.ring cimport Ring
 from kafkacore._fast.table cimport PartitionTable
+from kafkacore._fast.timer cimport Wheel
 
 cdef enum:
     HOT_APIS = 4          # keys 0 to 3: Produce, Fetch, ListOffsets, Metadata; a NULL entry is not hot
@@ -103,3 +104,5 @@ cdef void request_answered(Request *request) noexcept nogil  # owner's thread: t
 cdef void request_unblocked(Request *request) noexcept nogil  # owner's thread: SERVED_BLOCKED became SERVED_PARKED
 cdef void request_post_answer(Request *request) noexcept nogil  # any thread: the same by mail
 cdef Inbox *request_inbox(Request *request) noexcept nogil  # of its processor, for a Parked
+cdef Wheel *request_wheel(Request *request) noexcept nogil  # likewise, for its deadline; owner's thread only
+cdef PartitionTable *request_table(Request *request) noexcept nogil  # as its processor has taken it; valid until it returns

@@ -60,6 +60,15 @@ ctypedef struct Env:
 cdef void env_real(Env *env) noexcept nogil  # fills in the real clock, disk and TCP transport
 
 
+ctypedef struct ManualTime:
+    int64_t monotonic_ns  # atomic
+    int64_t wall_ns
+
+
+cdef class ManualClock:
+    cdef ManualTime time
+
+
 cdef class Environment:
     """Owns an Env; a node, its logs and its listeners keep a reference for as long as they use it."""
     cdef Env env

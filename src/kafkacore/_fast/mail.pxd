@@ -26,3 +26,6 @@ cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil
 cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all that waits; how many
 cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil  # announces sleep; False (and not announced) when mail waits
 cdef void inbox_awake(Inbox *inbox) noexcept nogil  # takes the announcement back and drains the eventfd
+# The eventfd of an inbox or a ring, written and drained.
+cdef void ring_bell(int eventfd) noexcept nogil
+cdef void silence_bell(int eventfd) noexcept nogil

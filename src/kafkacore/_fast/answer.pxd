@@ -22,7 +22,7 @@ ctypedef struct Extent:
 
 ctypedef struct Answer:
     uint8_t *memory       # owned by malloc; what memory extents point into
-    Extent *extents       # `inline` or malloc
+    Extent *extents       # NULL while `inline_extents` is enough (so that an Answer may be copied), else malloc
     int32_t count
     int32_t capacity
     int32_t next          # sending: the extent under way
@@ -33,6 +33,10 @@ ctypedef struct Answer:
 
 cdef void answer_init(Answer *a) noexcept nogil
 cdef void answer_clear(Answer *a) noexcept nogil  # frees memory, gives the segments back
-# Both: 0, or -ENOMEM. A file range takes over one count of `segment`.
+# Both: 0, or -ENOMEM. A file range takes over one count of `segment` (not when it fails).
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
 cdef int answer_add_file(Answer *a, Segment *segment, int64_t offset, int64_t size) noexcept nogil
+
+
+cdef inline Extent *answer_extents(Answer *a) noexcept nogil:
+    return a.extents if a.extents != NULL else a.inline_extents

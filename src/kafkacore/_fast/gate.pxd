@@ -39,3 +39,8 @@ cdef void gate_hold(Gate *gate) noexcept nogil
 cdef void gate_release(Gate *gate) noexcept nogil
 cdef void gate_judge(Gate *gate, int16_t api_key, const uint8_t *client_id, int32_t client_id_size,
                      Verdict *verdict) noexcept nogil
+
+
+cdef class GatePolicy:
+    cdef Gate *gate
+    cdef void append_rule(self, GateRule *rule) noexcept

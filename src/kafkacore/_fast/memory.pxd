@@ -21,15 +21,18 @@ ctypedef struct Reservation:
 ctypedef struct Budget:
     Mutex lock
     int64_t limit
-    int64_t used          # atomic for metrics
+    int64_t used          # atomic
+    int32_t waiting       # atomic: entries of the list below
     Reservation *oldest   # covered by `lock`; nobody overtakes
     Reservation *newest
 
 cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil
+cdef void budget_close(Budget *budget) noexcept nogil
 # True: granted now. False: queued, the mail is posted once it is granted. Only what is larger than the limit is never
 # granted; callers refuse that first (socket.request.max.bytes).
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
-cdef void budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
+# True: it no longer waits. False: it did not wait; if it ever did, its bytes are granted and its mail is out.
+cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 cdef void budget_release(Budget *budget, int64_t size) noexcept nogil
 
 ctypedef struct Frame:
@@ -44,3 +47,4 @@ ctypedef struct Frame:
 cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved) noexcept nogil  # NULL when memory is out
 cdef void frame_hold(Frame *frame) noexcept nogil
 cdef void frame_release(Frame *frame) noexcept nogil
+cdef void frames_trim() noexcept nogil  # gives back what this thread keeps for recycling

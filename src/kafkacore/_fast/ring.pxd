@@ -14,11 +14,13 @@ ctypedef struct Ring  # ring.pyx owns its layout
 ctypedef struct RingWaiter:
     Mail mail
     Inbox *inbox
-    int32_t registered    # atomic
+    RingWaiter *next      # covered by the ring's lock
+    bint registered       # likewise
 
 cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL when memory or descriptors are out
 cdef void ring_free(Ring *ring) noexcept nogil
 cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil  # False: full, `waiter` (may be NULL) is registered
+cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # its mail may be out already
 cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # consumer only; how many
 cdef int32_t ring_size(Ring *ring) noexcept nogil
 cdef int ring_eventfd(Ring *ring) noexcept nogil

@@ -1,0 +1,20 @@
+"""The errors that native code raises by itself; `kafkacore.protocol.errors` names every other one and has these too."""
+
+from __future__ import annotations
+
+
+class KafkaError(Exception):
+    """Base of every error that has one of Kafka's error codes. `code` and `retriable` are Kafka's."""
+
+    code: int = -1
+    retriable: bool = False
+
+
+class UnsupportedVersionError(KafkaError):
+    """A value that the chosen version of a message cannot carry, or a version that does not exist."""
+
+    code = 35
+
+
+class ProtocolError(ValueError):
+    """Bytes that are not the message they claim to be, or a value that no message can hold. Names the field."""

@@ -1,0 +1,235 @@
+"""Apache Kafka's message tables: found when asked for, joined over two releases, normalised for the schema compiler.
+
+The tables are data under `protocol/tables`, one JSON object a line. A start must not pay for 500 of them, so a line is
+searched for and parsed when its message is first used. Kafka 4.3 is the table of a message; Kafka 3.9 is consulted for the
+versions below 4.3's and for the messages that 4.x dropped. Coordinator records are 4.3's alone: 3.9 keeps the same bytes
+under other version numbers (there a key's version was what 4.3 calls its `api_key`).
+
+Names become Python's: `TopicData` -> `topic_data`, with `KRaft` one word and `Enable2Pc` -> `enable_2pc`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+TABLES: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "protocol", "tables")
+CURRENT: Final = "kafka-4.3"
+FORMER: Final = "kafka-3.9"
+FOREVER: Final = 0x7FFF  # the upper end of "3+"
+
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CLIENT_FILES = {"Request": "clients.request.jsonl", "Response": "clients.response.jsonl"}
+
+
+class Versions(NamedTuple):
+    """An inclusive range; empty when `highest < lowest`."""
+
+    lowest: int
+    highest: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.lowest <= version <= self.highest
+
+    @property
+    def empty(self) -> bool:
+        return self.highest < self.lowest
+
+
+NO_VERSIONS: Final = Versions(0, -1)
+
+
+class Field(NamedTuple):
+    """A field as its table gives it, under its Python name."""
+
+    name: str
+    kind: str  # a primitive's name, "struct" or "array"
+    element: str  # of an array: a primitive's name or "struct"
+    struct: str  # the name of the struct, or ""
+    versions: Versions
+    nullable: Versions
+    tagged: Versions
+    tag: int
+    default: Any  # int, float, bool, str or None; "" for structs, arrays, bytes and uuids that are not null
+    ignorable: bool
+    never_flexible: bool  # the client id of a request header: a string that is not compact in a flexible version
+
+
+class Table(NamedTuple):
+    """One message of one release."""
+
+    name: str
+    kind: str  # request, response, header, metadata, data, coordinator-key, coordinator-value
+    api_key: int  # -1 where there is none
+    versions: Versions
+    flexible: Versions
+    unstable: bool  # latestVersionUnstable
+    listeners: tuple[str, ...]
+    structs: dict[str, tuple[Field, ...]]  # by name, the message itself first
+
+
+class Message(NamedTuple):
+    """A message over all releases: `tables` from the newest, each for the versions that the ones before it lack."""
+
+    name: str
+    versions: Versions
+    tables: tuple[tuple[Versions, Table], ...]
+
+    def table(self, version: int) -> Table | None:
+        """The table that rules `version`, or None when no release has it."""
+        return next((table for versions, table in self.tables if version in versions), None)
+
+    def structs(self) -> dict[str, list[Field]]:
+        """Every struct with the union of its fields, the newest release's first."""
+        joined: dict[str, dict[str, Field]] = {}
+        for versions, table in self.tables:
+            for name, fields in table.structs.items():
+                known = joined.setdefault(name, {})
+                for field in fields:
+                    if table is self.tables[0][1] or _overlap(field.versions, versions):
+                        known.setdefault(field.name, field)
+        return {name: list(fields.values()) for name, fields in joined.items() if fields or name == self.name}
+
+
+def python_name(name: str) -> str:
+    """The attribute for a table's field name."""
+    return _WORD.sub("_", name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")).lower()
+
+
+def message(name: str) -> Message:
+    """The joined message. Raises KeyError when no release has one of that name."""
+    current = _find(CURRENT, name)
+    former = _find(FORMER, name) if current is None or not current.kind.startswith("coordinator") else None
+    tables: list[tuple[Versions, Table]] = []
+    if current is not None and not current.versions.empty:
+        tables.append((current.versions, current))
+    if former is not None:
+        versions = former.versions
+        if tables:
+            versions = Versions(versions.lowest, min(versions.highest, tables[0][0].lowest - 1))
+        if not versions.empty:
+            tables.append((versions, former))
+    if not tables:
+        raise KeyError(name)
+    return Message(name, Versions(tables[-1][0].lowest, tables[0][0].highest), tuple(tables))
+
+
+def heads(release: str, file: str) -> Iterator[dict[str, Any]]:
+    """Each line of a file without its fields: what an API registry needs, at a tenth of the price."""
+    for line in _read(release, file).splitlines():
+        head, found, _ = line.partition(b',"fields":')
+        yield json.loads(head + b"}" if found else line)
+
+
+def names() -> list[str]:
+    """The name of every message of every release, sorted. Reads all tables: for tests and generators."""
+    found = {head["name"] for release in (CURRENT, FORMER) for file in _files(release) for head in heads(release, file)}
+    return sorted(found)
+
+
+def parse_versions(text: str | None) -> Versions:
+    """`"3+"`, `"0-7"`, `"5"` or `"none"`."""
+    if text is None or text == "none":
+        return NO_VERSIONS
+    lowest, dash, highest = text.partition("-")
+    if dash:
+        return Versions(int(lowest), int(highest))
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), FOREVER)
+    return Versions(int(text), int(text))
+
+
+@cache
+def _files(release: str) -> tuple[str, ...]:
+    return tuple(sorted(file for file in os.listdir(os.path.join(TABLES, release)) if file.endswith(".jsonl")))
+
+
+@cache
+def _read(release: str, file: str) -> bytes:
+    with open(os.path.join(TABLES, release, file), "rb") as table:
+        return table.read()
+
+
+def _find(release: str, name: str) -> Table | None:
+    likely = next((file for suffix, file in _CLIENT_FILES.items() if name.endswith(suffix)), None)
+    needle = f'"name":"{name}",'.encode()
+    for file in (likely,) if likely else _files(release):
+        content = _read(release, file)
+        at = content.find(needle)
+        while at >= 0:
+            start = content.rfind(b"\n", 0, at) + 1
+            if content.find(b'"fields":', start, at) < 0:  # a message's own name, not a field's or a struct's
+                end = content.find(b"\n", at)
+                return _table(json.loads(content[start : end if end >= 0 else len(content)]))
+            at = content.find(needle, at + 1)
+    return None
+
+
+def _table(source: dict[str, Any]) -> Table:
+    structs: dict[str, tuple[Field, ...]] = {source["name"]: ()}
+    _collect(source["name"], source.get("fields", []), structs)
+    for common in source.get("commonStructs", []):
+        _collect(common["name"], common["fields"], structs)
+    return Table(
+        name=source["name"],
+        kind=source["type"],
+        api_key=source.get("apiKey", -1),
+        versions=parse_versions(source["validVersions"]),
+        flexible=parse_versions(source.get("flexibleVersions")),
+        unstable=source.get("latestVersionUnstable", False),
+        listeners=tuple(source.get("listeners", ())),
+        structs=structs,
+    )
+
+
+def _collect(name: str, fields: list[dict[str, Any]], structs: dict[str, tuple[Field, ...]]) -> None:
+    structs[name] = tuple(_field(field) for field in fields)
+    for field in fields:
+        if "fields" in field:
+            _collect(field["type"].removeprefix("[]"), field["fields"], structs)
+
+
+def _field(source: dict[str, Any]) -> Field:
+    inner = source["type"].removeprefix("[]")
+    is_array = inner != source["type"]
+    # Every primitive's name is lower case and every struct's is not.
+    struct = inner if inner[0].isupper() else ""
+    kind = "struct" if struct else inner
+    tagged = parse_versions(source.get("taggedVersions"))
+    return Field(
+        name=python_name(source["name"]),
+        kind="array" if is_array else kind,
+        element=kind if is_array else "",
+        struct=struct,
+        versions=parse_versions(source["versions"]) if "versions" in source else tagged,
+        nullable=parse_versions(source.get("nullableVersions")),
+        tagged=tagged,
+        tag=int(source.get("tag", -1)),
+        default=_default("array" if is_array else kind, source.get("default", "")),
+        ignorable=bool(source.get("ignorable", False)),
+        never_flexible=source.get("flexibleVersions") == "none",
+    )
+
+
+def _default(kind: str, default: Any) -> Any:
+    # The tables write the same default as a JSON value or as a string, hexadecimal included.
+    if default is None or (default == "null" and kind in _NULLABLE_KINDS):
+        return None
+    if kind == "bool":
+        return default in (True, "true")
+    if kind.startswith(("int", "uint")):
+        return int(default, 0) if isinstance(default, str) and default else int(default or 0)
+    if kind == "float64":
+        return float(default or 0.0)
+    return str(default)
+
+
+_NULLABLE_KINDS: Final = frozenset({"string", "bytes", "records", "struct", "array"})
+
+
+def _overlap(a: Versions, b: Versions) -> bool:
+    return max(a.lowest, b.lowest) <= min(a.highest, b.highest)

@@ -1,0 +1,63 @@
+"""Kafka's UUID: 16 bytes, shown as 22 characters of URL-safe base64."""
+
+from __future__ import annotations
+
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Final, Self
+
+
+class Uuid(bytes):
+    """A topic, directory or cluster id. It is its 16 bytes, so it compares, hashes and goes on the wire as they do."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: bytes = bytes(16)) -> Self:
+        """Raises ValueError unless `value` has 16 bytes."""
+        if len(value) != 16:
+            raise ValueError(f"a UUID has 16 bytes, not {len(value)}")
+        return super().__new__(cls, value)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From its 22 characters (trailing `==` allowed). Raises ValueError with the text."""
+        stripped = text.removesuffix("==")
+        try:
+            value = urlsafe_b64decode(stripped + "==")
+        except ValueError:
+            value = b""
+        # Base64 has several spellings for the spare bits, and the decoder skips what it does not know: one spelling is ours.
+        if len(value) != 16 or urlsafe_b64encode(value)[:22].decode() != stripped:
+            raise ValueError(f"{text!r} is not a UUID: 22 characters of URL-safe base64 are expected")
+        return cls(value)
+
+    @classmethod
+    def random(cls) -> Self:
+        """A version 4 UUID, never a reserved one, and never with a leading `-`, which a command line takes for an option."""
+        while True:
+            value = bytearray(os.urandom(16))
+            value[6] = value[6] & 0x0F | 0x40
+            value[8] = value[8] & 0x3F | 0x80
+            made = cls(bytes(value))
+            if not str(made).startswith("-"):
+                return made
+
+    def __str__(self) -> str:
+        return urlsafe_b64encode(self)[:22].decode()
+
+    def __repr__(self) -> str:
+        return f"Uuid({str(self)!r})"
+
+    @property
+    def is_reserved(self) -> bool:
+        """One of the first hundred values, which Kafka keeps for meanings of its own (KIP-516, KIP-858)."""
+        return self[:15] == bytes(15) and self[15] < 100
+
+
+ZERO: Final = Uuid()
+ONE: Final = Uuid(bytes(15) + b"\x01")
+METADATA_TOPIC_ID: Final = ONE
+# Replica directories that are no directory (KIP-858): of a broker before JBOD, not yet told by the broker, lost for good.
+MIGRATING_DIRECTORY: Final = ZERO
+UNASSIGNED_DIRECTORY: Final = ONE
+LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")

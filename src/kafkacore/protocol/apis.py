@@ -1,0 +1,288 @@
+"""The APIs: keys, names, versions that may be used, who listens, and the headers around each message.
+
+All of it comes from the heads of the message tables, read when first asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from struct import Struct
+from typing import Final, NamedTuple
+
+from kafkacore._fast import tables
+from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
+from kafkacore._fast.message import Message, message_class
+
+
+class ApiKey:
+    """The number of each API."""
+
+    PRODUCE: Final = 0
+    FETCH: Final = 1
+    LIST_OFFSETS: Final = 2
+    METADATA: Final = 3
+    LEADER_AND_ISR: Final = 4
+    STOP_REPLICA: Final = 5
+    UPDATE_METADATA: Final = 6
+    CONTROLLED_SHUTDOWN: Final = 7
+    OFFSET_COMMIT: Final = 8
+    OFFSET_FETCH: Final = 9
+    FIND_COORDINATOR: Final = 10
+    JOIN_GROUP: Final = 11
+    HEARTBEAT: Final = 12
+    LEAVE_GROUP: Final = 13
+    SYNC_GROUP: Final = 14
+    DESCRIBE_GROUPS: Final = 15
+    LIST_GROUPS: Final = 16
+    SASL_HANDSHAKE: Final = 17
+    API_VERSIONS: Final = 18
+    CREATE_TOPICS: Final = 19
+    DELETE_TOPICS: Final = 20
+    DELETE_RECORDS: Final = 21
+    INIT_PRODUCER_ID: Final = 22
+    OFFSET_FOR_LEADER_EPOCH: Final = 23
+    ADD_PARTITIONS_TO_TXN: Final = 24
+    ADD_OFFSETS_TO_TXN: Final = 25
+    END_TXN: Final = 26
+    WRITE_TXN_MARKERS: Final = 27
+    TXN_OFFSET_COMMIT: Final = 28
+    DESCRIBE_ACLS: Final = 29
+    CREATE_ACLS: Final = 30
+    DELETE_ACLS: Final = 31
+    DESCRIBE_CONFIGS: Final = 32
+    ALTER_CONFIGS: Final = 33
+    ALTER_REPLICA_LOG_DIRS: Final = 34
+    DESCRIBE_LOG_DIRS: Final = 35
+    SASL_AUTHENTICATE: Final = 36
+    CREATE_PARTITIONS: Final = 37
+    CREATE_DELEGATION_TOKEN: Final = 38
+    RENEW_DELEGATION_TOKEN: Final = 39
+    EXPIRE_DELEGATION_TOKEN: Final = 40
+    DESCRIBE_DELEGATION_TOKEN: Final = 41
+    DELETE_GROUPS: Final = 42
+    ELECT_LEADERS: Final = 43
+    INCREMENTAL_ALTER_CONFIGS: Final = 44
+    ALTER_PARTITION_REASSIGNMENTS: Final = 45
+    LIST_PARTITION_REASSIGNMENTS: Final = 46
+    OFFSET_DELETE: Final = 47
+    DESCRIBE_CLIENT_QUOTAS: Final = 48
+    ALTER_CLIENT_QUOTAS: Final = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS: Final = 50
+    ALTER_USER_SCRAM_CREDENTIALS: Final = 51
+    VOTE: Final = 52
+    BEGIN_QUORUM_EPOCH: Final = 53
+    END_QUORUM_EPOCH: Final = 54
+    DESCRIBE_QUORUM: Final = 55
+    ALTER_PARTITION: Final = 56
+    UPDATE_FEATURES: Final = 57
+    ENVELOPE: Final = 58
+    FETCH_SNAPSHOT: Final = 59
+    DESCRIBE_CLUSTER: Final = 60
+    DESCRIBE_PRODUCERS: Final = 61
+    BROKER_REGISTRATION: Final = 62
+    BROKER_HEARTBEAT: Final = 63
+    UNREGISTER_BROKER: Final = 64
+    DESCRIBE_TRANSACTIONS: Final = 65
+    LIST_TRANSACTIONS: Final = 66
+    ALLOCATE_PRODUCER_IDS: Final = 67
+    CONSUMER_GROUP_HEARTBEAT: Final = 68
+    CONSUMER_GROUP_DESCRIBE: Final = 69
+    CONTROLLER_REGISTRATION: Final = 70
+    GET_TELEMETRY_SUBSCRIPTIONS: Final = 71
+    PUSH_TELEMETRY: Final = 72
+    ASSIGN_REPLICAS_TO_DIRS: Final = 73
+    LIST_CONFIG_RESOURCES: Final = 74
+    DESCRIBE_TOPIC_PARTITIONS: Final = 75
+    SHARE_GROUP_HEARTBEAT: Final = 76
+    SHARE_GROUP_DESCRIBE: Final = 77
+    SHARE_FETCH: Final = 78
+    SHARE_ACKNOWLEDGE: Final = 79
+    ADD_RAFT_VOTER: Final = 80
+    REMOVE_RAFT_VOTER: Final = 81
+    UPDATE_RAFT_VOTER: Final = 82
+    INITIALIZE_SHARE_GROUP_STATE: Final = 83
+    READ_SHARE_GROUP_STATE: Final = 84
+    WRITE_SHARE_GROUP_STATE: Final = 85
+    DELETE_SHARE_GROUP_STATE: Final = 86
+    READ_SHARE_GROUP_STATE_SUMMARY: Final = 87
+    STREAMS_GROUP_HEARTBEAT: Final = 88
+    STREAMS_GROUP_DESCRIBE: Final = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS: Final = 90
+    ALTER_SHARE_GROUP_OFFSETS: Final = 91
+    DELETE_SHARE_GROUP_OFFSETS: Final = 92
+
+
+class Api(NamedTuple):
+    """One API of one release. `lowest` to `highest` are its stable versions: an unstable latest one is not counted."""
+
+    key: int
+    name: str  # CREATE_TOPICS
+    message: str  # CreateTopics, to which Request and Response are added
+    lowest: int
+    highest: int
+    flexible: int  # the first flexible version of the request
+    flexible_response: int
+    listeners: tuple[str, ...]  # "broker", "controller", and in 3.9 "zkBroker"
+
+    def supports(self, version: int) -> bool:
+        return self.lowest <= version <= self.highest
+
+    def request_header_version(self, version: int) -> int:
+        # The first ControlledShutdown had a header without client id.
+        if self.key == ApiKey.CONTROLLED_SHUTDOWN and version == 0:
+            return 0
+        return 2 if version >= self.flexible else 1
+
+    def response_header_version(self, version: int) -> int:
+        # A client that asks for a version we do not know must still be able to read the answer (KIP-511).
+        if self.key == ApiKey.API_VERSIONS:
+            return 0
+        return 1 if version >= self.flexible_response else 0
+
+
+class ApiRange(NamedTuple):
+    """What ApiVersions tells of an API."""
+
+    api_key: int
+    min_version: int
+    max_version: int
+
+
+class RequestHeader(NamedTuple):
+    """The start of a request; its body begins at `size` bytes into the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    header_version: int
+    size: int
+
+
+# Clients up to librdkafka 2.11 compress only when Produce 0 is advertised; what is below the tables' own floor is answered
+# UNSUPPORTED_VERSION (KAFKA-18659).
+ADVERTISED_FLOORS: Final = {ApiKey.PRODUCE: 0}
+
+_START: Final = Struct(">hhi")
+_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+@cache
+def apis() -> dict[int, Api]:
+    """Every API by key: as 4.3 has it, or as 3.9 does when 4.x dropped it."""
+    return former_apis() | current_apis()
+
+
+@cache
+def current_apis() -> dict[int, Api]:
+    """Every API as 4.3 has it."""
+    return _release(tables.CURRENT)
+
+
+@cache
+def former_apis() -> dict[int, Api]:
+    """Every API as 3.9 has it: what a node in ZooKeeper mode speaks."""
+    return _release(tables.FORMER)
+
+
+def api(key: int) -> Api:
+    """Raises ProtocolError for a key that no release has: Kafka closes such a connection."""
+    try:
+        return apis()[key]
+    except KeyError:
+        raise ProtocolError(f"there is no API {key}") from None
+
+
+def request_class(key: int) -> type[Message]:
+    return message_class(api(key).message + "Request")
+
+
+def response_class(key: int) -> type[Message]:
+    return message_class(api(key).message + "Response")
+
+
+def api_versions_for(listener: str, implemented_keys: set[int] | frozenset[int] | None = None) -> list[ApiRange]:
+    """What a listener ("broker", "controller" or "zkBroker") advertises, by key: the stable versions of the APIs that
+    listen there, of `implemented_keys` alone when given."""
+    known = former_apis() if listener == "zkBroker" else current_apis()
+    return [
+        ApiRange(each.key, ADVERTISED_FLOORS.get(each.key, each.lowest), each.highest)
+        for key, each in sorted(known.items())
+        if listener in each.listeners and (implemented_keys is None or key in implemented_keys)
+    ]
+
+
+def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
+    """The header of a frame (without its size). An API version above ours is no error here: the caller answers it.
+
+    Raises ProtocolError for an unknown API and for a header that does not fit the frame.
+    """
+    if len(frame) < _START.size:
+        raise ProtocolError(f"RequestHeader: {len(frame)} bytes are too few")
+    key, version, correlation_id = _START.unpack_from(frame)
+    header_version = api(key).request_header_version(version)
+    if header_version == 0:
+        return RequestHeader(key, version, correlation_id, None, 0, _START.size)
+    header, size = message_class("RequestHeader").decode_prefix(frame, header_version)
+    return RequestHeader(key, version, correlation_id, header.client_id, header_version, size)
+
+
+def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview) -> Message:
+    """The body of a frame. Raises UnsupportedVersionError for a version that is not stable, ProtocolError for bad bytes."""
+    known = api(header.api_key)
+    if not known.supports(header.api_version):
+        raise UnsupportedVersionError(
+            f"{known.name} {header.api_version} is not supported; {known.lowest} to {known.highest} are"
+        )
+    return message_class(known.message + "Request").decode(memoryview(frame)[header.size :], header.api_version)
+
+
+def encode_request(version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
+    """A request's frame without its size, for the API that `body` belongs to."""
+    known = api(body.API_KEY)
+    header = message_class("RequestHeader")(
+        request_api_key=known.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    header_version = known.request_header_version(version)
+    # A header without client id has no place for one; nobody misses it.
+    if header_version == 0:
+        header.client_id = ""
+    return body.encode(version, header.encode(header_version))
+
+
+def encode_response(key: int, version: int, correlation_id: int, body: Message) -> bytes:
+    """A response's frame without its size."""
+    return body.encode(version, response_header(key, version, correlation_id))
+
+
+def response_header(key: int, version: int, correlation_id: int) -> bytes:
+    """The bytes before a response's body."""
+    header = correlation_id.to_bytes(4, "big", signed=True)
+    return header + b"\0" if api(key).response_header_version(version) else header
+
+
+def _release(release: str) -> dict[int, Api]:
+    responses = {head["apiKey"]: head for head in tables.heads(release, "clients.response.jsonl")}
+    found = {}
+    for head in tables.heads(release, "clients.request.jsonl"):
+        versions = tables.parse_versions(head["validVersions"])
+        if versions.empty:
+            continue
+        key, message = head["apiKey"], head["name"].removesuffix("Request")
+        found[key] = Api(
+            key=key,
+            name=_WORD.sub("_", message).upper(),
+            message=message,
+            lowest=versions.lowest,
+            highest=versions.highest - 1 if head.get("latestVersionUnstable", False) else versions.highest,
+            flexible=_first(head),
+            flexible_response=_first(responses[key]),
+            listeners=tuple(head.get("listeners", ())),
+        )
+    return found
+
+
+def _first(head: dict[str, str]) -> int:
+    flexible = tables.parse_versions(head.get("flexibleVersions"))
+    return tables.FOREVER + 1 if flexible.empty else flexible.lowest

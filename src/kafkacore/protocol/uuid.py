@@ -1,0 +1,13 @@
+"""Kafka's UUIDs and the ones with a meaning."""
+
+from kafkacore._fast.uuid import (
+    LOST_DIRECTORY,
+    METADATA_TOPIC_ID,
+    MIGRATING_DIRECTORY,
+    ONE,
+    UNASSIGNED_DIRECTORY,
+    ZERO,
+    Uuid,
+)
+
+__all__ = ["LOST_DIRECTORY", "METADATA_TOPIC_ID", "MIGRATING_DIRECTORY", "ONE", "UNASSIGNED_DIRECTORY", "ZERO", "Uuid"]

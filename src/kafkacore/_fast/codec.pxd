@@ -2,7 +2,7 @@
 
 A CodecContext belongs to one thread at a time and keeps the libraries' own contexts and one scratch block, so that steady
 state allocates nothing. Inflating is pulled: `inflate_begin`, then `inflate_next` until it gives 0 (the end) or a negative
-CodecError; a chunk lies in the scratch and is good until the next call on the same context. The source must stay put
+CodecStatus; a chunk lies in the scratch and is good until the next call on the same context. The source must stay put
 meanwhile. The libraries are opened at their first use; where one is missing, cramjam does the work under the GIL
 (`codec_needs_gil` tells), so never call this while holding a native lock.
 """
@@ -11,14 +11,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkacore._fast.cursor cimport Writer
 
-cdef enum Codec:  # the ids in a batch's attributes
+cdef enum CodecId:  # the ids in a batch's attributes
     CODEC_NONE = 0
     CODEC_GZIP = 1
     CODEC_SNAPPY = 2
     CODEC_LZ4 = 3
     CODEC_ZSTD = 4
 
-cdef enum CodecError:
+cdef enum CodecStatus:
     CODEC_OK = 0
     CODEC_CORRUPT = -1          # malformed, truncated, or bytes left after the end
     CODEC_TOO_LARGE = -2        # over InflateLimits, or the Writer's limit

@@ -4,12 +4,10 @@ Nothing here allocates but BatchBuilder (its Writer). Layout: "Record Batch" and
 documentation; KIP-98, KIP-32, KIP-82, KIP-534 (delete horizon).
 """
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kafkacore._fast.codec cimport CodecContext, InflateLimits
-from kafkacore._fast.crc32c cimport crc32c
-from kafkacore._fast.cursor cimport Reader, Writer, be16, be32, be64, put16, put32, put64
+from kafkacore._fast.cursor cimport Reader, Writer, put32, put64
 
 cdef enum:
     LOG_OVERHEAD = 12            # base offset and length: what precedes the bytes that `batch_length` counts
@@ -18,6 +16,7 @@ cdef enum:
     ATTRIBUTES_AT = 21           # where the checksum of magic 2 begins
     HEADER_BYTES = 61            # a whole batch header of magic 2
     LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
+    MAX_BATCH_BYTES = 0x7FFFFFFF # LOG_OVERHEAD included, so that sizes of batches fit 32 bits
 
 cdef enum:
     NO_PRODUCER_ID = -1
@@ -45,7 +44,7 @@ cdef enum BatchStatus:
     BATCH_BAD_CRC = -4
     BATCH_BAD_RECORD = -5        # a record that is not well formed
     BATCH_FULL = -6              # a limit of the builder
-    BATCH_BAD_CODEC = -7         # the body does not inflate (see CodecError), or an unknown codec
+    BATCH_BAD_CODEC = -7         # the body does not inflate (see CodecStatus), or an unknown codec
     BATCH_TOO_LARGE = -8         # the body inflates beyond its limits
     BATCH_NO_MEMORY = -9
 
@@ -66,7 +65,7 @@ ctypedef struct BatchHeader:
     int8_t magic
 
 # Reads the header at `data`, of which `available` bytes are at hand (61 are always enough); does not ask whether the
-# whole batch is. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC. A length of 2^31 - 12 or more is bad.
+# whole batch is. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
 cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
 # parse_header, and the whole batch is at hand (else BATCH_SHORT) and its checksum is right (CRC-32C, or CRC-32 for 0 and 1).
 cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil
@@ -76,8 +75,13 @@ cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil
 cdef void write_header(void *data, const BatchHeader *header) noexcept nogil
 
 
+cdef inline int64_t add64_wrapping(int64_t a, int64_t b) noexcept nogil:
+    """What the wire says may overflow; it then wraps, as in Java."""
+    return <int64_t> (<uint64_t> a + <uint64_t> b)
+
+
 cdef inline int64_t last_offset(const BatchHeader *header) noexcept nogil:
-    return header.base_offset + header.last_offset_delta
+    return add64_wrapping(header.base_offset, header.last_offset_delta)
 
 
 cdef inline int batch_codec(const BatchHeader *header) noexcept nogil:
@@ -135,6 +139,17 @@ ctypedef struct RecordView:      # pointers into the bytes walked
     int32_t headers_size
     int8_t attributes
 
+
+cdef inline int64_t record_offset(const BatchHeader *header, const RecordView *record) noexcept nogil:
+    return add64_wrapping(header.base_offset, record.offset_delta)
+
+
+cdef inline int64_t record_timestamp(const BatchHeader *header, const RecordView *record) noexcept nogil:
+    if header.attributes & LOG_APPEND_TIME:
+        return header.max_timestamp
+    return add64_wrapping(header.base_timestamp, record.timestamp_delta)
+
+
 # The next record of an (inflated) magic 2 body, bounds and headers checked: BATCH_OK or BATCH_BAD_RECORD. At the end
 # of the body the reader is empty; the caller counts against record_count.
 cdef int next_record(Reader *body, RecordView *record) noexcept nogil
@@ -159,13 +174,14 @@ cdef int find_max_timestamp(
 
 ctypedef struct BatchBuilder:
     Writer out                   # the header's room, then records; `limit` is the most bytes of a batch before compression
-    BatchHeader header           # the caller sets what is its own before builder_close: ids, sequence, attribute bits
-    bint first
+    BatchHeader header           # the caller sets what is its own before builder_close: ids, sequence, attribute bits; with
+                                 # LOG_APPEND_TIME also max_timestamp, with DELETE_HORIZON base_timestamp before the first append
+    int64_t max_timestamp        # of the records so far
 
 cdef void builder_init(BatchBuilder *builder, size_t limit_bytes, int64_t base_offset) noexcept nogil
 cdef void builder_free(BatchBuilder *builder) noexcept nogil
 # `headers`: already encoded (see RecordView.headers). Offset deltas must grow. BATCH_OK, BATCH_FULL (nothing written) or
-# BATCH_BAD_RECORD (an offset delta that does not grow, a negative timestamp).
+# BATCH_BAD_RECORD (an offset delta that does not grow, a timestamp below NO_TIMESTAMP, a size below -1).
 cdef int builder_append(
     BatchBuilder *builder, int32_t offset_delta, int64_t timestamp,
     const void *key, int32_t key_size, const void *value, int32_t value_size,

@@ -31,7 +31,7 @@ ctypedef struct ValidateRules:   # of one partition; the same for many batches
     int32_t max_message_bytes
     int32_t target_level         # LEVEL_DEFAULT or Kafka's level of the target codec
     int32_t leader_epoch
-    int8_t target_codec          # TARGET_PRODUCER or a Codec
+    int8_t target_codec          # TARGET_PRODUCER or a CodecId
     int8_t timestamp_type        # TimestampType
     int8_t origin                # AppendOrigin
     bint compacted

@@ -1,0 +1,211 @@
+"""zlib, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
+
+No header or link-time dependency: a source build needs no -dev package, and a node that never meets a codec never loads its
+library. The functions taken have had the same signatures since zlib 1.2, LZ4 1.8, zstd 1.4 and snappy 1.1.
+Each is searched in the directory that KAFKACORE_CODEC_LIBS names (then nowhere else), else in the package's `_libs`, else
+where the loader looks.
+"""
+
+from libc.stdint cimport uint8_t, uint64_t
+
+cdef extern from * nogil:
+    """
+    #include <dlfcn.h>
+    #include <pthread.h>
+    #include <stdint.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+
+    typedef struct {
+        const uint8_t *next_in; unsigned avail_in; unsigned long total_in;
+        uint8_t *next_out; unsigned avail_out; unsigned long total_out;
+        const char *msg; void *state; void *zalloc; void *zfree; void *opaque;
+        int data_type; unsigned long adler; unsigned long reserved;
+    } kc_z_stream;
+    typedef struct { const void *src; size_t size; size_t pos; } kc_zstd_in;
+    typedef struct { void *dst; size_t size; size_t pos; } kc_zstd_out;
+    typedef struct {
+        int block_size_id, block_mode, content_checksum, frame_type;
+        unsigned long long content_size; unsigned dict_id; int block_checksum;
+        int level; unsigned auto_flush, favor_dec_speed, reserved[3];
+    } kc_lz4_preferences;
+
+    typedef struct {
+        int (*inflate_init)(kc_z_stream *, int window_bits, const char *version, int struct_size);
+        int (*inflate)(kc_z_stream *, int flush);
+        int (*inflate_reset)(kc_z_stream *);
+        int (*inflate_end)(kc_z_stream *);
+        int (*deflate_init)(kc_z_stream *, int, int, int, int, int, const char *version, int struct_size);
+        int (*deflate)(kc_z_stream *, int flush);
+        int (*deflate_reset)(kc_z_stream *);
+        int (*deflate_end)(kc_z_stream *);
+        unsigned long (*deflate_bound)(kc_z_stream *, unsigned long);
+    } kc_zlib_t;
+    typedef struct {
+        unsigned (*is_error)(size_t);
+        size_t (*new_reader)(void **, unsigned version);
+        size_t (*free_reader)(void *);
+        void (*reset_reader)(void *);
+        size_t (*read)(void *, void *dst, size_t *dst_size, const void *src, size_t *src_size, const void *options);
+        size_t (*new_writer)(void **, unsigned version);
+        size_t (*free_writer)(void *);
+        size_t (*begin)(void *, void *dst, size_t capacity, const kc_lz4_preferences *);
+        size_t (*update)(void *, void *dst, size_t capacity, const void *src, size_t size, const void *options);
+        size_t (*end)(void *, void *dst, size_t capacity, const void *options);
+        size_t (*bound)(size_t, const kc_lz4_preferences *);
+    } kc_lz4_t;
+    typedef struct {
+        unsigned (*is_error)(size_t);
+        void *(*new_reader)(void);
+        size_t (*free_reader)(void *);
+        size_t (*reset_reader)(void *, int directive);
+        size_t (*set_reader)(void *, int parameter, int value);
+        size_t (*read)(void *, kc_zstd_out *, kc_zstd_in *);
+        void *(*new_writer)(void);
+        size_t (*free_writer)(void *);
+        size_t (*set_writer)(void *, int parameter, int value);
+        size_t (*write)(void *, void *dst, size_t capacity, const void *src, size_t size);
+        size_t (*bound)(size_t);
+    } kc_zstd_t;
+    typedef struct {
+        int (*uncompress)(const char *, size_t, char *, size_t *);
+        int (*compress)(const char *, size_t, char *, size_t *);
+        size_t (*bound)(size_t);
+    } kc_snappy_t;
+
+    static kc_zlib_t kc_zlib;
+    static kc_lz4_t kc_lz4;
+    static kc_zstd_t kc_zstd;
+    static kc_snappy_t kc_snappy;
+    static char kc_package_libs[4096];
+    static pthread_mutex_t kc_codec_opening = PTHREAD_MUTEX_INITIALIZER;
+    static int kc_codec_state[5];  /* by codec id: 0 not tried, 1 open, 2 missing */
+
+    static void *kc_codec_dlopen(const char *soname) {
+        const char *only = getenv("KAFKACORE_CODEC_LIBS");
+        const char *directory = only != NULL ? only : kc_package_libs;
+        char path[4096];
+        void *library = NULL;
+        if (directory[0] && snprintf(path, sizeof path, "%s/%s", directory, soname) < (int)sizeof path)
+            library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        return library != NULL || only != NULL ? library : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
+    }
+
+    /* Fills `count` function pointers from names; all or none. */
+    static int kc_codec_resolve(const char *soname, const char *const *names, void *table, int count) {
+        void *found[16], *library = kc_codec_dlopen(soname);
+        if (library == NULL) return 0;
+        for (int i = 0; i < count; i++)
+            if ((found[i] = dlsym(library, names[i])) == NULL) { dlclose(library); return 0; }
+        memcpy(table, found, count * sizeof(void *));
+        return 1;
+    }
+
+    static int kc_codec_resolve_id(int codec) {
+        static const char *const zlib[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
+            "deflate", "deflateReset", "deflateEnd", "deflateBound"};
+        static const char *const snappy[] = {"snappy_uncompress", "snappy_compress", "snappy_max_compressed_length"};
+        static const char *const lz4[] = {"LZ4F_isError", "LZ4F_createDecompressionContext",
+            "LZ4F_freeDecompressionContext", "LZ4F_resetDecompressionContext", "LZ4F_decompress",
+            "LZ4F_createCompressionContext", "LZ4F_freeCompressionContext", "LZ4F_compressBegin", "LZ4F_compressUpdate",
+            "LZ4F_compressEnd", "LZ4F_compressFrameBound"};
+        static const char *const zstd[] = {"ZSTD_isError", "ZSTD_createDCtx", "ZSTD_freeDCtx", "ZSTD_DCtx_reset",
+            "ZSTD_DCtx_setParameter", "ZSTD_decompressStream", "ZSTD_createCCtx", "ZSTD_freeCCtx",
+            "ZSTD_CCtx_setParameter", "ZSTD_compress2", "ZSTD_compressBound"};
+        switch (codec) {
+        case 1: return kc_codec_resolve("libz.so.1", zlib, &kc_zlib, 9);
+        case 2: return kc_codec_resolve("libsnappy.so.1", snappy, &kc_snappy, 3);
+        case 3: return kc_codec_resolve("liblz4.so.1", lz4, &kc_lz4, 11);
+        case 4: return kc_codec_resolve("libzstd.so.1", zstd, &kc_zstd, 11);
+        default: return 0;
+        }
+    }
+
+    /* Whether the codec's functions are there; opens the library the first time. */
+    static int kc_codec_open(int codec) {
+        int state;
+        if (codec < 1 || codec > 4) return 0;
+        state = __atomic_load_n(&kc_codec_state[codec], __ATOMIC_ACQUIRE);
+        if (state == 0) {
+            pthread_mutex_lock(&kc_codec_opening);
+            state = kc_codec_state[codec];
+            if (state == 0) {
+                state = kc_codec_resolve_id(codec) ? 1 : 2;
+                __atomic_store_n(&kc_codec_state[codec], state, __ATOMIC_RELEASE);
+            }
+            pthread_mutex_unlock(&kc_codec_opening);
+        }
+        return state == 1;
+    }
+    static void kc_codec_set_package_libs(const char *path) { snprintf(kc_package_libs, sizeof kc_package_libs, "%s", path); }
+    """
+    ctypedef struct ZStream "kc_z_stream":
+        const uint8_t *next_in
+        unsigned avail_in
+        uint8_t *next_out
+        unsigned avail_out
+    ctypedef struct ZstdIn "kc_zstd_in":
+        const void *src
+        size_t size
+        size_t pos
+    ctypedef struct ZstdOut "kc_zstd_out":
+        void *dst
+        size_t size
+        size_t pos
+    ctypedef struct Lz4Preferences "kc_lz4_preferences":
+        int block_size_id
+        int block_mode
+        int level
+        unsigned auto_flush
+    ctypedef struct Zlib "kc_zlib_t":
+        int (*inflate_init)(ZStream *stream, int window_bits, const char *version, int struct_size) noexcept nogil
+        int (*inflate)(ZStream *stream, int flush) noexcept nogil
+        int (*inflate_reset)(ZStream *stream) noexcept nogil
+        int (*inflate_end)(ZStream *stream) noexcept nogil
+        int (*deflate_init)(
+            ZStream *stream, int level, int method, int window_bits, int memory_level, int strategy,
+            const char *version, int struct_size
+        ) noexcept nogil
+        int (*deflate)(ZStream *stream, int flush) noexcept nogil
+        int (*deflate_reset)(ZStream *stream) noexcept nogil
+        int (*deflate_end)(ZStream *stream) noexcept nogil
+        unsigned long (*deflate_bound)(ZStream *stream, unsigned long size) noexcept nogil
+    ctypedef struct Lz4 "kc_lz4_t":
+        unsigned (*is_error)(size_t status) noexcept nogil
+        size_t (*new_reader)(void **reader, unsigned version) noexcept nogil
+        size_t (*free_reader)(void *reader) noexcept nogil
+        void (*reset_reader)(void *reader) noexcept nogil
+        size_t (*read)(
+            void *reader, void *dst, size_t *dst_size, const void *src, size_t *src_size, const void *options
+        ) noexcept nogil
+        size_t (*new_writer)(void **writer, unsigned version) noexcept nogil
+        size_t (*free_writer)(void *writer) noexcept nogil
+        size_t (*begin)(void *writer, void *dst, size_t capacity, const Lz4Preferences *preferences) noexcept nogil
+        size_t (*update)(
+            void *writer, void *dst, size_t capacity, const void *src, size_t size, const void *options
+        ) noexcept nogil
+        size_t (*end)(void *writer, void *dst, size_t capacity, const void *options) noexcept nogil
+        size_t (*bound)(size_t size, const Lz4Preferences *preferences) noexcept nogil
+    ctypedef struct Zstd "kc_zstd_t":
+        unsigned (*is_error)(size_t status) noexcept nogil
+        void *(*new_reader)() noexcept nogil
+        size_t (*free_reader)(void *reader) noexcept nogil
+        size_t (*reset_reader)(void *reader, int directive) noexcept nogil
+        size_t (*set_reader)(void *reader, int parameter, int value) noexcept nogil
+        size_t (*read)(void *reader, ZstdOut *out, ZstdIn *source) noexcept nogil
+        void *(*new_writer)() noexcept nogil
+        size_t (*free_writer)(void *writer) noexcept nogil
+        size_t (*set_writer)(void *writer, int parameter, int value) noexcept nogil
+        size_t (*write)(void *writer, void *dst, size_t capacity, const void *src, size_t size) noexcept nogil
+        size_t (*bound)(size_t size) noexcept nogil
+    ctypedef struct Snappy "kc_snappy_t":
+        int (*uncompress)(const char *src, size_t size, char *dst, size_t *dst_size) noexcept nogil
+        int (*compress)(const char *src, size_t size, char *dst, size_t *dst_size) noexcept nogil
+        size_t (*bound)(size_t size) noexcept nogil
+    Zlib zlib "kc_zlib"
+    Lz4 lz4 "kc_lz4"
+    Zstd zstd "kc_zstd"
+    Snappy snappy "kc_snappy"
+    bint open_library "kc_codec_open"(int codec) noexcept
+    void set_package_libs "kc_codec_set_package_libs"(const char *path) noexcept

@@ -1,0 +1,32 @@
+"""gzip, snappy, lz4 and zstd in Kafka's framings, bounded, without the GIL."""
+
+from typing_extensions import Buffer
+
+NAMES: dict[str, int]
+
+class CodecError(ValueError):
+    """A body that does not inflate, or that may not."""
+
+    code: int
+
+class Codec:
+    """One thread's contexts of the libraries, kept between bodies.
+
+    `max_bytes` is the most that a body may inflate to; `max_ratio` the most inflated : stored, asked once a body inflates
+    beyond `ratio_floor_bytes`.
+    """
+
+    def __init__(
+        self, *, max_bytes: int | None = None, max_ratio: int | None = None, ratio_floor_bytes: int | None = None
+    ) -> None: ...
+    def inflate(self, codec: str | int, data: Buffer) -> bytes:
+        """The body of a batch. Raises CodecError."""
+
+    def chunks(self, codec: str | int, data: Buffer) -> list[bytes]:
+        """The body in the pieces in which the validator sees it. Raises CodecError."""
+
+    def deflate(self, codec: str | int, data: Buffer, level: int | None = None) -> bytes:
+        """The body compressed in Kafka's framing; `level` as in Kafka's compression.*.level. Raises CodecError."""
+
+def needs_gil(codec: str | int) -> bool:
+    """Whether this codec's library is missing here, so that cramjam does its work."""

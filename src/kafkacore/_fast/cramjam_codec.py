@@ -1,0 +1,48 @@
+"""gzip, lz4 and zstd by cramjam, for a machine that lacks one of the C libraries. It holds the GIL while it works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cramjam
+
+FIRST_GUESS = 4  # inflated : stored, where the first output buffer starts
+LEAST_OUTPUT_BYTES = 65536
+BUFFER_TOO_SMALL = "failed to write whole buffer"  # cramjam's words; it has one exception for every cause
+
+GZIP, LZ4, ZSTD = 1, 3, 4
+MODULES = {GZIP: cramjam.gzip, LZ4: cramjam.lz4, ZSTD: cramjam.zstd}
+
+
+class TooLargeError(ValueError):
+    """The body inflates beyond its limit."""
+
+
+def inflate(codec: int, data: memoryview, limit_bytes: int) -> memoryview:
+    """The whole body.
+
+    Raises:
+        TooLargeError: it has more than `limit_bytes`.
+        cramjam.DecompressionError: it is malformed.
+    """
+    size_bytes = min(max(len(data) * FIRST_GUESS, LEAST_OUTPUT_BYTES), limit_bytes)
+    while True:
+        output = bytearray(size_bytes)
+        try:
+            written = MODULES[codec].decompress_into(data, output)
+            return memoryview(output)[:written]
+        except cramjam.DecompressionError as error:
+            if BUFFER_TOO_SMALL not in str(error):
+                raise
+        if size_bytes >= limit_bytes:
+            raise TooLargeError(f"the body inflates to more than {limit_bytes} bytes")
+        size_bytes = min(size_bytes * 2, limit_bytes)
+
+
+def deflate(codec: int, level: int, data: memoryview) -> Any:
+    """The compressed body in Kafka's framing, at the library's own level; a buffer."""
+    if codec == LZ4:  # Kafka reads independent blocks only
+        compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        compressor.compress(data)
+        return compressor.finish()
+    return MODULES[codec].compress(data, level=level)

@@ -1,0 +1,152 @@
+"""One raw snappy block each way, for machines without libsnappy (a plain Debian has none, and cramjam would take the GIL).
+
+Format: google/snappy `format_description.txt`: a varint of the inflated size, then literals and copies of 4 to 64 bytes.
+"""
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t
+
+cdef extern from * nogil:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include <string.h>
+
+    enum { KC_SNAPPY_HASH_BITS = 14, KC_SNAPPY_FRAGMENT = 65536 };
+
+    /* The inflated size that a block promises, -1 when its varint is broken; *at is moved past it. */
+    static int64_t kc_snappy_promised(const uint8_t **at, const uint8_t *end) {
+        uint64_t size = 0;
+        for (int shift = 0; shift < 35 && *at < end; shift += 7) {
+            uint8_t byte = *(*at)++;
+            size |= (uint64_t)(byte & 0x7f) << shift;
+            if (byte < 0x80) return size > 0xffffffffu ? -1 : (int64_t)size;
+        }
+        return -1;
+    }
+
+    /* Copies `size` bytes from `distance` back; they may overlap, which repeats a pattern. */
+    static inline void kc_snappy_copy(uint8_t *out, size_t distance, size_t size, const uint8_t *limit) {
+        const uint8_t *from = out - distance;
+        if (distance >= 8 && (size_t)(limit - out) >= size + 8) {
+            for (size_t i = 0; i < size; i += 8) memcpy(out + i, from + i, 8);
+        } else {
+            for (size_t i = 0; i < size; i++) out[i] = from[i];
+        }
+    }
+
+    /* Inflates the elements after the size; 0 when exactly [out, limit) was filled and the input used up, else -1. */
+    static int kc_snappy_inflate(const uint8_t *p, const uint8_t *end, uint8_t *out, uint8_t *limit) {
+        uint8_t *const start = out;
+        while (p < end) {
+            uint8_t tag = *p++;
+            size_t size, distance, extra;
+            if ((tag & 3) == 0) {
+                size = (tag >> 2) + 1;
+                if (size > 60) {
+                    extra = size - 60;
+                    if ((size_t)(end - p) < extra) return -1;
+                    size = 0;
+                    for (size_t i = 0; i < extra; i++) size |= (size_t)p[i] << (8 * i);
+                    size += 1;
+                    p += extra;
+                }
+                if (size > (size_t)(end - p) || size > (size_t)(limit - out)) return -1;
+                memcpy(out, p, size);
+                p += size;
+                out += size;
+                continue;
+            }
+            if ((tag & 3) == 1) {
+                if (end - p < 1) return -1;
+                size = ((tag >> 2) & 7) + 4;
+                distance = ((size_t)(tag >> 5) << 8) | p[0];
+                p += 1;
+            } else {
+                extra = (tag & 3) == 2 ? 2 : 4;
+                if ((size_t)(end - p) < extra) return -1;
+                size = (tag >> 2) + 1;
+                distance = p[0] | (size_t)p[1] << 8;
+                if (extra == 4) distance |= (size_t)p[2] << 16 | (size_t)p[3] << 24;
+                p += extra;
+            }
+            if (distance == 0 || distance > (size_t)(out - start) || size > (size_t)(limit - out)) return -1;
+            kc_snappy_copy(out, distance, size, limit);
+            out += size;
+        }
+        return out == limit ? 0 : -1;
+    }
+
+    static size_t kc_snappy_bound(size_t size) { return 32 + size + size / 6; }
+
+    static uint8_t *kc_snappy_literal(uint8_t *out, const uint8_t *from, size_t size) {
+        if (size == 0) return out;
+        if (size <= 60) {
+            *out++ = (uint8_t)((size - 1) << 2);
+        } else if (size <= 256) {
+            *out++ = 60 << 2;
+            *out++ = (uint8_t)(size - 1);
+        } else {  /* a fragment is at most 64 KiB */
+            *out++ = 61 << 2;
+            *out++ = (uint8_t)(size - 1);
+            *out++ = (uint8_t)((size - 1) >> 8);
+        }
+        memcpy(out, from, size);
+        return out + size;
+    }
+
+    static uint8_t *kc_snappy_back(uint8_t *out, size_t distance, size_t size) {
+        while (size > 0) {  /* a copy has at most 64 bytes, and what is left needs no least size with two-byte distances */
+            size_t part = size > 64 ? 64 : size;
+            *out++ = (uint8_t)((part - 1) << 2 | 2);
+            *out++ = (uint8_t)distance;
+            *out++ = (uint8_t)(distance >> 8);
+            size -= part;
+        }
+        return out;
+    }
+
+    static inline uint32_t kc_snappy_load32(const uint8_t *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+
+    /* One fragment of at most 64 KiB: greedy matches by a table of places. */
+    static uint8_t *kc_snappy_fragment(const uint8_t *start, size_t size, uint8_t *out, uint16_t *table) {
+        const uint8_t *p = start, *literal = start, *end = start + size;
+        unsigned misses = 32;  /* after each 32 misses the step grows: what does not compress is passed quickly */
+        memset(table, 0, sizeof(uint16_t) << KC_SNAPPY_HASH_BITS);
+        if (size >= 8) p++;  /* place 0 is the table's empty value, and a match needs something before it */
+        while (end - p >= 8) {
+            uint32_t now = kc_snappy_load32(p);
+            uint16_t *slot = &table[(now * 0x1e35a7bdu) >> (32 - KC_SNAPPY_HASH_BITS)];
+            const uint8_t *match = start + *slot;
+            *slot = (uint16_t)(p - start);
+            if (kc_snappy_load32(match) != now) { p += misses++ >> 5; continue; }
+            const uint8_t *at = p + 4, *back = match + 4;
+            while (at < end && *at == *back) { at++; back++; }
+            out = kc_snappy_literal(out, literal, (size_t)(p - literal));
+            out = kc_snappy_back(out, (size_t)(p - match), (size_t)(at - p));
+            literal = p = at;
+            misses = 32;
+        }
+        return kc_snappy_literal(out, literal, (size_t)(end - literal));
+    }
+
+    /* Writes a whole block into kc_snappy_bound(size) bytes at `out`; gives its size. `table` has 2^14 entries. */
+    static size_t kc_snappy_deflate(const uint8_t *data, size_t size, uint8_t *out, uint16_t *table) {
+        uint8_t *const start = out;
+        size_t left = size;
+        while (left >= 0x80) { *out++ = (uint8_t)(left | 0x80); left >>= 7; }
+        *out++ = (uint8_t)left;
+        while (size > 0) {
+            size_t part = size > KC_SNAPPY_FRAGMENT ? KC_SNAPPY_FRAGMENT : size;
+            out = kc_snappy_fragment(data, part, out, table);
+            data += part;
+            size -= part;
+        }
+        return (size_t)(out - start);
+    }
+    """
+    enum:
+        SNAPPY_HASH_BITS "KC_SNAPPY_HASH_BITS"
+    int64_t snappy_promised "kc_snappy_promised"(const uint8_t **at, const uint8_t *end) noexcept
+    int snappy_inflate "kc_snappy_inflate"(const uint8_t *p, const uint8_t *end, uint8_t *out, uint8_t *limit) noexcept
+    size_t snappy_bound "kc_snappy_bound"(size_t size) noexcept
+    size_t snappy_deflate "kc_snappy_deflate"(const uint8_t *data, size_t size, uint8_t *out, uint16_t *table) noexcept

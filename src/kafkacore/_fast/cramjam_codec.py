@@ -43,6 +43,6 @@ def deflate(codec: int, level: int, data: memoryview) -> Any:
     """The compressed body in Kafka's framing, at the library's own level; a buffer."""
     if codec == LZ4:  # Kafka reads independent blocks only
         compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        compressor.compress(data)
+        compressor.compress(bytes(data))
         return compressor.finish()
     return MODULES[codec].compress(data, level=level)

@@ -1,0 +1,1 @@
+"""Record batches without the GIL; see `batch` for what Python calls."""

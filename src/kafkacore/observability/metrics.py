@@ -1,0 +1,66 @@
+"""A registry of metrics under Kafka's names (`kafka.server:type=...,name=...`), read when somebody asks.
+
+Counters live where they are counted, most of them in native memory; a source yields their values at that moment. So a
+metric that nobody scrapes costs nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+
+class Kind(enum.Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Buckets(NamedTuple):
+    """A histogram's state. `bounds` are inclusive upper bounds, ascending; `counts` has one more, for what is above."""
+
+    bounds: Sequence[float]
+    counts: Sequence[int]
+    total: float  # the sum of all observations
+
+
+class Sample(NamedTuple):
+    """One MBean attribute. `group` is the JMX domain (`kafka.network`), `tags` what follows type and name."""
+
+    group: str
+    type: str
+    name: str
+    kind: Kind
+    value: float | Buckets
+    tags: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def mbean(self) -> str:
+        """The name as Kafka's documentation and JMX tools write it."""
+        return f"{self.group}:type={self.type},name={self.name}" + "".join(f",{key}={value}" for key, value in self.tags)
+
+
+Source = Callable[[], Iterable[Sample]]
+
+
+class MetricRegistry:
+    """The sources of one node."""
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+
+    def add(self, source: Source) -> None:
+        self._sources.append(source)
+
+    def remove(self, source: Source) -> None:
+        """Raises ValueError when it was not added."""
+        self._sources.remove(source)
+
+    def gauge(self, group: str, type_: str, name: str, read: Callable[[], float]) -> None:
+        """A single value."""
+        self.add(lambda: (Sample(group, type_, name, Kind.GAUGE, read()),))
+
+    def collect(self) -> Iterator[Sample]:
+        for source in tuple(self._sources):
+            yield from source()

@@ -1,0 +1,117 @@
+"""Prometheus exposition of a registry over HTTP, at `metrics.port`.
+
+Names follow the JMX exporter's published example for Kafka, so that dashboards made for Apache Kafka find theirs:
+`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`.
+prometheus-client costs more to import than a node to start, so the first scrape imports it, off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkacore.observability.metrics import Buckets, Kind, MetricRegistry, Sample
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+MAX_REQUEST_BYTES: Final = 8 << 10
+REQUEST_TIMEOUT_S: Final = 5.0
+
+
+def prometheus_name(sample: Sample) -> str:
+    name = sample.name.removesuffix("PerSec").removesuffix("Percent")
+    suffix = "_percent" if sample.name.endswith("Percent") else ""
+    text = f"{sample.group.replace('.', '_')}_{sample.type}_{name}{suffix}".lower()
+    return "".join(character if character.isalnum() else "_" for character in text)
+
+
+def families(samples: Iterable[Sample]) -> Iterator[Metric]:
+    """Samples of one name become one family; their tags are its labels."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    grouped: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
+    for sample in samples:
+        labels = tuple(key.replace("-", "_") for key, _ in sample.tags)
+        grouped.setdefault((prometheus_name(sample), labels), []).append(sample)
+    for (name, labels), group in grouped.items():
+        kind, text = group[0].kind, group[0].mbean
+        if kind is Kind.HISTOGRAM:
+            histogram = HistogramMetricFamily(name, text, labels=labels)
+            for sample in group:
+                assert isinstance(sample.value, Buckets)
+                histogram.add_metric([tag for _, tag in sample.tags], _cumulative(sample.value), sample.value.total)
+            yield histogram
+            continue
+        simple = CounterMetricFamily(name, text, labels=labels) if kind is Kind.COUNTER else GaugeMetricFamily(
+            name, text, labels=labels
+        )
+        for sample in group:
+            assert not isinstance(sample.value, Buckets)
+            simple.add_metric([tag for _, tag in sample.tags], sample.value)
+        yield simple
+
+
+def _cumulative(value: Buckets) -> list[tuple[str, float]]:
+    rows: list[tuple[str, float]] = []
+    seen = 0
+    for bound, count in zip((*value.bounds, float("inf")), value.counts, strict=True):
+        seen += count
+        rows.append(("+Inf" if bound == float("inf") else f"{bound:g}", seen))
+    return rows
+
+
+def expose(registry: MetricRegistry) -> bytes:
+    """The text of one scrape."""
+    from prometheus_client import generate_latest
+
+    class Collected:
+        def collect(self) -> Iterator[Metric]:
+            return families(registry.collect())
+
+    return generate_latest(Collected())  # type: ignore[arg-type]  # it asks for nothing but collect()
+
+
+class MetricsServer:
+    """Answers GET /metrics; everything else is 404, and a slow or oversized request is hung up on."""
+
+    def __init__(self, registry: MetricRegistry) -> None:
+        self._registry = registry
+        self._server: asyncio.Server | None = None
+
+    @property
+    def port(self) -> int:
+        """The bound port. Raises RuntimeError before `start`."""
+        if self._server is None:
+            raise RuntimeError("the metrics server has not been started")
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self, host: str, port: int) -> None:
+        """Raises OSError when the port is taken."""
+        self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_REQUEST_BYTES)
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
+                async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(await self._answer(head.split(b"\r\n", 1)[0]))
+                await writer.drain()
+        finally:
+            writer.close()
+
+    async def _answer(self, request_line: bytes) -> bytes:
+        method, _, rest = request_line.partition(b" ")
+        if method != b"GET" or rest.split(b" ")[0].split(b"?")[0] not in (b"/metrics", b"/"):
+            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        body = await asyncio.get_running_loop().run_in_executor(None, expose, self._registry)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nConnection: close\r\n"
+        return head + b"Content-Length: %d\r\n\r\n" % len(body) + body

@@ -1,0 +1,154 @@
+"""Feature levels: what a cluster has agreed to use (KIP-584), as Apache Kafka 4.3 ships them.
+
+`metadata.version` decides which version each metadata record is written at. It is known here from 3.9-IV0, the oldest a
+node of ours is formatted with, up to 4.3-IV0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
+
+
+class MetadataVersion(NamedTuple):
+    """One level of metadata.version. Levels compare as their numbers do."""
+
+    level: int
+    name: str  # "4.0-IV1"
+    changes_records: bool  # against the level before it: a downgrade across it loses metadata
+
+    @property
+    def release(self) -> str:
+        """`"4.0"` of `"4.0-IV1"`."""
+        return self.name.partition("-")[0]
+
+    @property
+    def elr_supported(self) -> bool:
+        """Eligible leader replicas have a place in the records (KIP-966)."""
+        return self.level >= 23
+
+    @property
+    def cordoned_log_dirs_supported(self) -> bool:
+        return self.level >= 30
+
+    @property
+    def fetch_version(self) -> int:
+        """The version of Fetch that followers use."""
+        return 18 if self.level >= 27 else 17
+
+    @property
+    def list_offsets_version(self) -> int:
+        """The version of ListOffsets that followers use."""
+        if self.level >= 29:
+            return 11
+        return 10 if self.level >= 25 else 9
+
+    def record_version(self, record: str) -> int:
+        """The version that a metadata record (`"PartitionRecord"`) is written at.
+
+        A BrokerRegistrationChangeRecord is instead written at the lowest version that holds what it says: 0 for fencing, 1
+        for a controlled shutdown, 2 for log directories, 3 for cordoned ones.
+        """
+        if record in ("PartitionRecord", "PartitionChangeRecord"):
+            return 2 if self.elr_supported else 1
+        if record == "RegisterBrokerRecord":
+            return 4 if self.cordoned_log_dirs_supported else 3
+        return 0
+
+
+METADATA_VERSIONS: Final = (
+    MetadataVersion(21, "3.9-IV0", False),  # ListOffsets 9 (KIP-1005)
+    MetadataVersion(22, "4.0-IV0", False),  # group.version 1 by default (KIP-848)
+    MetadataVersion(23, "4.0-IV1", True),  # eligible leader replicas in the records (KIP-966)
+    MetadataVersion(24, "4.0-IV2", False),  # transaction.version 2 by default (KIP-890)
+    MetadataVersion(25, "4.0-IV3", False),  # ListOffsets 10 (KIP-1075)
+    MetadataVersion(26, "4.1-IV0", False),  # eligible leader replicas by default
+    MetadataVersion(27, "4.1-IV1", False),  # Fetch 18 (KIP-1166)
+    MetadataVersion(28, "4.2-IV0", False),  # share.version 1 by default (KIP-932)
+    MetadataVersion(29, "4.2-IV1", False),  # streams.version 1 by default (KIP-1071)
+    MetadataVersion(30, "4.3-IV0", True),  # cordoned log directories
+)
+MINIMUM_METADATA_VERSION: Final = METADATA_VERSIONS[0]
+LATEST_METADATA_VERSION: Final = METADATA_VERSIONS[-1]
+
+
+class Feature(NamedTuple):
+    """A feature with its levels. `since[n]` is the metadata.version from which `lowest + n` is the default level."""
+
+    name: str
+    lowest: int
+    highest: int
+    since: tuple[int, ...]
+    needs: Mapping[int, Mapping[str, int]]  # level -> the levels of other features that it depends on
+
+    def default_level(self, metadata_version: MetadataVersion) -> int:
+        """The level of a cluster formatted at `metadata_version`."""
+        reached = [level for level, since in enumerate(self.since, self.lowest) if since <= metadata_version.level]
+        return max(reached, default=self.lowest)
+
+
+_ALWAYS: Final = 0
+FEATURES: Final = {
+    feature.name: feature
+    for feature in (
+        Feature(METADATA_VERSION, MINIMUM_METADATA_VERSION.level, LATEST_METADATA_VERSION.level,
+                tuple(version.level for version in METADATA_VERSIONS), {}),
+        # Its level follows the kind of quorum, not metadata.version: 1 where voters are records (KIP-853), else 0.
+        Feature(KRAFT_VERSION, 0, 1, (_ALWAYS,), {}),
+        Feature(TRANSACTION_VERSION, 0, 2, (_ALWAYS, 24, 24), {}),
+        Feature(GROUP_VERSION, 0, 1, (_ALWAYS, 22), {}),
+        Feature(ELIGIBLE_LEADER_REPLICAS_VERSION, 0, 1, (_ALWAYS, 26), {1: {METADATA_VERSION: 23}}),
+        Feature(SHARE_VERSION, 0, 1, (_ALWAYS, 28), {}),
+        Feature(STREAMS_VERSION, 0, 1, (_ALWAYS, 29), {}),
+    )
+}  # fmt: skip
+
+
+def metadata_version(level: int) -> MetadataVersion:
+    """By feature level. Raises ValueError with the levels that are known."""
+    for version in METADATA_VERSIONS:
+        if version.level == level:
+            return version
+    raise ValueError(f"metadata.version {level} is not known; {_known()}")
+
+
+def parse_metadata_version(text: str) -> MetadataVersion:
+    """By name: `"4.0-IV1"`, or a release (`"4.0"`, `"4.0.1"`), which means its latest level. Raises ValueError."""
+    release = ".".join(text.split(".")[:2])
+    for version in reversed(METADATA_VERSIONS):
+        if release in (version.name, version.release):
+            return version
+    raise ValueError(f"metadata.version {text!r} is not known; {_known()}")
+
+
+def default_levels(version: MetadataVersion) -> dict[str, int]:
+    """Every feature's level in a cluster formatted at `version`, those at 0 too."""
+    return {name: feature.default_level(version) for name, feature in FEATURES.items()} | {
+        METADATA_VERSION: version.level
+    }
+
+
+def validate_levels(levels: Mapping[str, int]) -> None:
+    """Raises ValueError for an unknown feature, a level out of its range, or one whose dependencies are not met."""
+    for name, level in levels.items():
+        feature = FEATURES.get(name)
+        if feature is None:
+            raise ValueError(f"feature {name!r} is not known; there are {', '.join(sorted(FEATURES))}")
+        if not feature.lowest <= level <= feature.highest:
+            raise ValueError(f"{name} {level} is not supported; {feature.lowest} to {feature.highest} are")
+        for other, needed in feature.needs.get(level, {}).items():
+            if levels.get(other, 0) < needed:
+                raise ValueError(f"{name} {level} needs {other} {needed} or later, not {levels.get(other, 0)}")
+
+
+def _known() -> str:
+    return f"{MINIMUM_METADATA_VERSION.name} ({MINIMUM_METADATA_VERSION.level}) to " \
+        f"{LATEST_METADATA_VERSION.name} ({LATEST_METADATA_VERSION.level}) are"

@@ -6,7 +6,7 @@ else `stamp_batch` sets type and maximum timestamp where they differ (checksum i
 
 Stricter than LogValidator: an offset delta that is not the record's index is refused in an uncompressed batch too and never
 repaired; a batch's tail that is no whole batch is refused, not dropped; a body that does not inflate is INVALID_RECORD (there:
-UNKNOWN_SERVER_ERROR); inflated size and ratio have limits.
+UNKNOWN_SERVER_ERROR); log append time set by a producer is refused always; inflated size and ratio have limits.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -62,11 +62,13 @@ cdef int16_t validate_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, int64_t now_ms, CodecContext *context,
     ValidateResult *result
 ) noexcept nogil
-# The accepted batch with its new codec and timestamps, appended to `out`. 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
+# The accepted batch with its new codec and timestamps, appended to `out`, whose limit leaves room for the most that the codec
+# may write (rewrite_room). 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
 cdef int16_t rewrite_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,
     Writer *out
 ) noexcept nogil
+cdef size_t rewrite_room(const ValidateResult *result) noexcept nogil
 cdef void stamp_batch(uint8_t *data, size_t size, const ValidateResult *result) noexcept nogil
 
 

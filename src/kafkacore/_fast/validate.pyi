@@ -1,0 +1,1 @@
+"""LogValidator's rules without the GIL; see `validator` for what Python calls."""

@@ -1,0 +1,172 @@
+"""The response that tells one error for a whole request, for every API.
+
+Most responses have an error code at their top. The others name the error once for each thing that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import Message
+from kafkacore.server.call import Call
+
+Build = Callable[[Any, Any, Call, ErrorCode, str | None], None]
+
+
+def error_response(request: Message, call: Call, error: ErrorCode, message: str | None) -> Message:
+    """`message` is shown where the version of the response has a place for it."""
+    response = apis.response_class(request.API_KEY)()
+    fill = _ITEMIZED.get(request.API_KEY)
+    if fill is not None:
+        fill(response, request, call, error, message)
+    least, most = _TOP_CODE.get(request.API_KEY, (0, 0x7FFF))
+    if "error_code" in response.FIELDS and least <= call.api_version <= most:
+        response.error_code = error
+        if "error_message" in response.FIELDS and request.API_KEY not in _LATE_MESSAGE:
+            response.error_message = message or error.message
+    return response
+
+
+# The versions with an error code at the top, where not all have one.
+_TOP_CODE: Final = {ApiKey.METADATA: (13, 0x7FFF), ApiKey.FIND_COORDINATOR: (0, 3)}
+_LATE_MESSAGE: Final = frozenset({ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_QUORUM})
+
+
+def _produce(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    topic_class = response.TopicProduceResponse
+    partition_class = response.PartitionProduceResponse
+    shown = message if call.api_version >= 8 else None
+    response.responses = [
+        topic_class(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=[
+                partition_class(index=each.index, error_code=error, base_offset=-1, error_message=shown)
+                for each in topic.partition_data
+            ],
+        )
+        for topic in request.topic_data
+    ]
+
+
+def _list_offsets(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.topics = [
+        response.ListOffsetsTopicResponse(
+            name=topic.name,
+            partitions=[
+                response.ListOffsetsPartitionResponse(partition_index=each.partition_index, error_code=error)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+
+
+def _metadata(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.topics = [
+        # A topic asked for by its id has no name, and before version 12 no response can say so.
+        response.MetadataResponseTopic(
+            error_code=error, name=topic.name if call.api_version >= 12 else topic.name or "", topic_id=topic.topic_id
+        )
+        for topic in request.topics or ()
+    ]
+
+
+def _create_topics(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.topics = [
+        response.CreatableTopicResult(
+            name=topic.name, error_code=error, error_message=message or error.message if call.api_version >= 1 else None
+        )
+        for topic in request.topics
+    ]
+
+
+def _delete_topics(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    named = [(topic.name, topic.topic_id) for topic in request.topics] + [(name, None) for name in request.topic_names]
+    shown = message if call.api_version >= 5 else None
+    for name, topic_id in named:
+        result = response.DeletableTopicResult(name=name, error_code=error, error_message=shown)
+        if topic_id is not None:
+            result.topic_id = topic_id
+        response.responses.append(result)
+
+
+def _create_partitions(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.results = [
+        response.CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message or error.message)
+        for topic in request.topics
+    ]
+
+
+def _delete_records(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.topics = [
+        response.DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=[
+                response.DeleteRecordsPartitionResult(
+                    partition_index=each.partition_index, low_watermark=-1, error_code=error
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+
+
+def _epochs(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.topics = [
+        response.OffsetForLeaderTopicResult(
+            topic=topic.topic,
+            partitions=[response.EpochEndOffset(partition=each.partition, error_code=error) for each in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+
+
+def _describe_topic_partitions(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.topics = [
+        response.DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name) for topic in request.topics
+    ]
+
+
+def _describe_configs(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    response.results = [
+        response.DescribeConfigsResult(
+            error_code=error,
+            error_message=message or error.message,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each in request.resources
+    ]
+
+
+def _find_coordinator(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+    if call.api_version >= 4:
+        response.coordinators = [
+            response.Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=message)
+            for key in request.coordinator_keys
+        ]
+        return
+    response.node_id = response.port = -1
+    if call.api_version >= 1:
+        response.error_message = message or error.message
+
+
+_ITEMIZED: Final[dict[int, Build]] = {
+    ApiKey.PRODUCE: _produce,
+    ApiKey.LIST_OFFSETS: _list_offsets,
+    ApiKey.METADATA: _metadata,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.CREATE_TOPICS: _create_topics,
+    ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.DELETE_RECORDS: _delete_records,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _epochs,
+    ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+}

@@ -1,0 +1,56 @@
+"""One module for each API: `handle(context, call, request)` gives the response, or a coroutine of it.
+
+`TABLES` says what each kind of listener serves. A module is imported when its API is first asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kafkacore.protocol.apis import ApiKey
+
+_HERE: Final = "kafkacore.server.handlers"
+
+BROKER: Final[Mapping[int, str]] = {
+    ApiKey.PRODUCE: f"{_HERE}.broker.produce",
+    ApiKey.FETCH: f"{_HERE}.broker.fetch",
+    ApiKey.LIST_OFFSETS: f"{_HERE}.broker.list_offsets",
+    ApiKey.METADATA: f"{_HERE}.broker.metadata",
+    ApiKey.FIND_COORDINATOR: f"{_HERE}.broker.find_coordinator",
+    ApiKey.API_VERSIONS: f"{_HERE}.api_versions",
+    ApiKey.CREATE_TOPICS: f"{_HERE}.broker.forward",
+    ApiKey.DELETE_TOPICS: f"{_HERE}.broker.forward",
+    ApiKey.DELETE_RECORDS: f"{_HERE}.broker.delete_records",
+    ApiKey.INIT_PRODUCER_ID: f"{_HERE}.broker.init_producer_id",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: f"{_HERE}.broker.offset_for_leader_epoch",
+    ApiKey.DESCRIBE_CONFIGS: f"{_HERE}.describe_configs",
+    ApiKey.DESCRIBE_LOG_DIRS: f"{_HERE}.broker.describe_log_dirs",
+    ApiKey.CREATE_PARTITIONS: f"{_HERE}.broker.forward",
+    ApiKey.DESCRIBE_QUORUM: f"{_HERE}.broker.forward",
+    ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.broker.describe_cluster",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: f"{_HERE}.broker.describe_topic_partitions",
+}
+
+CONTROLLER: Final[Mapping[int, str]] = {
+    ApiKey.FETCH: f"{_HERE}.controller.raft",
+    ApiKey.API_VERSIONS: f"{_HERE}.api_versions",
+    ApiKey.CREATE_TOPICS: f"{_HERE}.controller.create_topics",
+    ApiKey.DELETE_TOPICS: f"{_HERE}.controller.delete_topics",
+    ApiKey.DESCRIBE_CONFIGS: f"{_HERE}.describe_configs",
+    ApiKey.CREATE_PARTITIONS: f"{_HERE}.controller.create_partitions",
+    ApiKey.VOTE: f"{_HERE}.controller.raft",
+    ApiKey.BEGIN_QUORUM_EPOCH: f"{_HERE}.controller.raft",
+    ApiKey.END_QUORUM_EPOCH: f"{_HERE}.controller.raft",
+    ApiKey.DESCRIBE_QUORUM: f"{_HERE}.controller.raft",
+    ApiKey.ENVELOPE: f"{_HERE}.controller.envelope",
+    ApiKey.FETCH_SNAPSHOT: f"{_HERE}.controller.raft",
+    ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.controller.describe_cluster",
+    ApiKey.BROKER_REGISTRATION: f"{_HERE}.controller.broker_registration",
+    ApiKey.BROKER_HEARTBEAT: f"{_HERE}.controller.broker_heartbeat",
+    ApiKey.ALLOCATE_PRODUCER_IDS: f"{_HERE}.controller.allocate_producer_ids",
+    ApiKey.CONTROLLER_REGISTRATION: f"{_HERE}.controller.controller_registration",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: f"{_HERE}.controller.assign_replicas_to_dirs",
+}
+
+TABLES: Final[Mapping[str, Mapping[int, str]]] = {"broker": BROKER, "controller": CONTROLLER}

@@ -1,0 +1,69 @@
+"""ApiVersions: what this listener speaks, which features the node supports, and which the cluster has finalised.
+
+The whole answer changes only with the finalised features, so each version of it is encoded once for each of their epochs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey, ApiRange
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
+from kafkacore.server.call import Call
+
+SOFTWARE_SINCE: Final = 3  # the client tells its name and version (KIP-511)
+ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose least level is 0 (KAFKA-17011)
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class FeatureView(Protocol):
+    """What both kinds of context tell."""
+
+    @property
+    def api_ranges(self) -> Sequence[ApiRange]: ...
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]: ...
+    @property
+    def finalized_features(self) -> Mapping[str, int]: ...
+    @property
+    def finalized_epoch(self) -> int:
+        """The metadata offset at which the finalised features are known; -1 before there are any."""
+    @property
+    def api_versions_cache(self) -> dict[tuple[int, int], bytes]: ...
+
+
+def handle(context: FeatureView, call: Call, request: ApiVersionsRequest) -> bytes | ApiVersionsResponse:
+    if call.api_version >= SOFTWARE_SINCE and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    key = (call.api_version, context.finalized_epoch)
+    body = context.api_versions_cache.get(key)
+    if body is None:
+        if len(context.api_versions_cache) > 2 * ZERO_LEVELS_SINCE:
+            context.api_versions_cache.clear()
+        body = context.api_versions_cache[key] = response(context, call.api_version).encode(call.api_version)
+    return apis.response_header(ApiKey.API_VERSIONS, call.api_version, call.correlation_id) + body
+
+
+def response(context: FeatureView, api_version: int) -> ApiVersionsResponse:
+    least_shown = 0 if api_version >= ZERO_LEVELS_SINCE else 1
+    return ApiVersionsResponse(
+        api_keys=[ApiVersionsResponse.ApiVersion(**each._asdict()) for each in context.api_ranges],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=least, max_version=most)
+            for name, (least, most) in sorted(context.supported_features.items())
+            if least >= least_shown
+        ],
+        finalized_features_epoch=context.finalized_epoch,
+        finalized_features=[
+            # Levels, not ranges, are finalised: both ends are the level.
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(context.finalized_features.items())
+            if level
+        ],
+    )

@@ -1,0 +1,1 @@
+"""APIs of a broker's listeners."""

@@ -1,0 +1,26 @@
+"""InitProducerId: an id for an idempotent producer. Transactional ids wait for transactions."""
+
+from __future__ import annotations
+
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
+from kafkacore.server.call import Call
+from kafkacore.server.context import BrokerContext
+
+
+async def handle(broker: BrokerContext, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        # Clients ask again after COORDINATOR_NOT_AVAILABLE, for ever; this one they report at once.
+        return _refused(ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST)
+    try:
+        # What the producer had does not matter: without a transactional id a new id fences nobody and is always right.
+        producer_id = await broker.producer_ids.generate()
+    except KafkaError as error:
+        return _refused(ErrorCode(error.code) if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)

@@ -1,0 +1,132 @@
+"""DescribeConfigs: values, where they come from, their types and what they mean (KIP-133, KIP-226, KIP-569)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.config.sources import Described, Source
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from kafkacore.server.call import Call
+from kafkacore.server.topic_names import check_topic_name
+
+# Resource types (KIP-133, KIP-412).
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+
+Result = DescribeConfigsResponse.DescribeConfigsResult
+Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
+Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
+
+class ConfigView(Protocol):
+    """What both kinds of context tell."""
+
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def config(self) -> BrokerConfig: ...
+    def topic_overrides(self, name: str) -> Mapping[str, str] | None:
+        """What was set for a topic; None when there is no such topic."""
+
+
+def handle(context: ConfigView, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(results=[_describe(context, request, each) for each in request.resources])
+
+
+def _describe(context: ConfigView, request: Any, resource: Any) -> Result:
+    result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    try:
+        result.configs = _entries(context, request, resource)
+    except KafkaError as error:
+        result.error_code, result.error_message = error.code, str(error)
+    return result
+
+
+def _entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        return _topic_entries(context, request, resource)
+    if resource.resource_type == BROKER:
+        if not name:
+            return _default_entries(context, request, resource)
+        _check_broker(context, name, "expected {0} or empty string, but received {1}")
+        return _broker_entries(context, request, resource)
+    if resource.resource_type == BROKER_LOGGER:
+        if not name:
+            raise error_for(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        _check_broker(context, name, "expected {0} but received {1}")
+        return _logger_entries(resource)
+    raise error_for(
+        ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.resource_type} for resource {name}"
+    )
+
+
+def _check_broker(context: ConfigView, name: str, expected: str) -> None:
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+    if broker_id != context.node_id:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {expected.format(context.node_id, name)}")
+
+
+def _wanted(names: Iterable[str], resource: Any) -> list[str]:
+    keys = frozenset(resource.configuration_keys or ())
+    return [name for name in names if name in keys] if keys else list(names)
+
+
+def _entry(request: Any, told: Described) -> Entry:
+    return Entry(
+        name=told.name,
+        value=told.value,
+        read_only=told.read_only,
+        config_source=told.source,
+        is_sensitive=told.sensitive,
+        synonyms=[Synonym(**each._asdict()) for each in told.synonyms] if request.include_synonyms else [],
+        config_type=told.type_id,
+        documentation=told.documentation if request.include_documentation else None,
+    )
+
+
+def _broker_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
+    config = context.config
+    return [_entry(request, config.describe(name)) for name in _wanted(config.described_names(), resource)]
+
+
+def _default_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
+    """Only what was changed for all brokers."""
+    config, entries = context.config, []
+    for name in _wanted(config.dynamic_default, resource):
+        told = config.describe(name)
+        value = None if told.sensitive else config.dynamic_default[name]
+        behind = tuple(each for each in told.synonyms if each.source == Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        entries.append(_entry(request, told._replace(value=value, source=source, synonyms=behind)))
+    return entries
+
+
+def _topic_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
+    check_topic_name(resource.resource_name)
+    overrides = context.topic_overrides(resource.resource_name)
+    if overrides is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    topic = TopicConfig(context.config, overrides)
+    return [_entry(request, topic.describe(name)) for name in _wanted(topic.described_names(), resource)]
+
+
+def _logger_entries(resource: Any) -> list[Entry]:
+    loggers = {name: logging.getLogger(name) for name in ("root", *logging.root.manager.loggerDict)}
+    return [
+        Entry(
+            name=name,
+            value=logging.getLevelName(loggers[name].getEffectiveLevel()),
+            config_source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
+            config_type=0,
+        )
+        for name in _wanted(loggers, resource)
+    ]

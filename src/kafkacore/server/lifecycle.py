@@ -1,0 +1,150 @@
+"""A broker's life as its controller sees it: registration, heartbeats, fencing, controlled shutdown (KIP-631).
+
+A state machine without clock or socket: the driver asks what to send next and when, and gives it the answers. The states
+are Kafka's BrokerState.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
+from kafkacore.protocol.uuid import Uuid
+
+FIRST_RETRY_MS: Final = 100
+# A broker that asked to leave hears of it soon: leaderships move in well under the heartbeat interval.
+SHUTDOWN_POLL_MS: Final = 50
+NONE: Final = 0
+
+
+class BrokerState(enum.IntEnum):
+    """The value of `kafka.server:type=KafkaServer,name=BrokerState`."""
+
+    NOT_RUNNING = 0
+    STARTING = 1
+    RECOVERY = 2
+    RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
+    SHUTTING_DOWN = 7
+
+
+class AdvertisedListener(NamedTuple):
+    """An endpoint as registration records and Metadata carry it. `security_protocol` is Kafka's id (0 is PLAINTEXT)."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+@dataclass(slots=True)
+class BrokerLifecycle:
+    """What this broker tells its controller, and what it was told. Delays are milliseconds; None: wait for an event."""
+
+    node_id: int
+    cluster_id: str
+    incarnation_id: Uuid
+    rack: str | None
+    listeners: Sequence[AdvertisedListener]
+    log_dir_ids: Sequence[Uuid]
+    features: Mapping[str, tuple[int, int]]
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    previous_broker_epoch: int = -1
+
+    state: BrokerState = BrokerState.NOT_RUNNING
+    broker_epoch: int = -1
+    fenced: bool = True
+    registered: bool = False
+    ready_to_unfence: bool = False
+    failed_attempts: int = 0
+    offline_log_dirs: dict[Uuid, bool] = field(default_factory=dict)  # to whether the controller knows
+
+    def start(self) -> None:
+        self.state = BrokerState.STARTING
+
+    def want_unfenced(self) -> None:
+        """Recovery is over and the listeners are open: the next heartbeat asks to be unfenced."""
+        self.ready_to_unfence = True
+
+    def want_shutdown(self) -> bool:
+        """Begins a controlled shutdown; False when there is nothing to hand over (never unfenced, or already leaving)."""
+        if self.state is not BrokerState.RUNNING:
+            return self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN
+        return True
+
+    def stop(self) -> None:
+        self.state = BrokerState.SHUTTING_DOWN
+
+    def log_dir_failed(self, directory: Uuid) -> None:
+        self.offline_log_dirs.setdefault(directory, False)
+
+    def registration(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[BrokerRegistrationRequest.Listener(**listener._asdict()) for listener in self.listeners],
+            features=[
+                BrokerRegistrationRequest.Feature(name=name, min_supported_version=least, max_supported_version=most)
+                for name, (least, most) in self.features.items()
+            ],
+            rack=self.rack,
+            log_dirs=sorted(self.log_dir_ids, key=bytes),
+            previous_broker_epoch=self.previous_broker_epoch,
+        )
+
+    def heartbeat(self, metadata_offset: int) -> BrokerHeartbeatRequest:
+        """`metadata_offset` is of the last record that this broker applied."""
+        return BrokerHeartbeatRequest(
+            broker_id=self.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=metadata_offset,
+            want_fence=not self.ready_to_unfence,
+            want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
+            offline_log_dirs=list(self.offline_log_dirs),
+        )
+
+    def registration_answered(self, error_code: int, broker_epoch: int) -> int:
+        """Returns the delay to the next message."""
+        if error_code != NONE:
+            return self.failed()
+        self.failed_attempts = 0
+        self.registered = True
+        self.broker_epoch = broker_epoch
+        return 0
+
+    def heartbeat_answered(
+        self, error_code: int, is_caught_up: bool, is_fenced: bool, should_shut_down: bool, told: Sequence[Uuid] = ()
+    ) -> int:
+        """Returns the delay to the next message. `told` are the offline directories that the heartbeat named."""
+        if error_code != NONE:
+            return self.failed()
+        self.failed_attempts = 0
+        self.fenced = is_fenced
+        for directory in told:
+            self.offline_log_dirs[directory] = True
+        if self.state is BrokerState.STARTING and is_caught_up:
+            self.state = BrokerState.RECOVERY
+            return 0 if self.ready_to_unfence else self.heartbeat_interval_ms
+        if self.state is BrokerState.RECOVERY and not is_fenced:
+            self.state = BrokerState.RUNNING
+        elif self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN:
+            if should_shut_down:
+                self.state = BrokerState.SHUTTING_DOWN
+            return SHUTDOWN_POLL_MS
+        return self.heartbeat_interval_ms
+
+    def failed(self) -> int:
+        """The message was lost or refused. Returns the delay to the next one."""
+        delay_ms = min(FIRST_RETRY_MS << min(self.failed_attempts, 20), self.session_timeout_ms)
+        self.failed_attempts += 1
+        return delay_ms
+
+    def must_register_again(self) -> None:
+        """The controller no longer knows this epoch (STALE_BROKER_EPOCH, or it moved to another quorum)."""
+        self.registered = False

@@ -1,0 +1,60 @@
+"""Producer ids for this broker's idempotent producers, from blocks that the controller has made durable (KIP-730).
+
+No id is given twice: a block is this broker's alone, and what is left of one is forgotten with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+# The next block is asked for when this share of the present one is used, so that InitProducerId rarely waits for a commit.
+PREFETCH_AT: Final = 0.9
+
+
+class ProducerIdBlock(NamedTuple):
+    first: int
+    size: int
+
+
+class ProducerIds:
+    """Belongs to one loop. `allocate` asks the controller for a block and raises KafkaError when it cannot."""
+
+    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
+        self._allocate = allocate
+        self._next = self._end = self._prefetch_at = 0
+        self._following: asyncio.Task[ProducerIdBlock] | None = None
+
+    async def generate(self) -> int:
+        """An id that was never given before. Raises what `allocate` raises; the next call then asks again."""
+        while self._next >= self._end:
+            # One waiter that gives up must not cancel the request that the others wait for.
+            await asyncio.shield(self._request())
+            self._take()
+        producer_id = self._next
+        self._next += 1
+        if self._next >= self._prefetch_at:
+            self._request()
+        return producer_id
+
+    def _request(self) -> asyncio.Task[ProducerIdBlock]:
+        following = self._following
+        if following is None or (following.done() and (following.cancelled() or following.exception() is not None)):
+            following = self._following = asyncio.create_task(self._ask())
+        return following
+
+    async def _ask(self) -> ProducerIdBlock:
+        return await self._allocate()
+
+    def _take(self) -> None:
+        if self._following is not None and self._following.done():
+            block = self._following.result()
+            self._following = None
+            self._next, self._end = block.first, block.first + block.size
+            self._prefetch_at = block.first + int(block.size * PREFETCH_AT)
+
+    def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None

@@ -1,0 +1,52 @@
+"""A node in the foreground of a process: until a signal, or until its parent is gone."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkacore.server.node import Node
+
+# Python's default of 5 ms is how long one handler could keep another loop waiting for the GIL.
+SWITCH_INTERVAL_S = 0.0001
+
+
+def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = False) -> None:
+    """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
+
+    With `with_parent` also when the process that started this one ends. Raises what `Node.start` raises.
+    """
+    import gc
+    import sys
+
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    ended, wake = socket.socketpair()
+    wake.setblocking(False)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    # Before the start: a parent that ends meanwhile is noticed too.
+    parent = os.pidfd_open(os.getppid()) if with_parent else -1
+    try:
+        node.start()
+        # What was imported and built by now lives as long as the process: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        announce(node)
+        waits = select.poll()
+        waits.register(ended, select.POLLIN)
+        if parent >= 0:
+            waits.register(parent, select.POLLIN)
+        waits.poll()
+    finally:
+        node.stop()
+        signal.set_wakeup_fd(-1)
+        wake.close()
+        ended.close()
+        if parent >= 0:
+            os.close(parent)

@@ -1,0 +1,82 @@
+"""What DescribeConfigs tells of brokers, topics and loggers."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from kafkacore.config import BrokerConfig
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import DescribeConfigsRequest
+from kafkacore.server.call import Call
+from kafkacore.server.handlers import describe_configs
+
+CONFIG = BrokerConfig(
+    {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:1",
+        "controller.quorum.voters": "1@127.0.0.1:1",
+        "log.retention.hours": "1",
+        "ssl.keystore.password": "secret",
+    }
+)
+TOPICS: Mapping[str, Mapping[str, str]] = {"plain": {}, "set": {"max.message.bytes": "1000"}}
+CONTEXT = SimpleNamespace(node_id=1, config=CONFIG, topic_overrides=TOPICS.get)
+
+
+def describe(kind: int, name: str, keys: list[str] | None = None, version: int = 4, **flags: bool) -> Any:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=keys
+    )
+    request = DescribeConfigsRequest(resources=[resource], **flags)
+    response = describe_configs.handle(CONTEXT, Call(32, version), request)
+    response.encode(version)
+    return response.results[0]
+
+
+def test_a_topics_own_value_comes_before_its_brokers() -> None:
+    [entry] = describe(describe_configs.TOPIC, "set", ["max.message.bytes"], include_synonyms=True).configs
+    assert (entry.value, entry.config_source, entry.config_type) == ("1000", 1, 3)
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
+        ("max.message.bytes", "1000", 1),
+        ("message.max.bytes", "1048588", 5),
+    ]
+
+
+def test_a_topic_inherits_from_a_brokers_key_of_another_unit() -> None:
+    [entry] = describe(describe_configs.TOPIC, "plain", ["retention.ms"]).configs
+    assert (entry.value, entry.config_source) == ("3600000", 4)
+    assert entry.synonyms == []
+
+
+def test_all_of_a_topic_and_its_documentation_when_asked_for() -> None:
+    shown = {entry.name: entry for entry in describe(describe_configs.TOPIC, "plain", include_documentation=True).configs}
+    assert {"cleanup.policy", "segment.bytes", "retention.bytes"} <= set(shown)
+    assert shown["cleanup.policy"].documentation
+
+
+def test_a_secret_is_not_told() -> None:
+    [entry] = describe(describe_configs.BROKER, "1", ["ssl.keystore.password"], include_synonyms=True).configs
+    assert entry.is_sensitive and entry.value is None
+    assert all(each.value is None for each in entry.synonyms)
+
+
+def test_every_version_encodes_the_whole_broker() -> None:
+    for version in range(1, 5):
+        described = describe(describe_configs.BROKER, "1", version=version, include_synonyms=True)
+        assert len(described.configs) > 200
+
+
+def test_what_is_asked_for_wrongly_is_refused_by_itself() -> None:
+    assert describe(describe_configs.TOPIC, "absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe(describe_configs.TOPIC, "a b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert describe(describe_configs.BROKER, "2").error_code == ErrorCode.INVALID_REQUEST
+    assert describe(describe_configs.BROKER, "x").error_code == ErrorCode.INVALID_REQUEST
+    assert describe(77, "x").error_code == ErrorCode.INVALID_REQUEST
+    assert describe(describe_configs.BROKER, "").configs == []
+
+
+def test_loggers_have_their_levels() -> None:
+    shown = {entry.name: entry.value for entry in describe(describe_configs.BROKER_LOGGER, "1").configs}
+    assert shown["root"] in ("WARNING", "INFO", "DEBUG", "ERROR", "CRITICAL")

@@ -1,0 +1,154 @@
+"""From bytes to bytes: versions, malformed requests, handlers that fail."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey, ApiRange
+from kafkacore.protocol.errors import ErrorCode, ProtocolError
+from kafkacore.protocol.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kafkacore.server import handlers
+from kafkacore.server.call import Call
+from kafkacore.server.dispatch import Dispatcher
+
+
+class Ids:
+    def __init__(self) -> None:
+        self.fail: Exception | None = None
+
+    async def generate(self) -> int:
+        if self.fail is not None:
+            raise self.fail
+        return 4000
+
+
+def context(**changes: Any) -> SimpleNamespace:
+    made = SimpleNamespace(
+        node_id=7,
+        api_ranges=[ApiRange(18, 0, 4)],
+        supported_features={"group.version": (0, 1), "metadata.version": (7, 29)},
+        finalized_features={"kraft.version": 0, "metadata.version": 29},
+        finalized_epoch=12,
+        api_versions_cache={},
+        endpoint_of=lambda broker_id, listener: SimpleNamespace(host="h", port=9092) if broker_id == 7 else None,
+        producer_ids=Ids(),
+    )
+    vars(made).update(changes)
+    return made
+
+
+def ask(request: Any, version: int, ctx: Any = None, kind: str = "broker") -> bytes | None:
+    dispatcher = Dispatcher(kind, ctx or context(), handlers.TABLES[kind])
+    return asyncio.run(dispatcher.answer(Call(request.API_KEY, version, 5, "me", "PLAINTEXT"), request.encode(version)))
+
+
+def body(request: Any, version: int, answer: bytes | None) -> Any:
+    assert answer is not None
+    head = apis.response_header(request.API_KEY, version, 5)
+    assert answer.startswith(head)
+    return apis.response_class(request.API_KEY).decode(answer[len(head) :], version)
+
+
+def asked(request: Any, version: int, ctx: Any = None) -> Any:
+    return body(request, version, ask(request, version, ctx))
+
+
+SOFTWARE = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
+
+
+def test_api_versions_tells_ranges_and_features() -> None:
+    told = asked(SOFTWARE, 4)
+    assert [(each.api_key, each.min_version, each.max_version) for each in told.api_keys] == [(18, 0, 4)]
+    assert {each.name: (each.min_version, each.max_version) for each in told.supported_features} == {
+        "group.version": (0, 1),
+        "metadata.version": (7, 29),
+    }
+    assert told.finalized_features_epoch == 12
+    # A level of 0 is "not in use" and is not told.
+    assert [(each.name, each.max_version_level) for each in told.finalized_features] == [("metadata.version", 29)]
+
+
+def test_below_version_4_a_feature_whose_least_level_is_0_is_left_out() -> None:
+    assert [each.name for each in asked(SOFTWARE, 3).supported_features] == ["metadata.version"]
+
+
+def test_api_versions_is_encoded_again_when_the_finalized_features_change() -> None:
+    ctx = context()
+    assert asked(SOFTWARE, 4, ctx).finalized_features_epoch == 12
+    ctx.finalized_epoch = 13
+    assert asked(SOFTWARE, 4, ctx).finalized_features_epoch == 13
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "x-"])
+def test_a_bad_software_name_is_an_invalid_request(name: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    assert asked(request, 3).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_an_api_versions_above_ours_is_answered_in_version_0_with_our_range() -> None:
+    dispatcher = Dispatcher("broker", context(), handlers.BROKER)
+    answer = asyncio.run(dispatcher.answer(Call(ApiKey.API_VERSIONS, 99, 5), b"whatever this version holds"))
+    assert answer is not None
+    told = ApiVersionsResponse.decode(answer[4:], 0)
+    assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.min_version, each.max_version) for each in told.api_keys] == [(18, 0, 4)]
+
+
+def test_an_old_produce_is_advertised_and_refused_for_each_partition() -> None:
+    request = ProduceRequest(acks=-1, timeout_ms=1000)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[ProduceRequest.PartitionProduceData(index=2)])
+    request.topic_data = [topic]
+    told = asked(request, 2)
+    assert isinstance(told, ProduceResponse)
+    assert told.responses[0].partition_responses[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_what_a_listener_does_not_serve_closes_the_connection() -> None:
+    dispatcher = Dispatcher("controller", context(), handlers.CONTROLLER)
+    with pytest.raises(ProtocolError, match="not served on a controller listener"):
+        asyncio.run(dispatcher.answer(Call(ApiKey.PRODUCE, 9), b""))
+    with pytest.raises(ProtocolError, match="is not supported"):
+        asyncio.run(dispatcher.answer(Call(ApiKey.VOTE, 50), b""))
+
+
+def test_malformed_bytes_close_the_connection() -> None:
+    dispatcher = Dispatcher("broker", context(), handlers.BROKER)
+    with pytest.raises(ProtocolError):
+        asyncio.run(dispatcher.answer(Call(ApiKey.FIND_COORDINATOR, 4), b"\x01\xff\xff\xff\xff\x0f"))
+
+
+def test_this_node_coordinates_groups_and_nobody_transactions() -> None:
+    told = asked(FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"]), 4)
+    assert isinstance(told, FindCoordinatorResponse)
+    assert [(each.key, each.node_id, each.host, each.port) for each in told.coordinators] == [
+        ("a", 7, "h", 9092),
+        ("b", 7, "h", 9092),
+    ]
+    told = asked(FindCoordinatorRequest(key_type=1, key="t"), 3)
+    assert (told.error_code, told.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+def test_producer_ids_are_given_to_idempotent_producers_alone() -> None:
+    told = asked(InitProducerIdRequest(transactional_id=None), 4)
+    assert isinstance(told, InitProducerIdResponse)
+    assert (told.producer_id, told.producer_epoch, told.error_code) == (4000, 0, 0)
+    assert asked(InitProducerIdRequest(transactional_id="tx"), 4).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert asked(InitProducerIdRequest(transactional_id=None, producer_id=3), 4).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_handler_that_breaks_is_an_unknown_server_error_for_that_request_alone() -> None:
+    ctx = context()
+    ctx.producer_ids.fail = RuntimeError("broken")
+    assert asked(InitProducerIdRequest(transactional_id=None), 4, ctx).error_code == ErrorCode.UNKNOWN_SERVER_ERROR

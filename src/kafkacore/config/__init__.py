@@ -1,0 +1,11 @@
+"""Every key of a server.properties and of a topic: Kafka's name, type, default, validation, dynamic or not.
+
+`BrokerConfig` is what a node is started with, `TopicConfig` what a topic's logs go by. The keys themselves are data, in
+`tables/`.
+"""
+
+from kafkacore.config.broker import BrokerConfig
+from kafkacore.config.errors import ConfigError
+from kafkacore.config.topic import TopicConfig
+
+__all__ = ["BrokerConfig", "ConfigError", "TopicConfig"]

@@ -1,0 +1,416 @@
+"""The configuration that a node is started with, and what DescribeConfigs tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+from kafkacore.config import properties as property_files
+from kafkacore.config import relations
+from kafkacore.config.addresses import Address, Voter, parse_address, parse_voter
+from kafkacore.config.attributes import BrokerKeys
+from kafkacore.config.errors import ConfigError
+from kafkacore.config.keys import BROKER, BROKER_3_9, Key, Keys
+from kafkacore.config.listeners import (
+    Endpoint,
+    parse_endpoints,
+    parse_protocol_map,
+    with_controller_listeners,
+)
+from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
+from kafkacore.config.values import Value, default, parse, render
+
+_MS_OF_AN_HOUR: Final = 3_600_000
+_MS_OF_A_MINUTE: Final = 60_000
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_LISTENER_PREFIX: Final = "listener.name."
+# Settings of a listener that may be given for one of its SASL mechanisms alone, as listener.name.X.MECHANISM.KEY.
+_OF_A_MECHANISM: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+_SYNONYMS: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+
+
+class BrokerConfig(BrokerKeys):
+    """Every key as an attribute, lazily parsed; it cannot be changed.
+
+    Keys whose meaning is more than their text have it as their attribute: `listeners` is a tuple of endpoints,
+    `log_retention_ms` takes minutes and hours into account, `metadata_log_dir` is the first log directory where the key
+    is not set. `value(name)` is the plain value of a key, `get(name)` its text.
+
+    A node without `process.roles` but with `zookeeper.connect` is in ZooKeeper mode and has the defaults of Kafka 3.9.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str],
+        *,
+        dynamic_default: Mapping[str, str] = _NOTHING,
+        dynamic_broker: Mapping[str, str] = _NOTHING,
+    ) -> None:
+        """`dynamic_default` and `dynamic_broker` are what was changed for all brokers and for this one (KIP-226).
+
+        Raises ConfigError for the first value that is not allowed, or that does not go with another.
+        """
+        self.__dict__["static"] = MappingProxyType(_with_node_id_synonym(properties))
+        self.__dict__["dynamic_default"] = MappingProxyType(dict(dynamic_default))
+        self.__dict__["dynamic_broker"] = MappingProxyType(dict(dynamic_broker))
+        self.__dict__["zookeeper_mode"] = "process.roles" not in properties and "zookeeper.connect" in properties
+        self.__dict__["keys"] = BROKER_3_9 if self.zookeeper_mode else BROKER
+        for source in (self.static, self.dynamic_default, self.dynamic_broker):
+            for name, text in source.items():
+                key = self.key(name)
+                if key is not None:
+                    parse(key, text)
+        relations.check(self)
+
+    # What the constructor leaves in the instance, for type checkers.
+    static: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    dynamic_broker: Mapping[str, str]
+    zookeeper_mode: bool
+    keys: Keys
+
+    @classmethod
+    def load(cls, path: str, overrides: Iterable[str] = ()) -> BrokerConfig:
+        """From a server.properties and `key=value` texts that go before it; logs what is unknown or has no effect.
+
+        Raises ConfigError.
+        """
+        config = cls(property_files.load(path) | property_files.parse_overrides(overrides))
+        notes = list(config.notes())
+        if notes:
+            import logging
+
+            for note in notes:
+                logging.getLogger(__name__).warning("%s", note)
+        return config
+
+    def with_dynamic(
+        self, *, default: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """The same with other dynamic values. Raises ConfigError, and this one stays as it is."""
+        return BrokerConfig(
+            self.static,
+            dynamic_default=self.dynamic_default if default is None else default,
+            dynamic_broker=self.dynamic_broker if broker is None else broker,
+        )
+
+    def key(self, name: str) -> Key | None:
+        """The row of a key, also for `listener.name.X.KEY`; None for a name that kafkacore does not know."""
+        key = self.keys.get(name)
+        if key is None and name.startswith(_LISTENER_PREFIX):
+            return self.keys.get(_base_name(name))
+        return key
+
+    def get(self, name: str) -> str | None:
+        """The text that is set for `name`, known or not: dynamic of this broker, dynamic of all, static."""
+        for source in (self.dynamic_broker, self.dynamic_default, self.static):
+            if name in source:
+                return source[name]
+        return None
+
+    def is_set(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def value(self, name: str) -> Value:
+        key = self.key(name)
+        if key is None:
+            raise KeyError(name)
+        text = self.get(name)
+        return default(key) if text is None else parse(key, text)
+
+    def notes(self) -> Iterator[str]:
+        """One line for each setting that is unknown, was removed from Kafka, or has no effect here."""
+        for name in self.static:
+            key = self.key(name)
+            if key is None:
+                yield f"{name}: unknown key, kept but not used"
+            elif key.generation == "3.9" and not self.zookeeper_mode:
+                yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
+            elif not key.honoured:
+                yield f"{name}: valid, but kafkacore does not act on it yet"
+        yield from relations.notes(self)
+
+    # -- what several keys say together
+
+    @cached_property
+    def node_id(self) -> int:
+        return self._int("node.id")
+
+    @cached_property
+    def process_roles(self) -> frozenset[str]:
+        """`broker`, `controller`, both, or none in ZooKeeper mode."""
+        return frozenset(self._list("process.roles"))
+
+    @cached_property
+    def log_dirs(self) -> tuple[str, ...]:
+        """log.dirs, or log.dir where that is not set."""
+        given = self._list("log.dirs") if self.is_set("log.dirs") else self._list("log.dir")
+        return tuple(path for path in dict.fromkeys(given) if path)
+
+    @cached_property
+    def metadata_log_dir(self) -> str:
+        return self.get("metadata.log.dir") or self.log_dirs[0]
+
+    @cached_property
+    def all_log_dirs(self) -> tuple[str, ...]:
+        """Every directory that a node formats, locks and loads: log.dirs and metadata.log.dir, each once."""
+        return tuple(dict.fromkeys((*self.log_dirs, self.metadata_log_dir)))
+
+    @cached_property
+    def log_retention_ms(self) -> int:
+        """-1 for ever."""
+        ms = self._first_ms(
+            ("log.retention.ms", 1), ("log.retention.minutes", _MS_OF_A_MINUTE), ("log.retention.hours", _MS_OF_AN_HOUR)
+        )
+        return max(ms, -1)
+
+    @cached_property
+    def log_roll_ms(self) -> int:
+        return self._first_ms(("log.roll.ms", 1), ("log.roll.hours", _MS_OF_AN_HOUR))
+
+    @cached_property
+    def log_roll_jitter_ms(self) -> int:
+        return self._first_ms(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _MS_OF_AN_HOUR))
+
+    @cached_property
+    def log_flush_interval_ms(self) -> int:
+        return self._first_ms(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+
+    @cached_property
+    def num_replica_alter_log_dirs_threads(self) -> int:
+        return (
+            self._int("num.replica.alter.log.dirs.threads")
+            if self.is_set("num.replica.alter.log.dirs.threads")
+            else len(self.log_dirs)
+        )
+
+    @cached_property
+    def controller_quorum_voters(self) -> tuple[Voter, ...]:
+        return tuple(map(parse_voter, self._list("controller.quorum.voters")))
+
+    @cached_property
+    def controller_quorum_bootstrap_servers(self) -> tuple[Address, ...]:
+        return tuple(map(parse_address, self._list("controller.quorum.bootstrap.servers")))
+
+    @cached_property
+    def max_connections_per_ip_overrides(self) -> dict[str, int]:
+        """Connections allowed by host name or address."""
+        text = str(self.value("max.connections.per.ip.overrides"))
+        limits: dict[str, int] = {}
+        for entry in text.split(",") if text else ():
+            host, colon, count = entry.strip().rpartition(":")
+            if not colon or not count.strip().isdecimal():
+                raise ConfigError(
+                    "max.connections.per.ip.overrides", text, f"entry {entry.strip()!r} must be host:count"
+                )
+            limits[host.strip()] = int(count)
+        return limits
+
+    # -- listeners
+
+    @cached_property
+    def controller_listener_names(self) -> tuple[str, ...]:
+        """Names of the listeners that controllers listen on; the first is where brokers connect to."""
+        value = self.value("controller.listener.names")
+        given = value if isinstance(value, tuple) else str(value or "").split(",")
+        return tuple(name.strip() for name in given if name.strip())
+
+    @cached_property
+    def listener_security_protocol_map(self) -> dict[str, str]:
+        """Security protocol by listener name, with what Kafka adds to the default for controller listeners."""
+        protocols = parse_protocol_map(str(self.value("listener.security.protocol.map")))
+        if self.is_set("listener.security.protocol.map"):
+            return protocols
+        return with_controller_listeners(protocols, self._list("listeners"), self.controller_listener_names)
+
+    @cached_property
+    def listeners(self) -> tuple[Endpoint, ...]:
+        protocols = self.listener_security_protocol_map
+        return parse_endpoints("listeners", self._list("listeners"), protocols, distinct_ports=True)
+
+    @cached_property
+    def controller_listeners(self) -> tuple[Endpoint, ...]:
+        return tuple(endpoint for endpoint in self.listeners if endpoint.listener in self.controller_listener_names)
+
+    @cached_property
+    def control_plane_listener(self) -> Endpoint | None:
+        """The listener of control.plane.listener.name (KIP-291), which only a broker in ZooKeeper mode has."""
+        name = self.get("control.plane.listener.name")
+        return next(
+            (endpoint for endpoint in self.listeners if name and endpoint.listener == name.strip().upper()), None
+        )
+
+    @cached_property
+    def data_plane_listeners(self) -> tuple[Endpoint, ...]:
+        """The listeners of clients and brokers: neither a controller's nor the control plane's."""
+        others = (*self.controller_listeners, self.control_plane_listener)
+        return tuple(endpoint for endpoint in self.listeners if endpoint not in others)
+
+    @cached_property
+    def advertised_listeners(self) -> tuple[Endpoint, ...]:
+        """What clients and brokers are told to connect to; a host is None where `listeners` has the wildcard."""
+        return tuple(
+            endpoint for endpoint in self._all_advertised if endpoint.listener not in self.controller_listener_names
+        )
+
+    @cached_property
+    def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
+        """What the controller registers (KIP-853), in the order of controller.listener.names.
+
+        Taken from advertised.listeners, else from controller.quorum.voters (the first name only, where `listeners` has
+        the wildcard address), else from listeners.
+        """
+        advertised = (
+            {endpoint.listener: endpoint for endpoint in self._all_advertised}
+            if self.is_set("advertised.listeners")
+            else {}
+        )
+        bound = {endpoint.listener: endpoint for endpoint in self.controller_listeners}
+        voters = {voter.node_id: voter.address for voter in self.controller_quorum_voters}
+        made: list[Endpoint] = []
+        for position, name in enumerate(self.controller_listener_names):
+            endpoint = advertised.get(name) or bound.get(name)
+            if endpoint is None:
+                continue
+            if name not in advertised and endpoint.host in (None, "0.0.0.0"):
+                endpoint = endpoint._replace(host=None)
+                voter = voters.get(self.node_id)
+                if position == 0 and voter is not None:
+                    endpoint = endpoint._replace(host=voter.host, port=voter.port)
+            made.append(endpoint)
+        return tuple(made)
+
+    @cached_property
+    def inter_broker_listener_name(self) -> str:
+        """inter.broker.listener.name, or security.inter.broker.protocol where that is not set."""
+        if not self.is_set("inter.broker.listener.name"):
+            return str(self.value("security.inter.broker.protocol"))
+        name = str(self.value("inter.broker.listener.name")).upper()
+        if self.is_set("security.inter.broker.protocol"):
+            raise ConfigError(
+                "inter.broker.listener.name", name, "security.inter.broker.protocol is set too: set only one of them"
+            )
+        if name not in self.listener_security_protocol_map:
+            raise ConfigError("inter.broker.listener.name", name, "must be in listener.security.protocol.map")
+        return name
+
+    @cached_property
+    def inter_broker_security_protocol(self) -> str:
+        return self.listener_security_protocol_map.get(self.inter_broker_listener_name, self.inter_broker_listener_name)
+
+    @cached_property
+    def _all_advertised(self) -> tuple[Endpoint, ...]:
+        if not self.is_set("advertised.listeners"):
+            return self.listeners
+        entries = self._list("advertised.listeners")
+        return parse_endpoints(
+            "advertised.listeners", entries, self.listener_security_protocol_map, distinct_ports=False
+        )
+
+    # -- DescribeConfigs
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Where the value of `name` comes from and what is behind it, first what counts (KIP-226)."""
+        names = _synonym_names(name)
+        key = self.key(name)
+        sensitive = key is None or key.type == "password"
+        found = [
+            Synonym(each, None if sensitive else source[each], origin)
+            for source, origin in (
+                (self.dynamic_broker, Source.DYNAMIC_BROKER_CONFIG),
+                (self.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER_CONFIG),
+                (self.static, Source.STATIC_BROKER_CONFIG),
+            )
+            for each in names
+            if each in source
+        ]
+        for each in names:
+            default_key = self.keys.get(each)
+            if default_key is not None and default_key.default is not None and not default_key.dynamic_only:
+                text = None if sensitive else render(default(default_key))
+                found.append(Synonym(each, text, Source.DEFAULT_CONFIG))
+        while found and found[0].name != name:
+            found.pop(0)
+        return found
+
+    def describe(self, name: str) -> Described:
+        """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
+        key = self.key(name)
+        sensitive = key is None or key.type == "password"
+        synonyms = self.synonyms(name)
+        return Described(
+            name=name,
+            value=None if sensitive else render(self.value(name)),
+            source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+            sensitive=sensitive,
+            read_only=key is None or not key.dynamic,
+            type_id=TYPE_IDS[key.type] if key is not None else 0,
+            synonyms=tuple(synonyms),
+            documentation=self.keys.documentation(name) if key is not None else "",
+        )
+
+    def described_names(self) -> list[str]:
+        """The names that DescribeConfigs of this broker shows: every key but internal ones, and whatever is set."""
+        mine = "4.3" if self.zookeeper_mode else "3.9"
+        shown = dict.fromkeys(
+            key.name for key in self.keys if not (key.internal or key.dynamic_only or key.generation == mine)
+        )
+        shown |= dict.fromkeys((*self.static, *self.dynamic_default, *self.dynamic_broker))
+        return list(shown)
+
+    # -- plain values
+
+    def _int(self, name: str) -> int:
+        value = self.value(name)
+        assert isinstance(value, int)
+        return value
+
+    def _list(self, name: str) -> tuple[str, ...]:
+        value = self.value(name)
+        if isinstance(value, tuple):
+            return value
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else ()
+
+    def _first_ms(self, *names: tuple[str, int]) -> int:
+        """The first of the keys that has a value, in milliseconds."""
+        for name, ms in names:
+            value = self.value(name)
+            if isinstance(value, int):
+                return value * ms
+        raise KeyError(names[0][0])
+
+
+def _with_node_id_synonym(properties: Mapping[str, str]) -> dict[str, str]:
+    """broker.id and node.id stand for one another where only one is given."""
+    made = dict(properties)
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in properties and other not in properties:
+            made[other] = properties[name]
+    return made
+
+
+def _base_name(name: str) -> str:
+    """KEY of `listener.name.X.KEY` or of `listener.name.X.MECHANISM.KEY`."""
+    _, _, base = name.removeprefix(_LISTENER_PREFIX).partition(".")
+    return next((known for known in _OF_A_MECHANISM if base.endswith(known)), base)
+
+
+def _synonym_names(name: str) -> tuple[str, ...]:
+    for group in _SYNONYMS:
+        if name in group:
+            return group
+    if name == "log.flush.interval.ms":
+        return (name, "log.flush.scheduler.interval.ms")
+    return (name, _base_name(name)) if name.startswith(_LISTENER_PREFIX) else (name,)

@@ -1,0 +1,139 @@
+"""The tables of keys: one line a key, parsed when the key is first asked for.
+
+A start reads some sixty of four hundred keys, so a table is split into lines and nothing more until then. Columns:
+
+key         Kafka's name
+type        boolean, int, long, short, double, string, list, class, password
+default     as it would be written in a file; `null` for none, `!` where Kafka demands a value
+check       what a value must be, see `kafkacore.config.values`
+importance  high, medium, low
+mode        read-only, per-broker or cluster-wide (of a broker's key): what a dynamic change may reach
+generation  the Kafka that knows the key: 3.9, 4.3, both, or own for a key of kafkacore
+honoured    whether kafkacore acts on it, or only takes and validates it
+kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
+3.9         what was otherwise in 3.9, as `type=...;default=...;check=...`
+broker      (of a topic's key) the broker's keys of the same meaning, first what counts, `*N` where the unit differs
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+_TABLES: Final = os.path.join(os.path.dirname(__file__), "tables")
+
+
+class Key:
+    """One row of a table. `default` is text, or None for Kafka's null; `required` says that there is no default.
+
+    `broker_keys` has names and factors of the broker's keys that a topic's key inherits from.
+    """
+
+    __slots__ = (
+        "broker_keys",
+        "check",
+        "default",
+        "dynamic_only",
+        "generation",
+        "honoured",
+        "importance",
+        "internal",
+        "mode",
+        "name",
+        "required",
+        "type",
+    )
+
+    def __init__(self, row: dict[str, str], *, old: bool) -> None:
+        if old and row["3.9"] != "-":
+            row |= dict(change.split("=", 1) for change in row["3.9"].split(";"))
+        self.name = row["key"]
+        self.type = row["type"]
+        self.required = row["default"] == "!"
+        self.default = None if row["default"] in ("null", "!") else row["default"]
+        self.check = row["check"]
+        self.importance = row["importance"]
+        self.mode = row.get("mode", "cluster-wide")
+        self.generation = row["generation"]
+        self.honoured = row["honoured"] == "yes"
+        self.internal = row["kind"] == "internal"
+        self.dynamic_only = row["kind"] == "dynamic-only"
+        inherited = row.get("broker", "-")
+        self.broker_keys = () if inherited == "-" else tuple(map(_broker_key, inherited.split(",")))
+
+    def __repr__(self) -> str:
+        return f"Key({self.name!r}, {self.type}, default={self.default!r})"
+
+    @property
+    def dynamic(self) -> bool:
+        return self.mode != "read-only"
+
+
+def _broker_key(text: str) -> tuple[str, int]:
+    name, _, factor = text.partition("*")
+    return name, int(factor or 1)
+
+
+class Keys:
+    """A table of keys by name. `old` gives each key its type, default and check of Kafka 3.9 (ZooKeeper mode)."""
+
+    def __init__(self, name: str, *, old: bool = False) -> None:
+        self._file = os.path.join(_TABLES, f"{name}.tsv")
+        self._documentation_file = os.path.join(_TABLES, f"{name}_documentation.tsv")
+        self._old = old
+        self._lines: dict[str, str] = {}
+        self._columns: list[str] = []
+        self._keys: dict[str, Key] = {}
+        self._documentation: dict[str, str] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._keys or name in self._table()
+
+    def __iter__(self) -> Iterator[Key]:
+        for name in self._table():
+            yield self[name]
+
+    def __len__(self) -> int:
+        return len(self._table())
+
+    def __getitem__(self, name: str) -> Key:
+        """Raises KeyError for a name that is no key."""
+        key = self._keys.get(name)
+        if key is None:
+            line = self._table()[name]
+            key = self._keys[name] = Key(dict(zip(self._columns, line.split("\t"), strict=True)), old=self._old)
+        return key
+
+    def get(self, name: str) -> Key | None:
+        return self[name] if name in self else None
+
+    def names(self) -> Iterator[str]:
+        return iter(self._table())
+
+    def documentation(self, name: str) -> str:
+        """What the key does, in a sentence or two, as DescribeConfigs shows it."""
+        if not self._documentation:
+            self._documentation = _lines(self._documentation_file)[1]
+        return self._documentation.get(name, "")
+
+    def _table(self) -> dict[str, str]:
+        if not self._lines:
+            head, self._lines = _lines(self._file)
+            self._columns = head.split("\t")
+        return self._lines
+
+
+def _lines(path: str) -> tuple[str, dict[str, str]]:
+    """The heading and the lines by their first column; a documentation's lines are without it."""
+    with open(path, encoding="utf-8") as file:
+        head, *lines = file.read().splitlines()
+    if head.count("\t") == 1:
+        return head, dict(line.split("\t", 1) for line in lines)
+    return head, {line[: line.index("\t")]: line for line in lines}
+
+
+BROKER: Final = Keys("broker")
+BROKER_3_9: Final = Keys("broker", old=True)
+TOPIC: Final = Keys("topic")
+TOPIC_3_9: Final = Keys("topic", old=True)

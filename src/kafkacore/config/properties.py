@@ -1,0 +1,143 @@
+"""Files of java.util.Properties: server.properties and meta.properties.
+
+A line ends with LF, CR or CR LF; one whose end is escaped goes on in the next, whose leading blanks are dropped.
+Comments begin with `#` or `!`. A key ends at the first unescaped `=`, `:` or blank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from kafkacore.config.errors import ConfigError
+
+_BLANKS: Final = " \t\f"
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPED: Final = {
+    "\t": "\\t",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\f": "\\f",
+    "\\": "\\\\",
+    "=": "\\=",
+    ":": "\\:",
+    "#": "\\#",
+    "!": "\\!",
+}
+
+
+def load(path: str) -> dict[str, str]:
+    """The properties of a file. Raises ConfigError where it cannot be read or an escape is malformed."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise ConfigError(path, None, f"cannot be read: {error.strerror}") from None
+    return parse(data, path)
+
+
+def parse(data: bytes, source: str = "properties") -> dict[str, str]:
+    """The properties of a file's bytes, taken as UTF-8 where they are, else as ISO-8859-1, which is what Java takes.
+
+    The last of several lines with the same key counts. Raises ConfigError that names `source` and the line.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = data.decode("iso-8859-1")
+    properties: dict[str, str] = {}
+    for number, line in _logical_lines(text):
+        key, value = _split(line)
+        try:
+            properties[_unescape(key)] = _unescape(value)
+        except ValueError:
+            raise ConfigError(
+                f"{source} line {number}", line, "\\u must be followed by four hexadecimal digits"
+            ) from None
+    return properties
+
+
+def store(properties: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
+    """As Properties.store writes them: comments, then `key=value` lines, in ASCII with the rest as unicode escapes."""
+    lines = [f"#{comment}" for comment in comments]
+    lines += [
+        f"{_escape(key, every_blank=True)}={_escape(value, every_blank=False)}" for key, value in properties.items()
+    ]
+    return "".join(f"{line}\n" for line in lines).encode("iso-8859-1")
+
+
+def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
+    """`key=value` texts of a command line; a value is taken as it stands. Raises ConfigError."""
+    properties: dict[str, str] = {}
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError("--override", override, "must be key=value")
+        properties[key.strip()] = value
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines that hold a property, joined where they go on, with the number of their first."""
+    natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    numbered = iter(enumerate(natural, 1))
+    for number, first in numbered:
+        line = first.lstrip(_BLANKS)
+        if not line or line[0] in "#!":
+            continue
+        while _goes_on(line):
+            _, following = next(numbered, (0, ""))
+            line = line[:-1] + following.lstrip(_BLANKS)
+        yield number, line
+
+
+def _goes_on(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    position = 0
+    while position < len(line) and line[position] not in "=:" + _BLANKS:
+        position += 2 if line[position] == "\\" else 1
+    key, rest = line[:position], line[position:].lstrip(_BLANKS)
+    return key, rest[1:].lstrip(_BLANKS) if rest[:1] in ("=", ":") else rest
+
+
+def _unescape(text: str) -> str:
+    """Raises ValueError for a `\\u` without four hexadecimal digits."""
+    if "\\" not in text:
+        return text
+    made: list[str] = []
+    position = 0
+    while position < len(text):
+        char = text[position]
+        position += 1
+        if char == "\\":
+            char = text[position : position + 1]
+            position += 1
+            if char == "u":
+                digits = text[position : position + 4]
+                if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+                    raise ValueError(text)
+                char = chr(int(digits, 16))
+                position += 4
+            else:
+                char = _ESCAPES.get(char, char)
+        made.append(char)
+    # Two escapes may be the halves of one character outside the basic plane, as Java's strings hold it.
+    return "".join(made).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _escape(text: str, *, every_blank: bool) -> str:
+    made: list[str] = []
+    for position, char in enumerate(text):
+        if char == " ":
+            made.append("\\ " if every_blank or position == 0 else " ")
+        elif " " < char <= "~":
+            made.append(_ESCAPED.get(char, char))
+        elif char in _ESCAPED:
+            made.append(_ESCAPED[char])
+        else:
+            units = char.encode("utf-16-be", "surrogatepass")
+            made += [f"\\u{units[at] << 8 | units[at + 1]:04X}" for at in range(0, len(units), 2)]
+    return "".join(made)

@@ -1,0 +1,55 @@
+"""What DescribeConfigs tells of a value: where it comes from, what is behind it, its type."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+
+class Source(IntEnum):
+    """DescribeConfigsResponse's ConfigSource."""
+
+    UNKNOWN = 0
+    TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+# DescribeConfigsResponse's ConfigType; 0 is unknown.
+TYPE_IDS: Final = {
+    "boolean": 1,
+    "string": 2,
+    "int": 3,
+    "short": 4,
+    "long": 5,
+    "double": 6,
+    "list": 7,
+    "class": 8,
+    "password": 9,
+}
+
+
+class Synonym(NamedTuple):
+    """One place where a value is given; `value` is None where it is secret."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+class Described(NamedTuple):
+    """One entry of DescribeConfigs. `value` is None where it is secret or Kafka's null; `type_id` is Kafka's number."""
+
+    name: str
+    value: str | None
+    source: Source
+    sensitive: bool
+    read_only: bool
+    type_id: int
+    synonyms: tuple[Synonym, ...]
+    documentation: str

@@ -1,0 +1,141 @@
+"""The configuration of a topic: its own settings over its broker's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kafkacore.config.attributes import TopicKeys
+from kafkacore.config.broker import BrokerConfig
+from kafkacore.config.errors import ConfigError
+from kafkacore.config.keys import TOPIC, TOPIC_3_9, Key, Keys
+from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
+from kafkacore.config.values import Value, default, parse, render
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_RETENTION_OF_BROKER: Final = -2  # local.retention.*: the same as retention.*
+
+
+class TopicConfig(TopicKeys):
+    """Every topic key as an attribute (`retention.ms` is `retention_ms`), lazily resolved; it cannot be changed.
+
+    A key that the topic does not set has the value of the broker's key of the same meaning, which may have another name
+    and unit, else its default.
+    """
+
+    broker: BrokerConfig
+    overrides: Mapping[str, str]
+    keys: Keys
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> None:
+        """Values are taken as they are: stored settings outlive changes of the rules. `validate` is for new ones."""
+        self.__dict__["broker"] = broker
+        self.__dict__["overrides"] = MappingProxyType(dict(overrides))
+        self.__dict__["keys"] = TOPIC_3_9 if broker.zookeeper_mode else TOPIC
+
+    @classmethod
+    def validate(cls, broker: BrokerConfig, overrides: Mapping[str, str | None]) -> TopicConfig:
+        """The configuration that a request asks for. Raises ConfigError (INVALID_CONFIG) as Kafka's LogConfig does."""
+        given: dict[str, str] = {}
+        keys = TOPIC_3_9 if broker.zookeeper_mode else TOPIC
+        for name, text in overrides.items():
+            key = keys.get(name)
+            if key is None or not _known(key, broker):
+                raise ConfigError(name, text, "unknown topic config name")
+            if text is None:
+                raise ConfigError(name, text, "null value is not supported for topic configs")
+            parse(key, text)
+            given[name] = text
+        config = cls(broker, given)
+        _check_relations(config)
+        return config
+
+    def value(self, name: str) -> Value:
+        key = self.keys[name]
+        if name in self.overrides:
+            return parse(key, self.overrides[name])
+        for broker_name, factor in key.broker_keys:
+            inherited = self.broker.value(broker_name)
+            if inherited is not None:
+                value = inherited * factor if factor != 1 and isinstance(inherited, int) else inherited
+                return max(value, -1) if name == "retention.ms" and isinstance(value, int) else value
+        return default(key)
+
+    @property
+    def segment_size_bytes(self) -> int:
+        """segment.bytes, or internal.segment.bytes, which tests set to less than Kafka allows."""
+        internal = self.internal_segment_bytes
+        return self.segment_bytes if internal is None else internal
+
+    @property
+    def compacted(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    def describe(self, name: str) -> Described:
+        """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
+        key = self.keys.get(name)
+        value = render(self.value(name)) if key is not None else None
+        synonyms: list[Synonym] = []
+        if name in self.overrides:
+            synonyms.append(Synonym(name, value, Source.TOPIC_CONFIG))
+        if key is not None and key.broker_keys:
+            synonyms += self.broker.synonyms(key.broker_keys[0][0])
+        return Described(
+            name=name,
+            value=value,
+            source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+            sensitive=key is None,
+            read_only=False,
+            type_id=TYPE_IDS[key.type] if key is not None else 0,
+            synonyms=tuple(synonyms),
+            documentation=self.keys.documentation(name),
+        )
+
+    def described_names(self) -> Iterator[str]:
+        """The names that DescribeConfigs shows: every key but internal ones, and whatever the topic sets."""
+        shown = dict.fromkeys(key.name for key in self.keys if _known(key, self.broker) and not key.internal)
+        return iter(shown | dict.fromkeys(self.overrides))
+
+
+def _known(key: Key, broker: BrokerConfig) -> bool:
+    return key.generation != ("4.3" if broker.zookeeper_mode else "3.9")
+
+
+def _check_relations(config: TopicConfig) -> None:
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        limit = config.max_compaction_lag_ms
+        raise ConfigError(
+            "min.compaction.lag.ms", config.min_compaction_lag_ms, f"must be at most max.compaction.lag.ms={limit}"
+        )
+    if config.remote_storage_enable:
+        _check_remote_storage(config)
+
+
+def _check_remote_storage(config: TopicConfig) -> None:
+    if not config.broker.remote_log_storage_system_enable:
+        raise ConfigError(
+            "remote.storage.enable", "true", "tiered storage is off: remote.log.storage.system.enable is false"
+        )
+    if config.cleanup_policy not in ((), ("delete",)):
+        raise ConfigError(
+            "cleanup.policy", render(config.cleanup_policy), "must be delete while remote.storage.enable is true"
+        )
+    _check_local_retention(
+        "bytes", config.local_retention_bytes, config.retention_bytes, frozen=config.remote_log_copy_disable
+    )
+    _check_local_retention("ms", config.local_retention_ms, config.retention_ms, frozen=config.remote_log_copy_disable)
+
+
+def _check_local_retention(unit: str, local: int, whole: int, *, frozen: bool) -> None:
+    """`frozen`: nothing more is copied to the remote tier, so what is kept locally is what is kept."""
+    if local == _RETENTION_OF_BROKER:
+        return
+    if whole != -1 and not 0 <= local <= whole:
+        raise ConfigError(
+            f"local.retention.{unit}", local, f"must be at most retention.{unit}={whole}, or -2 for the same"
+        )
+    if frozen and local != whole:
+        raise ConfigError(
+            f"local.retention.{unit}", local, f"must be retention.{unit}={whole} while remote.log.copy.disable is true"
+        )

@@ -1,0 +1,227 @@
+"""From the text of a value to what it means, and back: Kafka's ConfigDef.
+
+The checks of the tables are words, separated by blanks; a value must satisfy them all:
+
+LOW..HIGH    a number in this range, either end left out for none; `or:N` admits one more
+in:A,B       one of these words; ci: the same whatever the case
+nonempty     a text or list that is not empty
+distinct     a list in which no entry is empty; entries that are there twice are dropped
+release      a Kafka release or metadata version, as 3.9 or 3.9-IV0
+voters       entries `id@host:port` (controller.quorum.voters)
+addresses    entries `host:port` (controller.quorum.bootstrap.servers)
+replicas     `partition:broker` entries, or `*` (KIP-73)
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from kafkacore.config.addresses import AddressError, parse_address, parse_voter
+from kafkacore.config.errors import ConfigError
+from kafkacore.config.keys import Key
+
+BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
+HIDDEN: Final = "[hidden]"
+_BITS: Final = {"short": 16, "int": 32, "long": 64}
+
+
+class Password:
+    """A secret: `value` is the text, which neither `str` nor `repr` shows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return HIDDEN
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
+
+
+def parse(key: Key, text: str) -> Value:
+    """The typed value of `text`: bool, int, float, str, tuple of str, or Password.
+
+    Raises ConfigError that names the key, the value and what is allowed.
+    """
+    trimmed = text.strip(BLANKS)
+    shown = HIDDEN if key.type == "password" else text
+    try:
+        value = _typed(key, trimmed)
+        checks = key.check.split()
+        if isinstance(value, tuple) and "distinct" in checks:
+            value = tuple(dict.fromkeys(value))
+        if key.check != "-":
+            for check in checks:
+                if not _satisfies(check, value, checks):
+                    raise ValueError
+    except AddressError as bad:
+        raise ConfigError(key.name, shown, str(bad)) from None
+    except ValueError:
+        raise ConfigError(key.name, shown, f"must be {allowed(key)}") from None
+    return value
+
+
+def default(key: Key) -> Value:
+    """The typed default; None where Kafka's is null. Raises ConfigError where Kafka demands a value."""
+    if key.required:
+        raise ConfigError(key.name, None, f"it has no default and must be {allowed(key)}")
+    return None if key.default is None else _typed(key, key.default)
+
+
+def allowed(key: Key) -> str:
+    """In words, for people: `an int of at least 1`."""
+    noun = {
+        "boolean": "true or false",
+        "short": "a 16-bit int",
+        "int": "an int",
+        "long": "a long",
+        "double": "a double",
+        "list": "a list, separated by commas",
+        "class": "a class name",
+    }.get(key.type, "a text")
+    words = [_words(check) for check in key.check.split()]
+    return " ".join([noun, *(word for word in words if word)])
+
+
+def render(value: Value) -> str | None:
+    """As Kafka shows it: lists joined by commas, doubles as Java writes them, None for null."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case tuple():
+            return ",".join(value)
+        case float():
+            return java_double(value)
+        case Password():
+            return HIDDEN
+        case None:
+            return None
+    return str(value)
+
+
+def java_double(value: float) -> str:
+    """Double.toString: plain from 10^-3 up to 10^7, else with an exponent that has no plus and no zeros in front."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    from decimal import Decimal
+
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' if sign else ''}{digits[0]}.{fraction}E{exponent + len(digits) - 1}"
+
+
+def _typed(key: Key, text: str) -> Value:
+    match key.type:
+        case "boolean":
+            return _boolean(text)
+        case "short" | "int" | "long":
+            return _integer(text, _BITS[key.type])
+        case "double":
+            return _double(text)
+        case "list":
+            return tuple(part.strip(" \t\n\v\f\r") for part in text.split(",")) if text else ()
+        case "password":
+            return Password(text)
+    return text
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered not in ("true", "false"):
+        raise ValueError
+    return lowered == "true"
+
+
+def _integer(text: str, bits: int) -> int:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    # Java takes neither the underscores nor the blanks that int() takes.
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError
+    number = int(text)
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise ValueError
+    return number
+
+
+def _double(text: str) -> float:
+    if (
+        "_" in text
+        or text.lower().strip("+-") in ("inf", "nan", "infinity")
+        and text.strip("+-") not in ("NaN", "Infinity")
+    ):
+        raise ValueError
+    return float(text[:-1] if text[-1:] in ("f", "F", "d", "D") and text[:-1] else text)
+
+
+def _satisfies(check: str, value: Value, checks: list[str]) -> bool:
+    if ".." in check:
+        low, _, high = check.partition("..")
+        assert isinstance(value, int | float)
+        inside = (not low or value >= float(low)) and (not high or value <= float(high))
+        return inside or f"or:{value}" in checks
+    word, _, rest = check.partition(":")
+    entries = value if isinstance(value, tuple) else (str(value),)
+    match word:
+        case "in":
+            return all(entry in rest.split(",") for entry in entries)
+        case "ci":
+            return all(entry.upper() in rest.split(",") for entry in entries)
+        case "nonempty":
+            return bool(value)
+        case "distinct":
+            return all(entries)
+        case "release":
+            return _is_release(entries[0])
+        case "replicas":
+            return "".join(entries) == "*" or all(_is_replica(entry) for entry in entries)
+        case "voters":
+            return all(parse_voter(entry) for entry in entries)
+        case "addresses":
+            return all(parse_address(entry) for entry in entries)
+    return word == "or"
+
+
+def _is_release(text: str) -> bool:
+    """A release from 0.8.0 to 3.9, perhaps with the number of an intermediate version."""
+    numbers, dash, tail = text.partition("-IV")
+    parts = numbers.split(".")
+    if (dash and not tail.isdigit()) or not 2 <= len(parts) <= 4 or not all(part.isdigit() for part in parts):
+        return False
+    release = tuple(map(int, parts))
+    return (0, 8, 0) <= release < (3, 10)
+
+
+def _is_replica(entry: str) -> bool:
+    partition, colon, broker = entry.partition(":")
+    return not entry or (bool(colon) and partition.isdecimal() and broker.isdecimal())
+
+
+def _words(check: str) -> str:
+    if ".." in check:
+        low, _, high = check.partition("..")
+        return f"from {low} to {high}" if low and high else f"of at least {low}" if low else f"of at most {high}"
+    word, _, rest = check.partition(":")
+    match word:
+        case "in" | "ci":
+            return f"of {rest.replace(',', ', ')}"
+        case "or":
+            return f"or {rest}"
+    return {
+        "nonempty": "that is not empty",
+        "distinct": "without an empty entry",
+        "release": "naming a Kafka release from 0.8.0 to 3.9, as 3.9 or 3.9-IV0",
+        "replicas": "of partition:broker entries, or *",
+        "voters": "of id@host:port entries",
+        "addresses": "of host:port entries",
+    }.get(word, "")

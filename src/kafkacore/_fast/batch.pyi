@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing_extensions import Buffer
 
 from kafkacore._fast.compression import Codec
+from kafkacore._fast.errors import KafkaError
 
 CODEC_NAMES: dict[int, str]
 DEFAULT_LIMIT_BYTES: int
@@ -21,15 +22,11 @@ class ControlRecordType(IntEnum):
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
 
-class CorruptBatchError(ValueError):
-    """What is there is no batch. `error_code` is Kafka's CORRUPT_MESSAGE."""
+class CorruptBatchError(KafkaError, ValueError):
+    """What is there is no batch. Kafka's CORRUPT_MESSAGE."""
 
-    error_code: int
-
-class InvalidRecordError(ValueError):
-    """A record that breaks the format. `error_code` is Kafka's INVALID_RECORD."""
-
-    error_code: int
+class InvalidRecordError(KafkaError, ValueError):
+    """A record that breaks the format. Kafka's INVALID_RECORD."""
 
 class Record:
     """One record of a batch; `key`, `value` and `headers` are made when asked for, the views copy nothing."""

@@ -36,6 +36,7 @@ from kafkacore._fast.record cimport (
 )
 
 from kafkacore._fast.compression import NAMES, CodecError
+from kafkacore._fast.errors import KafkaError
 
 CODEC_NAMES = {number: name for name, number in NAMES.items()}
 DEFAULT_LIMIT_BYTES = 1048588  # Kafka's default max.message.bytes
@@ -58,16 +59,17 @@ class ControlRecordType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-class CorruptBatchError(ValueError):
-    """What is there is no batch: a length, magic byte or body that cannot be. `error_code` is Kafka's CORRUPT_MESSAGE."""
+class CorruptBatchError(KafkaError, ValueError):
+    """What is there is no batch: a length, magic byte or body that cannot be. Kafka's CORRUPT_MESSAGE."""
 
-    error_code = 2
+    code = 2
+    retriable = True
 
 
-class InvalidRecordError(ValueError):
-    """A record that breaks the format. `error_code` is Kafka's INVALID_RECORD."""
+class InvalidRecordError(KafkaError, ValueError):
+    """A record that breaks the format. Kafka's INVALID_RECORD."""
 
-    error_code = 87
+    code = 87
 
 
 REASONS = {

@@ -438,6 +438,7 @@ cdef int deflate_gzip(CodecContext *context, int level, const uint8_t *source, s
     cdef ZStream *stream = <ZStream *> context.gzip_writer
     cdef size_t start = out.size
     cdef size_t bound
+    cdef int status
     if level == LEVEL_DEFAULT:
         level = -1
     if stream != NULL and context.gzip_writer_level != level:
@@ -447,11 +448,12 @@ cdef int deflate_gzip(CodecContext *context, int level, const uint8_t *source, s
         stream = <ZStream *> calloc(1, sizeof(ZStream))
         if stream == NULL:
             return CODEC_NO_MEMORY
-        if zlib.deflate_init(
+        status = zlib.deflate_init(
             stream, level, Z_DEFLATED, GZIP_WINDOW_BITS, GZIP_MEMORY_LEVEL, 0, ZLIB_VERSION, sizeof(ZStream)
-        ) != Z_OK:
+        )
+        if status != Z_OK:
             free(stream)
-            return CODEC_NO_MEMORY
+            return CODEC_NO_MEMORY if status == Z_MEM_ERROR else CODEC_UNKNOWN
         context.gzip_writer = stream
         context.gzip_writer_level = level
     else:

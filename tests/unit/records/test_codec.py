@@ -1,0 +1,271 @@
+"""Bodies in Kafka's framings: what others wrote is read, what is written others read, limits hold, nothing is left over."""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import os
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterator
+
+import cramjam
+import pytest
+from aiokafka import codec as aiokafka_codec
+
+from kafkacore._fast.codec import live_contexts
+from kafkacore._fast.compression import Codec, CodecError
+
+CODECS = ["gzip", "snappy", "lz4", "zstd"]
+CORRUPT, TOO_LARGE, UNKNOWN = -1, -2, -4
+XERIAL = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+RNG = random.Random(7)
+TEXT = b"".join(b'{"user":%d,"action":"click"}\n' % RNG.randrange(1000) for _ in range(12000))
+BODIES = {
+    "empty": b"",
+    "one byte": b"a",
+    "short": b"hello, world",
+    "text": TEXT,
+    "random": RNG.randbytes(150_001),
+    "zeros": bytes(400_000),
+    "one block less one": TEXT[:32767],
+    "one block": TEXT[:32768],
+    "a chunk": TEXT[:131072],
+    "a chunk and one": TEXT[:131073],
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_context_left() -> Iterator[None]:
+    gc.collect()
+    before = live_contexts()
+    yield
+    gc.collect()  # a caught exception and its frame hold each other
+    assert live_contexts() == before
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", BODIES)
+def test_round_trip(codec: str, name: str) -> None:
+    both = Codec()
+    packed = both.deflate(codec, BODIES[name])
+    assert both.inflate(codec, packed) == BODIES[name]
+    assert b"".join(both.chunks(codec, packed)) == BODIES[name]
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_others_read_what_we_write(name: str) -> None:
+    ours = Codec()
+    body = BODIES[name]
+    assert gzip.decompress(ours.deflate("gzip", body)) == body
+    assert bytes(cramjam.zstd.decompress(ours.deflate("zstd", body))) == body
+    assert bytes(cramjam.lz4.decompress(ours.deflate("lz4", body))) == body
+    assert unframe(ours.deflate("snappy", body)) == body
+
+
+def unframe(stream: bytes) -> bytes:
+    """snappy-java's stream, block by block, by cramjam."""
+    assert stream[:16] == XERIAL
+    at, found = 16, b""
+    while at < len(stream):
+        (size,) = struct.unpack_from(">i", stream, at)
+        block = bytes(cramjam.snappy.decompress_raw(stream[at + 4 : at + 4 + size]))
+        assert len(block) <= 32768
+        found += block
+        at += 4 + size
+    return found
+
+
+@pytest.mark.parametrize("name", [n for n in BODIES if n != "empty"])
+def test_we_read_what_others_write(name: str) -> None:
+    ours, body = Codec(), BODIES[name]
+    assert ours.inflate("gzip", aiokafka_codec.gzip_encode(body)) == body
+    assert ours.inflate("lz4", aiokafka_codec.lz4_encode(body)) == body
+    assert ours.inflate("zstd", aiokafka_codec.zstd_encode(body)) == body
+    assert ours.inflate("snappy", aiokafka_codec.snappy_encode(body)) == body
+    assert ours.inflate("snappy", bytes(cramjam.snappy.compress_raw(body))) == body
+
+
+def test_lz4_frame_is_as_kafka_writes_it() -> None:
+    # Magic, version 1 with independent blocks and nothing else, blocks of 64 KiB, checksum of these two bytes, end mark.
+    assert Codec().deflate("lz4", b"") == bytes.fromhex("04224d18 60 40 82 00000000")
+
+
+def test_lz4_that_kafka_consumers_do_not_read_is_refused() -> None:
+    linked = cramjam.lz4.Compressor(block_linked=True)
+    linked.compress(TEXT)
+    with pytest.raises(CodecError, match="malformed"):
+        Codec().inflate("lz4", bytes(linked.finish()))
+
+
+def test_lz4_with_a_wrong_header_checksum_is_refused() -> None:
+    frame = bytearray(Codec().deflate("lz4", TEXT))
+    frame[6] ^= 1
+    with pytest.raises(CodecError):
+        Codec().inflate("lz4", frame)
+
+
+def test_several_members_and_frames_are_one_body() -> None:
+    ours = Codec()
+    for codec in ("gzip", "zstd", "snappy"):
+        two = ours.deflate(codec, b"one ") + ours.deflate(codec, b"two")
+        assert ours.inflate(codec, two) == b"one two"
+
+
+def test_zstd_frame_without_content_size() -> None:
+    compressor = cramjam.zstd.Compressor()
+    compressor.compress(TEXT)
+    frame = bytes(compressor.finish())
+    assert frame[4] & 0xC0 == 0 and not frame[4] & 0x20, "the frame header names no size"
+    assert Codec().inflate("zstd", frame) == TEXT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("body", [b"hello", TEXT])
+def test_every_cut_is_corrupt(codec: str, body: bytes) -> None:
+    ours = Codec()
+    packed = ours.deflate(codec, body)
+    step = max(1, len(packed) // 300)
+    for size in range(0, len(packed), step):
+        if codec == "snappy" and size == 16:
+            continue  # a stream of no blocks
+        with pytest.raises(CodecError) as caught:
+            ours.inflate(codec, packed[:size])
+        assert caught.value.code == CORRUPT, size
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_bytes_after_the_end_are_corrupt(codec: str) -> None:
+    ours = Codec()
+    for tail in (b"\0", b"trailing", bytes(40)):
+        with pytest.raises(CodecError) as caught:
+            ours.inflate(codec, ours.deflate(codec, TEXT) + tail)
+        assert caught.value.code == CORRUPT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_context_goes_on_after_a_bad_body(codec: str) -> None:
+    ours = Codec()
+    packed = ours.deflate(codec, TEXT)
+    for _ in range(3):
+        with pytest.raises(CodecError):
+            ours.inflate(codec, packed[: len(packed) // 2])
+        assert ours.inflate(codec, packed) == TEXT
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_size_limit_is_exact(codec: str) -> None:
+    packed = Codec().deflate(codec, TEXT)
+    assert Codec(max_bytes=len(TEXT)).inflate(codec, packed) == TEXT
+    with pytest.raises(CodecError) as caught:
+        Codec(max_bytes=len(TEXT) - 1).inflate(codec, packed)
+    assert caught.value.code == TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_bomb_is_stopped_by_its_ratio(codec: str) -> None:
+    bomb = Codec(max_bytes=1 << 30).deflate(codec, bytes(64 << 20))
+    strict = Codec(max_ratio=100, ratio_floor_bytes=1 << 20)
+    with pytest.raises(CodecError) as caught:
+        strict.inflate(codec, bomb)
+    assert caught.value.code == TOO_LARGE
+    assert strict.inflate(codec, Codec().deflate(codec, bytes(1 << 20))) == bytes(1 << 20), "below the floor no ratio is asked"
+
+
+def test_snappy_block_that_promises_too_much() -> None:
+    promise = b"\xff\xff\xff\xff\x0f"  # 4 GiB
+    with pytest.raises(CodecError) as caught:
+        Codec().inflate("snappy", promise + b"\x00a")
+    assert caught.value.code == CORRUPT
+    large = bytes(cramjam.snappy.compress_raw(bytes(1 << 20)))
+    with pytest.raises(CodecError) as caught:
+        Codec(max_bytes=1000).inflate("snappy", large)
+    assert caught.value.code == TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b"\x05\x09\x01",  # a copy before any byte
+        b"\x05\x00a\x01\x00",  # of distance 0
+        b"\x05\x00a\x01\x02",  # from before the start
+        b"\x02\x0cabcd",  # longer than promised
+        b"\x08\x0cabcd",  # shorter
+        b"\x04\xf4\xff",  # a literal whose length is cut off
+        b"\x04\x0cab",  # and one whose bytes are
+        b"\x05\x00a\x02\x01",  # and a cut distance
+        b"\x80",
+        b"\x80\x80\x80\x80\x80\x01",
+    ],
+)
+def test_bad_snappy_blocks(block: bytes) -> None:
+    with pytest.raises(CodecError) as caught:
+        Codec().inflate("snappy", block)
+    assert caught.value.code == CORRUPT
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [("gzip", [-1, 1, 9]), ("lz4", [1, 9, 17]), ("zstd", [-131072, -1, 3, 19, 22])],
+)
+def test_kafka_levels(codec: str, levels: list[int]) -> None:
+    ours, body = Codec(), TEXT[:50000]
+    sizes = []
+    for level in levels:
+        packed = ours.deflate(codec, body, level)
+        assert ours.inflate(codec, packed) == body
+        sizes.append(len(packed))
+    if codec != "lz4":  # there 9, the default, is the fast compressor and the others the high one
+        assert sizes[-1] < sizes[1]
+    else:
+        assert sizes[1] > sizes[0]
+        assert sizes[1] == len(ours.deflate(codec, body))
+
+
+def test_gzip_level_may_change_between_bodies() -> None:
+    ours = Codec()
+    small, fast = ours.deflate("gzip", TEXT, 9), ours.deflate("gzip", TEXT, 1)
+    assert len(small) < len(fast)
+    assert zlib.decompress(fast, 31) == zlib.decompress(small, 31) == TEXT
+
+
+def test_unknown_codec() -> None:
+    with pytest.raises(CodecError, match="codecs are none, gzip, snappy, lz4, zstd") as caught:
+        Codec().inflate("brotli", b"")
+    assert caught.value.code == UNKNOWN
+    for number in (0, 5, 7, -1):
+        with pytest.raises(CodecError):
+            Codec().inflate(number, b"abc")
+
+
+FALLBACK = """
+import sys
+from kafkacore._fast.compression import Codec, CodecError, needs_gil
+import gzip, cramjam
+body = bytes(range(256)) * 2000
+codec = Codec(max_bytes=len(body))
+assert [needs_gil(name) for name in ("gzip", "snappy", "lz4", "zstd")] == [True, False, True, True]
+for name in ("gzip", "snappy", "lz4", "zstd"):
+    packed = codec.deflate(name, body)
+    assert codec.inflate(name, packed) == body, name
+    assert codec.inflate(name, codec.deflate(name, b"")) == b"", name
+    for bad, code in ((packed[: len(packed) // 2], -1), (b"nonsense", -1), (codec.deflate(name, body + b"x"), -2)):
+        try:
+            codec.inflate(name, bad)
+        except CodecError as error:
+            assert error.code == code, (name, error.code, code)
+        else:
+            raise AssertionError(name)
+assert gzip.decompress(codec.deflate("gzip", body, 9)) == body
+assert codec.deflate("lz4", body)[4] & 0xE3 == 0x60
+print("ok")
+"""
+
+
+def test_cramjam_takes_over_where_the_libraries_are_missing(tmp_path: object) -> None:
+    environment = dict(os.environ, KAFKACORE_CODEC_LIBS=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", FALLBACK], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "ok\n", done.stderr

@@ -274,7 +274,8 @@ cdef inline bint read_field(Walk *walk, Frame *frame, const Op *op) noexcept nog
     elif op.kind == ARRAY:
         return read_array(walk, frame, op)
     elif op.kind == STRUCT:
-        if op.flags & NULLABLE and read_i8(r) < 0:
+        # Null is -1 before a struct, but 0 in a tagged field (a varint there); a struct that is not null has 1.
+        if op.flags & NULLABLE and read_i8(r) < (1 if op.tag >= 0 else 0):
             walk.sink.put_null(walk, frame.target, op)
             return False
         child = walk.sink.put_struct(walk, frame.target, op)
@@ -563,7 +564,7 @@ cdef inline bint write_field(Walk *walk, Frame *frame, const Op *op) noexcept no
     elif op.kind == STRUCT:
         child = walk.sink.get_struct(walk, frame.target, op)
         if op.flags & NULLABLE:
-            write_i8(walk.writer, -1 if child == NULL else 1)
+            write_i8(walk.writer, 1 if child != NULL else 0 if op.tag >= 0 else -1)
         elif child == NULL and walk.fault == FAULT_NONE:
             walk.fault = FAULT_NULL
         if child == NULL or walk.fault:

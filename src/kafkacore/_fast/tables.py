@@ -102,8 +102,8 @@ def python_name(name: str) -> str:
 
 def message(name: str) -> Message:
     """The joined message. Raises KeyError when no release has one of that name."""
-    current = _find(CURRENT, name)
-    former = _find(FORMER, name) if current is None or not current.kind.startswith("coordinator") else None
+    current = release_table(CURRENT, name)
+    former = release_table(FORMER, name) if current is None or not current.kind.startswith("coordinator") else None
     tables: list[tuple[Versions, Table]] = []
     if current is not None and not current.versions.empty:
         tables.append((current.versions, current))
@@ -116,6 +116,22 @@ def message(name: str) -> Message:
     if not tables:
         raise KeyError(name)
     return Message(name, Versions(tables[-1][0].lowest, tables[0][0].highest), tuple(tables))
+
+
+def release_table(release: str, name: str) -> Table | None:
+    """One release's own table, or None."""
+    likely = next((file for suffix, file in _CLIENT_FILES.items() if name.endswith(suffix)), None)
+    needle = f'"name":"{name}",'.encode()
+    for file in (likely,) if likely else _files(release):
+        content = _read(release, file)
+        at = content.find(needle)
+        while at >= 0:
+            start = content.rfind(b"\n", 0, at) + 1
+            if content.find(b'"fields":', start, at) < 0:  # a message's own name, not a field's or a struct's
+                end = content.find(b"\n", at)
+                return _table(json.loads(content[start : end if end >= 0 else len(content)]))
+            at = content.find(needle, at + 1)
+    return None
 
 
 def heads(release: str, file: str) -> Iterator[dict[str, Any]]:
@@ -152,21 +168,6 @@ def _files(release: str) -> tuple[str, ...]:
 def _read(release: str, file: str) -> bytes:
     with open(os.path.join(TABLES, release, file), "rb") as table:
         return table.read()
-
-
-def _find(release: str, name: str) -> Table | None:
-    likely = next((file for suffix, file in _CLIENT_FILES.items() if name.endswith(suffix)), None)
-    needle = f'"name":"{name}",'.encode()
-    for file in (likely,) if likely else _files(release):
-        content = _read(release, file)
-        at = content.find(needle)
-        while at >= 0:
-            start = content.rfind(b"\n", 0, at) + 1
-            if content.find(b'"fields":', start, at) < 0:  # a message's own name, not a field's or a struct's
-                end = content.find(b"\n", at)
-                return _table(json.loads(content[start : end if end >= 0 else len(content)]))
-            at = content.find(needle, at + 1)
-    return None
 
 
 def _table(source: dict[str, Any]) -> Table:
@@ -209,7 +210,7 @@ def _field(source: dict[str, Any]) -> Field:
         nullable=parse_versions(source.get("nullableVersions")),
         tagged=tagged,
         tag=int(source.get("tag", -1)),
-        default=_default("array" if is_array else kind, source.get("default", "")),
+        default=_default("array" if is_array else kind, source.get("default")),
         ignorable=bool(source.get("ignorable", False)),
         never_flexible=source.get("flexibleVersions") == "none",
     )
@@ -217,8 +218,11 @@ def _field(source: dict[str, Any]) -> Field:
 
 def _default(kind: str, default: Any) -> Any:
     # The tables write the same default as a JSON value or as a string, hexadecimal included.
-    if default is None or (default == "null" and kind in _NULLABLE_KINDS):
+    # A JSON null says nothing, as if it were not there (Kafka's generator): only the word makes null the default.
+    if default == "null" and kind in _NULLABLE_KINDS:
         return None
+    if default is None:
+        default = ""
     if kind == "bool":
         return default in (True, "true")
     if kind.startswith(("int", "uint")):

@@ -1,0 +1,7 @@
+from collections.abc import Sequence
+
+from kafkacore._fast.fetch_session import FetchSessionCache
+
+class Hot:
+    def __init__(self, broker_id: int, sessions: FetchSessionCache, fetch_max_bytes: int = 57671680) -> None: ...
+    def publish_endpoints(self, endpoints: Sequence[tuple[int, str, int, str | None]]) -> None: ...

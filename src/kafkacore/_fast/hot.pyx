@@ -1,0 +1,109 @@
+"""What the hot APIs of a node share, as hot.pxd says."""
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t
+
+from kafkacore._fast.answer cimport answer_add_memory
+from kafkacore._fast.atomics cimport load_ptr, store_ptr
+from kafkacore._fast.cursor cimport put32, write_i8, write_i32, writer_detach, writer_free
+from kafkacore._fast.fetch_session cimport FetchSessionCache
+from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, park_wake
+from kafkacore._fast.view cimport arena_alloc
+from kafkacore._fast.wire cimport NodeEndpoint
+
+
+cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexcept nogil:
+    write_i32(out, 0)  # the size, known at the end
+    write_i32(out, request.correlation_id)
+    if flexible:
+        write_i8(out, 0)  # no tagged fields
+
+
+cdef bint answer_whole(Writer *out, Request *request) noexcept nogil:
+    cdef size_t size = out.size
+    cdef uint8_t *data
+    if out.bad:
+        writer_free(out)
+        return False
+    put32(out.data, <uint32_t> (size - 4))
+    data = writer_detach(out)
+    request.answer.memory = data
+    return answer_add_memory(&request.answer, data, size) == 0
+
+
+cdef void deadline_passed(Timer *timer) noexcept nogil:
+    cdef Parked *none = NULL
+    park_wake(<Parked *> (<char *> timer - <size_t> &none.timer), WAKE_TIMEOUT)
+
+
+cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept nogil:
+    endpoints.items = arena_alloc(arena, most * sizeof(NodeEndpoint))
+    endpoints.count = 0
+
+
+cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t node_id) noexcept nogil:
+    cdef NodeEndpoint *out = <NodeEndpoint *> endpoints.items
+    cdef const Endpoint *found = find_endpoint(state, node_id)
+    cdef int32_t i
+    if found == NULL or out == NULL:
+        return
+    for i in range(endpoints.count):
+        if out[i].node_id == node_id:
+            return
+    out = &out[endpoints.count]
+    endpoints.count += 1
+    out.node_id = node_id
+    out.port = found.port
+    out.host.data = found.host
+    out.host.size = found.host_size
+    out.rack.data = found.rack
+    out.rack.size = found.rack_size
+
+
+cdef const Endpoint *find_endpoint(const HotState *state, int32_t node_id) noexcept nogil:
+    cdef const Endpoints *all = <const Endpoints *> load_ptr(<void *const *> &state.endpoints)
+    cdef int32_t i
+    if all != NULL:
+        for i in range(all.count):
+            if all.items[i].node_id == node_id:
+                return &all.items[i]
+    return NULL
+
+
+cdef class Hot:
+
+    def __cinit__(self, int broker_id, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):
+        self.keep = [sessions]
+        self.state.broker_id = broker_id
+        self.state.fetch_max_bytes = fetch_max_bytes
+        self.state.sessions = &sessions.cache
+
+    def publish_endpoints(self, endpoints) -> None:
+        """`endpoints`: (node id, host, port, rack or None) of every broker that answers on this listener.
+
+        An answer under way may still read the table before: tables are kept as long as the node. They change with the
+        cluster's membership only.
+        """
+        cdef bytearray memory = bytearray(sizeof(Endpoints) + len(endpoints) * sizeof(Endpoint))
+        cdef Endpoints *all = <Endpoints *> <char *> memory
+        cdef const uint8_t *text
+        cdef bytes host, rack
+        cdef int32_t i
+        for i, (node_id, host_name, port, rack_name) in enumerate(endpoints):
+            host = host_name.encode()
+            self.keep.append(host)
+            text = host
+            all.items[i].node_id = node_id
+            all.items[i].port = port
+            all.items[i].host = text
+            all.items[i].host_size = <int32_t> len(host)
+            all.items[i].rack = NULL
+            all.items[i].rack_size = -1
+            if rack_name is not None:
+                rack = rack_name.encode()
+                self.keep.append(rack)
+                text = rack
+                all.items[i].rack = text
+                all.items[i].rack_size = <int32_t> len(rack)
+        all.count = <int32_t> len(endpoints)
+        self.keep.append(memory)
+        store_ptr(<void **> &self.state.endpoints, all)

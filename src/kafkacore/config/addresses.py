@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import string
 from typing import Final, NamedTuple
 
-_HOST: Final = frozenset(string.ascii_letters + string.digits + "-%._:")
+_HOST: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-%._:")
 
 
 class AddressError(ValueError):

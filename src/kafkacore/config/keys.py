@@ -106,7 +106,7 @@ class Keys:
         return key
 
     def get(self, name: str) -> Key | None:
-        return self[name] if name in self else None
+        return self[name] if name in self else None  # noqa: SIM401
 
     def names(self) -> Iterator[str]:
         return iter(self._table())

@@ -155,11 +155,9 @@ def _integer(text: str, bits: int) -> int:
 
 
 def _double(text: str) -> float:
-    if (
-        "_" in text
-        or text.lower().strip("+-") in ("inf", "nan", "infinity")
-        and text.strip("+-") not in ("NaN", "Infinity")
-    ):
+    bare = text.strip("+-")
+    # float() takes underscores and several spellings of what Java writes only as NaN and Infinity.
+    if "_" in text or (bare.lower() in ("inf", "nan", "infinity") and bare not in ("NaN", "Infinity")):
         raise ValueError
     return float(text[:-1] if text[-1:] in ("f", "F", "d", "D") and text[:-1] else text)
 

@@ -1,0 +1,148 @@
+"""Whole small files: the seam through which checkpoints and the like reach a disk.
+
+Segments and indexes go through the native environment; what is read once and replaced whole goes through `Files`, so
+that a simulated disk can lose what was not synced.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from typing import Final, Protocol
+
+
+class Lock(Protocol):
+    """A lock that is held until it is closed."""
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """Every function raises OSError as the operating system does: FileNotFoundError, PermissionError, ENOSPC ..."""
+
+    def read(self, path: str) -> bytes: ...
+
+    def write(self, path: str, data: bytes) -> None:
+        """Makes or replaces the file and syncs it; not atomic, see `replace`."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; `new` may exist. Durable after `sync_directory`."""
+
+    def unlink(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None:
+        """Makes the names in a directory durable."""
+
+    def make_directories(self, path: str) -> None:
+        """With those above it; none is an error where it exists."""
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+
+    def is_directory(self, path: str) -> bool: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def lock(self, path: str) -> Lock:
+        """Locks a file, made where it does not exist. Raises BlockingIOError while another holder has it."""
+
+
+def replace(files: Files, path: str, data: bytes) -> None:
+    """Replaces a file by `data` so that after a crash it is the old or the new one, whole. Raises OSError.
+
+    The temporary file is `path` with `.tmp`, as Kafka's, which a start removes.
+    """
+    temporary = f"{path}.tmp"
+    files.write(temporary, data)
+    files.rename(temporary, path)
+    files.sync_directory(os.path.dirname(path) or ".")
+
+
+class OsFiles:
+    """The files of the operating system."""
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write(self, path: str, data: bytes) -> None:
+        with open(path, "wb", buffering=0) as file:
+            view = memoryview(data)
+            while view:
+                view = view[file.write(view) :]
+            os.fsync(file.fileno())
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def list(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def lock(self, path: str) -> Lock:
+        return _PosixLock(path)
+
+
+OS_FILES: Final = OsFiles()
+
+# POSIX locks belong to the process: they neither keep another holder in it out, nor survive it closing any descriptor
+# of the file. So a holder here is found before the file is opened. Device and inode of the locked files.
+_held: Final[set[tuple[int, int]]] = set()
+_held_mutex: Final = threading.Lock()
+
+
+class _PosixLock:
+    """fcntl's lock, which is what Java's FileChannel.lock takes, with the process's table of held files."""
+
+    def __init__(self, path: str) -> None:
+        with _held_mutex:
+            self._take(path)
+
+    def _take(self, path: str) -> None:
+        if os.path.exists(path) and _identity(os.stat(path)) in _held:
+            raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise BlockingIOError(errno.EAGAIN, "locked by another process", path) from None
+            raise
+        self._descriptor = descriptor
+        self._identity = _identity(os.fstat(descriptor))
+        self._owner_pid = os.getpid()
+        _held.add(self._identity)
+
+    def close(self) -> None:
+        with _held_mutex:
+            if self._descriptor < 0:
+                return
+            os.close(self._descriptor)
+            self._descriptor = -1
+            if self._owner_pid == os.getpid():
+                _held.discard(self._identity)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

@@ -1,0 +1,100 @@
+"""Checkpoint files: a version line, a line with the number of entries, and a line an entry.
+
+`OffsetCheckpoint` is the format of recovery-point-offset-checkpoint, log-start-offset-checkpoint,
+replication-offset-checkpoint and cleaner-offset-checkpoint; `LeaderEpochCheckpoint` that of leader-epoch-checkpoint
+(KIP-101).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kafkacore.runtime.files import OS_FILES, Files, replace
+from kafkacore.storage.errors import MalformedFileError
+
+RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET: Final = "log-start-offset-checkpoint"
+REPLICATION_OFFSET: Final = "replication-offset-checkpoint"
+CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
+LEADER_EPOCH: Final = "leader-epoch-checkpoint"
+_VERSION: Final = "0"
+
+
+class OffsetCheckpoint:
+    """Offsets by topic and partition. `name` is one of the constants above, `directory` a log directory."""
+
+    def __init__(self, directory: str, name: str, files: Files = OS_FILES) -> None:
+        self.path = os.path.join(directory, name)
+        self._files = files
+
+    def read(self) -> dict[tuple[str, int], int]:
+        """Empty where there is no such file. Raises MalformedFileError, OSError."""
+        offsets: dict[tuple[str, int], int] = {}
+        for line in _read_entries(self._files, self.path):
+            fields = line.split()
+            if len(fields) != 3:
+                raise MalformedFileError(self.path, f"line {line!r} is not a topic, a partition and an offset")
+            partition, offset = _numbers(self.path, line, fields[1:])
+            offsets[fields[0], partition] = offset
+        return offsets
+
+    def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Atomic and durable. Raises OSError."""
+        lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
+        replace(self._files, self.path, _encode(len(offsets), lines))
+
+
+class LeaderEpochCheckpoint:
+    """Start offsets of the leader epochs in a partition's log, oldest first. `directory` is the partition's."""
+
+    def __init__(self, directory: str, files: Files = OS_FILES) -> None:
+        self.path = os.path.join(directory, LEADER_EPOCH)
+        self._files = files
+
+    def read(self) -> list[tuple[int, int]]:
+        """Epochs and their start offsets; empty where there is no such file. Raises MalformedFileError, OSError."""
+        entries: list[tuple[int, int]] = []
+        for line in _read_entries(self._files, self.path):
+            fields = line.split()
+            if len(fields) != 2:
+                raise MalformedFileError(self.path, f"line {line!r} is not an epoch and an offset")
+            epoch, offset = _numbers(self.path, line, fields)
+            entries.append((epoch, offset))
+        return entries
+
+    def write(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Atomic and durable. Raises OSError."""
+        lines = [f"{epoch} {offset}" for epoch, offset in entries]
+        replace(self._files, self.path, _encode(len(lines), lines))
+
+
+def _encode(count: int, lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in (_VERSION, str(count), *lines)).encode()
+
+
+def _read_entries(files: Files, path: str) -> list[str]:
+    """The lines of the entries; none for a file that ends before its count, which Kafka makes before it writes."""
+    try:
+        text = files.read(path).decode()
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise MalformedFileError(path, "is not text in UTF-8") from None
+    lines = text.splitlines()
+    if len(lines) < 2 and (not lines or lines[0] == _VERSION):
+        return []
+    if lines[0] != _VERSION:
+        raise MalformedFileError(path, f"has version {lines[0]!r}, and only version {_VERSION} is known")
+    (count,) = _numbers(path, lines[1], lines[1:2])
+    if count != len(lines) - 2:
+        raise MalformedFileError(path, f"should have {count} entries and has {len(lines) - 2}")
+    return lines[2:]
+
+
+def _numbers(path: str, line: str, fields: list[str]) -> list[int]:
+    """Raises MalformedFileError where a field is not a whole number."""
+    if not all(field.isascii() and field.removeprefix("-").isdigit() for field in fields):
+        raise MalformedFileError(path, f"line {line!r} does not hold the numbers it should")
+    return [int(field) for field in fields]

@@ -1,0 +1,54 @@
+""".kafka_cleanshutdown: this log directory was left in order, with the broker epoch that it was left at (KIP-966).
+
+A start reads it and removes it before it loads the first log, so that a crash while loading is not taken for a clean
+shutdown (KAFKA-10471).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from kafkacore.runtime.files import OS_FILES, Files
+
+NAME: Final = ".kafka_cleanshutdown"
+NO_EPOCH: Final = -1
+_VERSION: Final = 0
+
+
+def write(directory: str, broker_epoch: int, files: Files = OS_FILES) -> None:
+    """Durable; the last thing that a node writes. Raises OSError."""
+    files.write(os.path.join(directory, NAME), f'{{"version":{_VERSION},"brokerEpoch":{broker_epoch}}}'.encode())
+    files.sync_directory(directory)
+
+
+def exists(directory: str, files: Files = OS_FILES) -> bool:
+    return files.exists(os.path.join(directory, NAME))
+
+
+def remove(directory: str, files: Files = OS_FILES) -> None:
+    """Durable; no error where there is none. Raises OSError."""
+    try:
+        files.unlink(os.path.join(directory, NAME))
+    except FileNotFoundError:
+        return
+    files.sync_directory(directory)
+
+
+def read_epoch(directory: str, files: Files = OS_FILES) -> int:
+    """The broker epoch, or NO_EPOCH where there is no file or, as in Kafka before 3.7, nothing in it."""
+    import json
+
+    try:
+        content = json.loads(files.read(os.path.join(directory, NAME)))
+    except (FileNotFoundError, ValueError):
+        return NO_EPOCH
+    epoch = content.get("brokerEpoch") if isinstance(content, dict) else None
+    return epoch if isinstance(epoch, int) else NO_EPOCH
+
+
+def common_epoch(directories: Iterable[str], files: Files = OS_FILES) -> int:
+    """What a broker registers as its former epoch: that of all its directories, or NO_EPOCH where one is not clean."""
+    epochs = {read_epoch(directory, files) for directory in directories}
+    return epochs.pop() if len(epochs) == 1 else NO_EPOCH

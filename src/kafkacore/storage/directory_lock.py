@@ -1,0 +1,41 @@
+""".lock: one node at a time in a log directory, ours or Apache Kafka's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from kafkacore.runtime.files import OS_FILES, Files, Lock
+from kafkacore.storage.errors import LogDirectoryError
+
+NAME: Final = ".lock"
+
+
+class DirectoryLocks:
+    """The locks of all directories of a node, taken together and given back by `close`."""
+
+    def __init__(self, directories: Iterable[str], files: Files = OS_FILES) -> None:
+        """Raises LogDirectoryError, and holds none, where one is in use; OSError where one cannot be written."""
+        self._locks: list[Lock] = []
+        try:
+            for directory in dict.fromkeys(directories):
+                self._locks.append(_lock(directory, files))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        while self._locks:
+            self._locks.pop().close()
+
+
+def _lock(directory: str, files: Files) -> Lock:
+    path = os.path.join(directory, NAME)
+    try:
+        return files.lock(path)
+    except BlockingIOError as error:
+        raise LogDirectoryError(
+            f"{directory}: in use by another node, {path} is {error.strerror}; "
+            "stop that node, or give this one a directory of its own (log.dirs)"
+        ) from None

@@ -1,0 +1,122 @@
+"""Names of topics, and of the directories and files of a log."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from typing import Final, NamedTuple
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+PRODUCER_SNAPSHOT: Final = ".snapshot"
+CHECKPOINT: Final = ".checkpoint"
+# Suffixes of a file on its way: to be deleted, made by the cleaner, about to replace others, received in part.
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+PARTIAL: Final = ".part"
+
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+CLUSTER_METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+MAX_TOPIC_NAME_LENGTH: Final = 249
+_MAX_FILE_NAME_LENGTH: Final = 255
+_OFFSET_DIGITS: Final = 20
+_EPOCH_DIGITS: Final = 10
+_TOPIC_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+class Kind(Enum):
+    """What a partition's directory is for; the value is the end of its name."""
+
+    LIVE = ""
+    DELETE = "-delete"  # of a deleted partition, until its files are gone
+    FUTURE = "-future"  # of a replica on its way from another log directory (KIP-113)
+    STRAY = "-stray"  # of a replica that the metadata does not place here
+
+
+class PartitionDirectory(NamedTuple):
+    """What the name of a partition's directory says; where it is to be deleted or stray, a long topic may be cut."""
+
+    topic: str
+    partition: int
+    kind: Kind
+
+
+def topic_name_problem(name: str) -> str | None:
+    """Why `name` cannot be a topic's, as Kafka's INVALID_TOPIC_EXCEPTION tells it; None where it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > MAX_TOPIC_NAME_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {MAX_TOPIC_NAME_LENGTH}"
+    if not _TOPIC_CHARACTERS.issuperset(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def collision_key(name: str) -> str:
+    """Topics with the same key have metrics of the same name, where `.` becomes `_`: the second is refused."""
+    return name.replace(".", "_")
+
+
+def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE, unique: str = "") -> str:
+    """`topic-partition`, or `topic-partition.UNIQUE-kind` with 32 hexadecimal digits that make it the only one.
+
+    The names of directories to be deleted and of stray ones are cut to what a file system takes, as Kafka's are.
+    """
+    if kind is Kind.LIVE:
+        return f"{topic}-{partition}"
+    end = f"-{partition}.{unique}{kind.value}"
+    return f"{topic if kind is Kind.FUTURE else topic[: _MAX_FILE_NAME_LENGTH - len(end)]}{end}"
+
+
+def parse_partition_directory(name: str) -> PartitionDirectory | None:
+    """None for a name that is not a partition's directory, which Kafka refuses to start with."""
+    kind = next((kind for kind in (Kind.DELETE, Kind.FUTURE, Kind.STRAY) if name.endswith(kind.value)), Kind.LIVE)
+    stem = name
+    if kind is not Kind.LIVE:
+        stem, dot, unique = name.removesuffix(kind.value).rpartition(".")
+        if not dot or not unique:
+            return None
+    topic, dash, partition = stem.rpartition("-")
+    if not dash or not topic or not (partition.isascii() and partition.isdigit()) or int(partition) >= 1 << 31:
+        return None
+    return PartitionDirectory(topic, int(partition), kind)
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """The 20 digits of an offset, and a suffix such as LOG."""
+    return f"{base_offset:0{_OFFSET_DIGITS}d}{suffix}"
+
+
+def parse_file_name(name: str) -> tuple[int, str] | None:
+    """Base offset and suffix (`.log`, `.log.deleted`); None where the name does not begin with 20 digits and a dot."""
+    digits, suffix = name[:_OFFSET_DIGITS], name[_OFFSET_DIGITS:]
+    if len(digits) != _OFFSET_DIGITS or not (digits.isascii() and digits.isdigit()) or not suffix.startswith("."):
+        return None
+    offset = int(digits)
+    return (offset, suffix) if offset < 1 << 63 else None
+
+
+def checkpoint_name(end_offset: int, epoch: int) -> str:
+    """Of a metadata snapshot: the records below `end_offset`, the last of them of `epoch` (KIP-630)."""
+    return f"{end_offset:0{_OFFSET_DIGITS}d}-{epoch:0{_EPOCH_DIGITS}d}{CHECKPOINT}"
+
+
+def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
+    """End offset and epoch of a complete snapshot; None for any other name, and for one deleted or received in part."""
+    offset, dash, epoch = name.removesuffix(CHECKPOINT).partition("-")
+    if not name.endswith(CHECKPOINT) or not dash or (len(offset), len(epoch)) != (_OFFSET_DIGITS, _EPOCH_DIGITS):
+        return None
+    if not (offset.isascii() and offset.isdigit() and epoch.isascii() and epoch.isdigit()):
+        return None
+    return int(offset), int(epoch)
+
+
+def metadata_directory(log_dir: str) -> str:
+    """The directory of the metadata log in `log_dir`."""
+    return os.path.join(log_dir, CLUSTER_METADATA_DIRECTORY)

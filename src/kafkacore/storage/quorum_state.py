@@ -1,0 +1,85 @@
+"""quorum-state: the epoch, the leader and the vote that a member of the quorum must not forget (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+import os
+from typing import Final, NamedTuple
+
+from kafkacore._fast.uuid import ZERO, Uuid
+from kafkacore.runtime.files import OS_FILES, Files, replace
+from kafkacore.storage.errors import MalformedFileError
+
+NAME: Final = "quorum-state"
+NOBODY: Final = -1
+
+
+class QuorumState(NamedTuple):
+    """`voters` is only in version 0 (kraft.version 0), `voted_directory_id` only in version 1."""
+
+    leader_id: int = NOBODY
+    leader_epoch: int = 0
+    voted_id: int = NOBODY
+    voted_directory_id: Uuid = ZERO
+    voters: tuple[int, ...] = ()
+
+
+def encode(state: QuorumState, version: int) -> bytes:
+    """One line of JSON, with the fields and their order of Kafka's. `version` is 0 or 1."""
+    import json
+
+    fields: dict[str, object]
+    if version == 0:
+        fields = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.leader_epoch,
+            "votedId": state.voted_id,
+        }
+        fields |= {"appliedOffset": 0, "currentVoters": [{"voterId": voter} for voter in state.voters]}
+    else:
+        fields = {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
+        fields["votedDirectoryId"] = str(state.voted_directory_id)
+    return json.dumps(fields | {"data_version": version}, separators=(",", ":")).encode()
+
+
+def write(directory: str, state: QuorumState, version: int, files: Files = OS_FILES) -> None:
+    """Into the directory of the metadata log; atomic and durable before it returns. Raises OSError."""
+    replace(files, os.path.join(directory, NAME), encode(state, version))
+
+
+def read(directory: str, files: Files = OS_FILES) -> QuorumState | None:
+    """None where there is no such file: a member that has never voted. Raises MalformedFileError, OSError."""
+    path = os.path.join(directory, NAME)
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return None
+    return decode(data, path)
+
+
+def decode(data: bytes, path: str = NAME) -> QuorumState:
+    """Raises MalformedFileError that names `path`."""
+    import json
+
+    try:
+        fields = json.loads(data.split(b"\n", 1)[0])
+    except ValueError:
+        raise MalformedFileError(path, "is not JSON; without it this node cannot know how it voted") from None
+    if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
+        raise MalformedFileError(path, "has no data_version of 0 or 1")
+    try:
+        return QuorumState(
+            leader_id=_int32(fields["leaderId"]),
+            leader_epoch=_int32(fields["leaderEpoch"]),
+            voted_id=_int32(fields["votedId"]),
+            voted_directory_id=Uuid.parse(fields["votedDirectoryId"]) if fields["data_version"] == 1 else ZERO,
+            voters=tuple(_int32(voter["voterId"]) for voter in fields.get("currentVoters") or ()),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedFileError(path, f"lacks a field or has a wrong one: {error}") from None
+
+
+def _int32(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"{value!r} is not a 32-bit integer")
+    return value

@@ -4,34 +4,42 @@ Processors and loops submit jobs; a pool thread of the log directory runs them; 
 an object whose number is bounded elsewhere; `io_submit` fails only when the directory is closed.
 
 The committer of a directory collects dirty files; a round syncs each once and then tells every one of them up to where it
-is synced, so that waiting acknowledgements share one fdatasync (group commit). A write or sync that fails takes the
-directory offline (`io_fail`) and is never retried.
+is synced, so that waiting acknowledgements share one fdatasync (group commit). Commits of different files overlap, because
+a journalling file system merges them; commits of one file never do. A write or sync that fails takes the directory offline
+(`io_fail`) and is never retried.
+
+Threads are started when there is work for one more of them, up to the limit: an idle directory has none.
 """
 
 from libc.stdint cimport int32_t, int64_t
 
-from kafkacore._fast.env cimport Disk
+from kafkacore._fast.env cimport Disk, Environment
 from kafkacore._fast.mail cimport Inbox, Mail
 
+cdef enum:
+    IO_MAX_THREADS = 64
+
 ctypedef struct Job:
-    Mail done             # first: posted to `reply` after `run`, unless reply is NULL
+    Mail done             # first: posted to `reply` after `run`, unless reply is NULL (then `run` may free the job)
     Job *next
     Inbox *reply
     void (*run)(Job *job) noexcept nogil  # on a pool thread
     int64_t submitted_ns
 
-# A file with bytes that no sync has covered. Part of what owns the file (a partition's active segment).
+# A file with bytes that no sync has covered. Part of what owns the file (a partition's log).
 ctypedef struct Dirty:
     Dirty *next
-    int32_t queued        # atomic
-    # On the committer's thread: sync, then publish. 0 or -errno.
+    int32_t state         # atomic: idle, queued, running, running with another commit asked for
+    # On a committer thread: sync, then publish. 0 or -errno; what is below zero takes the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil
+    void (*idle)(Dirty *dirty) noexcept nogil  # the count that was taken for `io_dirty` goes back
 
+# Counted: whoever may still submit to it or read its path after its owner is gone holds a count.
 ctypedef struct LogDir:
-    const char *path
+    int32_t refs          # atomic
+    char *path
     const Disk *disk
     int32_t offline       # atomic: errno that took it offline, 0 while it serves
-    int32_t slow          # atomic: appends go to the pool while set
     int32_t queued_jobs   # atomic, for metrics
     void *pool            # threads, queue and lock: io.pyx's own
     int64_t syncs         # atomic counters for metrics
@@ -39,8 +47,19 @@ ctypedef struct LogDir:
     Mail *on_offline      # posted once, to `on_offline_inbox`
     Inbox *on_offline_inbox
 
-cdef int io_open(LogDir *dir, const char *path, const Disk *disk, int threads) noexcept nogil  # 0 or -errno
-cdef void io_close(LogDir *dir) noexcept nogil  # finishes what is queued, joins the threads
+cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil  # NULL: -errno in `error`
+cdef void io_hold(LogDir *dir) noexcept nogil
+cdef void io_release(LogDir *dir) noexcept nogil
+# Finishes what is queued and joins the threads; the owner calls it before it gives its count back. Not on a pool thread.
+cdef void io_close(LogDir *dir) noexcept nogil
 cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # 0, or -ESHUTDOWN
-cdef void io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil  # any thread; merges with a commit that is still queued
+# Any thread. True: queued, and `dirty.idle` gives back the caller's count later. False: merged with a commit that has not
+# begun (or the directory is closed): the caller keeps its count.
+cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
+
+
+cdef class LogDirectory:
+    """Python's handle of a LogDir; logs keep a reference for as long as they use it."""
+    cdef LogDir *dir
+    cdef readonly Environment environment

@@ -4,8 +4,11 @@
 across a sync, a roll, an index look-up on disk or a call into Python; nobody waits for it while holding the GIL.
 
 A log costs no file until its first append: `state` goes LAZY -> OPENING (a pool job makes the directory, partition.metadata
-and the first segment, and syncs them) -> OPEN. An append that meets LAZY, OPENING or ROLLING, or a directory marked slow,
-has no effect and says LOG_BLOCKED after it has put the caller's waiter on `blocked`; the caller tries again when woken.
+and the first segment, and syncs them) -> OPEN. An append that meets LAZY, OPENING or ROLLING has no effect and says
+LOG_BLOCKED after it has put the caller's waiter on `blocked`; the caller tries again when woken.
+
+Modules: log (life, segments' list, waiters), epochs, log_append, log_read, log_open (first append, roll, commit), recovery,
+log_trim (truncation, deletion).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -63,16 +66,30 @@ ctypedef struct EpochEntry:
 cdef enum:
     RECENT_BATCHES = 64
 
-ctypedef struct Recent:
+ctypedef struct RecentBatch:
     int64_t base_offset
     int64_t position
-    int64_t segment_base
+
+# The newest batches of the active segment, one after the other without a gap; emptied by a roll or a truncation.
+ctypedef struct Recent:
+    int32_t first         # index of the oldest
+    int32_t count
+    RecentBatch batches[RECENT_BATCHES]
 
 ctypedef struct Log:
     Mutex lock
     int32_t state
     LogDir *dir
     const Clock *clock
+    # Of what the log is a part of: its names and its count.
+    const char *topic
+    int32_t topic_size
+    int32_t index
+    const uint8_t *topic_id              # NULL: no partition.metadata is written (the metadata log)
+    void (*hold)(Log *log) noexcept nogil
+    void (*release)(Log *log) noexcept nogil
+    # Under the lock, after synced_offset moved or `state` became FAILED: who is to be woken. True: call again for more.
+    bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
     char *path                           # of its directory; made at the first append
     LogConfig *config
     SegmentList *segments
@@ -80,8 +97,8 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # of the next record
-    int64_t synced_offset                # all below survives power loss (as far as the disk keeps its word)
-    int64_t recovery_point
+    int64_t synced_offset                # all below survives power loss: what Kafka calls the recovery point
+    int64_t commit_offset                # the next commit syncs up to here
     int64_t unflushed_since_ms           # -1 when all is synced
     int64_t first_unstable_offset        # of the oldest open transaction; -1 when none
     int64_t total_bytes                  # of all segments; atomic
@@ -89,43 +106,41 @@ ctypedef struct Log:
     EpochEntry *epochs
     int32_t epoch_count
     int32_t epoch_capacity
-    Producers *producers
-    Recent recent[RECENT_BATCHES]
-    int32_t recent_next
+    bint epochs_dirty                    # the checkpoint file is behind
+    Producers *producers                 # NULL until the first append
+    Recent *recent                       # likewise
+    int64_t snapshot_offset              # of the newest producer snapshot
     Waiter *blocked                      # appends that wait for OPEN
     Dirty dirty
     Job job                              # open or roll: one at a time
-    void (*on_synced)(Log *log, WakeList *wakes) noexcept nogil  # under the lock, on the committer's thread
+    int64_t roll_offset                  # base offset of the segment that the roll under way makes
+    Job epochs_job
+    bint epochs_job_queued
 
-ctypedef struct AppendInfo:
-    int64_t first_offset
-    int64_t last_offset
-    int64_t log_append_time_ms           # -1 unless message.timestamp.type=LogAppendTime
-    int64_t log_start_offset
-    bint duplicate                       # an idempotent producer's batch that is already here: first_offset is its old one
-    ValidateResult validated             # which record of the batch was wrong
+cdef LogConfig *config_new() noexcept nogil  # Kafka's defaults; NULL: no memory
+cdef void config_hold(LogConfig *config) noexcept nogil
+cdef void config_release(LogConfig *config) noexcept nogil
 
-# Both append whole batches; `records` may be patched in place. 0; a Kafka error code (> 0); LOG_BLOCKED.
-cdef int log_append_as_leader(Log *log, uint8_t *records, size_t size, int32_t leader_epoch, int origin, Waiter *blocked,
-                              AppendInfo *info) noexcept nogil
-cdef int log_append_as_follower(Log *log, uint8_t *records, size_t size, Waiter *blocked, AppendInfo *info) noexcept nogil
+# A lazy log that begins at `start_offset`. Takes no count of `config` away; names and callbacks are the caller's to set.
+cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, int64_t start_offset) noexcept nogil
+cdef void log_destroy(Log *log) noexcept nogil  # with its last count; files are closed as they are
+cdef int64_t log_now_ms(Log *log) noexcept nogil
 
-ctypedef struct ReadResult:
-    Segment *segment      # counted; NULL when nothing is to be read
-    int64_t position
-    int64_t size          # 0 at the end of what may be seen
-    int64_t first_offset  # base offset of the first batch
-    bint cached           # a recent range: no need to ask whether it is in the page cache
+# --- under the lock ---
+cdef char *log_directory_path(const Log *log) noexcept nogil  # malloc'ed "<log dir>/<topic>-<index>"
+cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # no-op for NULL
+cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil  # counted; the last that begins at or before it
+cdef void recent_clear(Log *log) noexcept nogil
+cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
+# Replaces the list by `items` (counts are taken over) and tells the sum of their bytes; 0 or -ENOMEM.
+cdef int log_set_segments(Log *log, Segment **items, int32_t count) noexcept nogil
 
-# Batches from the one that holds `offset` up to `bound` (exclusive), about `max_bytes`: at least one whole batch when
-# `min_one`. 0; OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR. Never blocks: reads of an index on disk say LOG_BLOCKED (the
-# caller hands `log_read_slowly`, the same call, to the I/O pool).
-cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, ReadResult *out) noexcept nogil
-cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
-                         ReadResult *out) noexcept nogil
-
-# Pool threads only. Kafka's answer to ListOffsets by time: offset and timestamp of the first record at or after it; -1, -1.
-cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64_t *offset, int64_t *found_ms,
-                            int32_t *leader_epoch) noexcept nogil
-# KIP-101 / KIP-320: end offset of the largest epoch at or below `epoch`; -1, -1 when unknown.
-cdef void log_epoch_end(Log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
+# --- without it ---
+cdef void log_set_config(Log *log, LogConfig *config) noexcept nogil  # takes the count over
+cdef LogConfig *log_hold_config(Log *log) noexcept nogil
+cdef SegmentList *log_hold_segments(Log *log) noexcept nogil  # NULL while lazy
+cdef void segments_release(SegmentList *list) noexcept nogil
+cdef void log_wake_blocked(Log *log, int why) noexcept nogil
+cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until nobody is left
+# The directory failed: takes it offline, and tells who waits here.
+cdef void log_fail(Log *log, int error) noexcept nogil

@@ -8,7 +8,11 @@ decided above and published with `partition_become`.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stddef cimport size_t
 
-from kafkacore._fast.log cimport AppendInfo, Log, ReadResult
+from kafkacore._fast.env cimport Clock
+from kafkacore._fast.io cimport LogDir
+from kafkacore._fast.log cimport Log, LogConfig
+from kafkacore._fast.log_append cimport AppendInfo
+from kafkacore._fast.log_read cimport ReadResult
 from kafkacore._fast.park cimport Waiter, WakeList
 
 cdef enum:
@@ -18,10 +22,12 @@ cdef enum:
     ROLE_GONE = 3         # deleted: waiters are told, a late request gets UNKNOWN_TOPIC_OR_PARTITION
 
 cdef enum:
-    WAIT_FETCH = 0        # satisfied when the high watermark (or last stable offset) passes `at`
+    WAIT_FETCH = 0        # satisfied when the high watermark passes `at`
     WAIT_FOLLOWER = 1     # the log end passes `at`
     WAIT_ACKS = 2         # the high watermark reaches `at`
-    WAIT_KINDS = 3
+    WAIT_COMMITTED = 3    # the last stable offset passes `at`
+    WAIT_SYNCED = 4       # the synced offset reaches `at`
+    WAIT_KINDS = 5
 
 cdef enum:
     READ_UNCOMMITTED = 0
@@ -37,32 +43,43 @@ ctypedef struct Follower:
     int64_t broker_epoch
 
 ctypedef struct Partition:
+    Log log               # by value, first: a partition is found from its log; log.lock is the partition's lock
     int32_t refs          # atomic
     int32_t index
     uint8_t topic_id[16]
     char *topic           # not terminated; `topic_size` bytes
     int32_t topic_size
-    Log log               # by value; log.lock is the partition's lock
     int32_t role
     int32_t leader_id
     int32_t leader_epoch
     int32_t partition_epoch
     int32_t min_isr
-    bint flush_before_ack # then the leader's own part in the high watermark is log.synced_offset
     int64_t high_watermark
     int64_t last_stable_offset
     Follower *followers
     int32_t follower_count
     Waiter *waiting[WAIT_KINDS]
 
+# Count 1, lazy, ROLE_NONE; NULL when memory is out. `named`: partition.metadata is written (not for the metadata log).
+cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config, const char *topic, int32_t topic_size,
+                              const uint8_t *topic_id, int32_t index, bint named) noexcept nogil
 cdef void partition_hold(Partition *p) noexcept nogil
 cdef void partition_release(Partition *p) noexcept nogil
 
-# Produce for one partition. `acks` as in the request; `epoch` is -1 when the client sent none. 0; Kafka's error code;
-# LOG_BLOCKED with `blocked` queued. With acks=-1, `*wait_for` is the offset the high watermark must reach, or -1 when it
-# already has. Waiters that are satisfied are in `wakes`; the caller wakes them (no lock is held any more).
+# Publishes who leads. Takes `followers` (malloc'ed; the other replicas, when this one leads) over. A leader's epoch begins at
+# the log's end. Wakes whoever waits for what may never come now. An older leader epoch or partition epoch changes nothing.
+cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
+                           int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil
+cdef void partition_close(Partition *p, int role) noexcept nogil  # ROLE_NONE or ROLE_GONE: no more appends, everybody is told
+
+# Produce for one partition. `acks` as in the request. 0; Kafka's error code;
+# LOG_BLOCKED with `blocked` queued. `*wait_for` is the offset that the high watermark must reach before the acknowledgement,
+# or -1 when it already has. Waiters that are satisfied are in `wakes`; the caller wakes them (no lock is held any more).
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, Waiter *blocked, AppendInfo *info,
                           int64_t *wait_for, WakeList *wakes) noexcept nogil
+# The same for whole batches with their offsets (a follower's fetch, the metadata log); nothing waits for acknowledgements.
+cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch, Waiter *blocked,
+                                      AppendInfo *info, WakeList *wakes) noexcept nogil
 
 ctypedef struct FetchView:
     int64_t high_watermark
@@ -78,6 +95,16 @@ ctypedef struct FetchView:
 cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch, int64_t max_bytes,
                         int isolation, bint min_one, bint slowly, ReadResult *out, FetchView *view) noexcept nogil
 
+# Role and epoch as a ListOffsets, OffsetForLeaderEpoch or DeleteRecords needs them: 0 or Kafka's error code.
+cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil
+cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
+cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
+# KIP-101 / KIP-320: end offset of the largest epoch at or below `epoch`; -1, -1 when unknown.
+cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
+
 # Queues `waiter` (kind and at are set) unless it is satisfied already; True when it was queued.
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil
 cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # no-op when it is in no list
+
+# The high watermark follows what is synced, appended and replicated. Under the lock; True: call again for more wakes.
+cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil

@@ -4,8 +4,12 @@ open transactions. Covered by the log's lock. Written to and read from `.snapsho
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from kafkacore._fast.cursor cimport Writer
+from kafkacore._fast.record cimport BatchHeader
+
 cdef enum:
     PRODUCER_BATCHES = 5
+    PRODUCER_DUPLICATE = -1       # producers_check: the batch is here already
 
 ctypedef struct ProducerBatch:
     int32_t first_sequence
@@ -15,12 +19,58 @@ ctypedef struct ProducerBatch:
     int64_t timestamp_ms
 
 ctypedef struct Producer:
+    Producer *chain                      # of its bucket
     int64_t producer_id
-    int16_t producer_epoch
+    int16_t producer_epoch               # -1 while only reserved
     int32_t coordinator_epoch
     int64_t last_timestamp_ms
     int64_t transaction_first_offset     # -1 when no transaction is open
     int32_t batch_count                  # in `batches`, oldest first
     ProducerBatch batches[PRODUCER_BATCHES]
 
-ctypedef struct Producers  # a hash table by producer id; producers.pyx owns its layout
+# A transaction that is open, or that ended above the high watermark: both hold the last stable offset back.
+ctypedef struct Transaction:
+    int64_t producer_id
+    int64_t first_offset
+    int64_t last_offset                  # of its marker; -1 while it is open
+
+ctypedef struct EndedTransaction:        # what a marker did, for the transaction index
+    int64_t producer_id
+    int64_t first_offset
+    int64_t last_offset
+    int64_t last_stable_offset
+    bint aborted
+
+ctypedef struct Producers:
+    Producer **buckets
+    int32_t bucket_mask
+    int32_t count
+    Transaction *transactions            # by first offset
+    int32_t transaction_count
+    int32_t transaction_capacity
+
+cdef Producers *producers_new() noexcept nogil  # NULL: no memory
+cdef void producers_free(Producers *producers) noexcept nogil
+cdef void producers_clear(Producers *producers) noexcept nogil
+cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcept nogil
+
+# Whether a client's batch may follow: 0; PRODUCER_DUPLICATE with `duplicate` set; OUT_OF_ORDER_SEQUENCE_NUMBER,
+# INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE (a plain batch amid a transaction). `sequences` is False for coordinators, whose batches carry an epoch and no sequence.
+cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences, ProducerBatch *duplicate) noexcept nogil
+# A place for the batch's producer, so that noting it cannot fail: 0 or -ENOMEM.
+cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
+# A data batch is in the log at these offsets.
+cdef void producers_note(Producers *producers, const BatchHeader *header, int64_t first_offset, int64_t last_offset) noexcept nogil
+# A marker (control batch: commit or abort) is in the log at `offset`; True when it ended an open transaction.
+cdef bint producers_end_transaction(Producers *producers, const BatchHeader *header, int64_t offset, int64_t timestamp_ms,
+                                    int32_t coordinator_epoch, bint aborted, EndedTransaction *ended) noexcept nogil
+cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none
+# Transactions that ended below it hold nothing back any more.
+cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil
+# producer.id.expiration.ms; a producer with an open transaction stays. How many went.
+cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
+
+# The file's bytes, checksum included; `out.bad` when memory is out.
+cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil
+# Fills an empty table: 0, -EINVAL (corrupt) or -ENOMEM.
+cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil

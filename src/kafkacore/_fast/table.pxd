@@ -1,11 +1,27 @@
 """The partition table: topic id or name, and index, to Partition. Immutable and counted; the publisher makes a new one, hands
-it to each processor by mail, and the old one goes when all have taken it. Processors look up without a lock or a count."""
+it to each processor by mail, and the old one goes when all have taken it. Processors look up without a lock or a count.
+
+A topic is counted by itself, so that a new table shares with the old one every topic that did not change.
+"""
 
 from libc.stdint cimport int32_t, uint8_t
 
 from kafkacore._fast.partition cimport Partition
 
-ctypedef struct PartitionTable  # table.pyx owns its layout
+ctypedef struct Topic:
+    int32_t refs          # atomic
+    uint8_t topic_id[16]
+    char *name            # not terminated; `name_size` bytes
+    int32_t name_size
+    int32_t count         # of `partitions`, by index
+    Partition **partitions  # each counted; NULL where this node has none
+
+ctypedef struct PartitionTable:
+    int32_t refs          # atomic
+    int32_t mask          # places in each of the two indexes, less one
+    int32_t count
+    Topic **by_id         # open addressing; `by_id` owns the counts
+    Topic **by_name
 
 cdef void table_hold(PartitionTable *table) noexcept nogil
 cdef void table_release(PartitionTable *table) noexcept nogil
@@ -13,3 +29,13 @@ cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_
 cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size, int32_t index) noexcept nogil
 # Whether the topic is known at all: tells UNKNOWN_TOPIC_ID from UNKNOWN_TOPIC_OR_PARTITION.
 cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil
+
+cdef Topic *topic_new(const uint8_t *topic_id, const char *name, int32_t name_size, int32_t count) noexcept nogil
+cdef void topic_release(Topic *topic) noexcept nogil
+cdef Topic *table_topic_by_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil  # not counted
+cdef Topic *table_topic_by_name(const PartitionTable *table, const uint8_t *name, int32_t size) noexcept nogil
+
+
+cdef class Table:
+    """Python's hold on one published table."""
+    cdef PartitionTable *table

@@ -1,0 +1,326 @@
+"""The I/O pool and the committer of a log directory, as io.pxd says."""
+
+from libc.errno cimport ENOMEM, ESHUTDOWN
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport strdup
+
+from kafkacore._fast.atomics cimport add32, add64, cas32, load32, load64, store32
+from kafkacore._fast.env cimport Disk, Environment
+from kafkacore._fast.mail cimport inbox_post
+from kafkacore._fast.sync cimport (
+    Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal, condition_wait,
+    mutex_destroy, mutex_init, mutex_lock, mutex_unlock, thread_join, thread_start
+)
+
+from os import strerror
+
+cdef extern from * nogil:
+    """
+    #include <time.h>
+    static int64_t kc_io_now_ns(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    """
+    int64_t now_ns "kc_io_now_ns"() noexcept
+
+cdef enum:
+    COMMITTERS = 4        # syncs under way at once; more of them wait for the same journal
+
+cdef enum:
+    IDLE = 0
+    QUEUED = 1
+    RUNNING = 2
+    AGAIN = 3
+
+# Threads that serve one queue. `lock` covers all of it.
+ctypedef struct Crew:
+    Mutex lock
+    Condition work
+    Thread threads[IO_MAX_THREADS]
+    int started
+    int limit
+    int waiting
+    bint stopping
+    void *oldest
+    void *newest
+    LogDir *dir
+
+ctypedef struct Pool:
+    Crew jobs
+    Crew commits
+
+cdef int32_t live_directories = 0  # atomic; tests hold it against zero
+
+
+cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
+    cdef int error = mutex_init(&crew.lock, NULL)
+    if error == 0:
+        error = condition_init(&crew.work)
+    crew.limit = limit
+    crew.dir = dir
+    return -error
+
+
+cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
+    """Under the lock, with one more thing queued: wakes a thread, or starts one. An errno only when there is none at all."""
+    cdef int error
+    if crew.waiting > 0:
+        condition_signal(&crew.work)
+        return 0
+    if crew.started == crew.limit:
+        return 0
+    error = thread_start(&crew.threads[crew.started], b"kafkacore-io", body, crew)
+    if error == 0:
+        crew.started += 1
+    return 0 if crew.started > 0 else error
+
+
+cdef void crew_stop(Crew *crew) noexcept nogil:
+    cdef int i
+    mutex_lock(&crew.lock)
+    crew.stopping = True
+    condition_broadcast(&crew.work)
+    mutex_unlock(&crew.lock)
+    for i in range(crew.started):
+        thread_join(crew.threads[i], NULL)
+    crew.started = 0
+
+
+cdef void crew_destroy(Crew *crew) noexcept nogil:
+    condition_destroy(&crew.work)
+    mutex_destroy(&crew.lock)
+
+
+# --- jobs ---
+
+cdef void *work(void *argument) noexcept nogil:
+    cdef Crew *crew = <Crew *> argument
+    cdef Job *job
+    cdef Inbox *reply
+    mutex_lock(&crew.lock)
+    while True:
+        while crew.oldest == NULL and not crew.stopping:
+            crew.waiting += 1
+            condition_wait(&crew.work, &crew.lock)
+            crew.waiting -= 1
+        job = <Job *> crew.oldest
+        if job == NULL:
+            break
+        crew.oldest = job.next
+        if job.next == NULL:
+            crew.newest = NULL
+        mutex_unlock(&crew.lock)
+        add32(&crew.dir.queued_jobs, -1)
+        reply = job.reply
+        job.run(job)
+        if reply != NULL:
+            inbox_post(reply, &job.done)
+        mutex_lock(&crew.lock)
+    mutex_unlock(&crew.lock)
+    return NULL
+
+
+cdef int io_submit(LogDir *dir, Job *job) noexcept nogil:
+    cdef Crew *crew
+    cdef int error = ESHUTDOWN
+    crew = &(<Pool *> dir.pool).jobs
+    job.next = NULL
+    job.submitted_ns = now_ns()
+    mutex_lock(&crew.lock)
+    if not crew.stopping:
+        error = crew_call(crew, work)
+        if error == 0:
+            if crew.newest != NULL:
+                (<Job *> crew.newest).next = job
+            else:
+                crew.oldest = job
+            crew.newest = job
+            add32(&dir.queued_jobs, 1)
+    mutex_unlock(&crew.lock)
+    return -error
+
+
+# --- commits ---
+
+cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
+    dirty.next = NULL
+    if crew.newest != NULL:
+        (<Dirty *> crew.newest).next = dirty
+    else:
+        crew.oldest = dirty
+    crew.newest = dirty
+
+
+cdef void *commit(void *argument) noexcept nogil:
+    cdef Crew *crew = <Crew *> argument
+    cdef LogDir *dir = crew.dir
+    cdef Dirty *dirty
+    cdef int64_t began_ns
+    cdef int result
+    mutex_lock(&crew.lock)
+    while True:
+        while crew.oldest == NULL and not crew.stopping:
+            crew.waiting += 1
+            condition_wait(&crew.work, &crew.lock)
+            crew.waiting -= 1
+        dirty = <Dirty *> crew.oldest
+        if dirty == NULL:
+            break
+        crew.oldest = dirty.next
+        if dirty.next == NULL:
+            crew.newest = NULL
+        mutex_unlock(&crew.lock)
+        store32(&dirty.state, RUNNING)
+        began_ns = now_ns()
+        result = dirty.commit(dirty)
+        add64(&dir.sync_ns, now_ns() - began_ns)
+        add64(&dir.syncs, 1)
+        if result < 0:
+            io_fail(dir, -result)
+        if cas32(&dirty.state, RUNNING, IDLE):
+            dirty.idle(dirty)
+            mutex_lock(&crew.lock)
+        else:  # somebody wrote while this sync ran: one more round, which shares the count already held
+            mutex_lock(&crew.lock)
+            store32(&dirty.state, QUEUED)
+            push_dirty(crew, dirty)
+    mutex_unlock(&crew.lock)
+    return NULL
+
+
+cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil:
+    cdef Crew *crew
+    cdef int32_t state
+    cdef bint queued = False
+    while True:
+        state = load32(&dirty.state)
+        if state == QUEUED or state == AGAIN:
+            return False
+        if state == RUNNING:
+            if cas32(&dirty.state, RUNNING, AGAIN):
+                return False
+        elif cas32(&dirty.state, IDLE, QUEUED):
+            break
+    crew = &(<Pool *> dir.pool).commits
+    mutex_lock(&crew.lock)
+    if not crew.stopping and crew_call(crew, commit) == 0:
+        push_dirty(crew, dirty)
+        queued = True
+    mutex_unlock(&crew.lock)
+    if not queued:
+        store32(&dirty.state, IDLE)
+    return queued
+
+
+# --- life ---
+
+cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil:
+    cdef LogDir *dir = <LogDir *> calloc(1, sizeof(LogDir))
+    cdef Pool *pool = <Pool *> calloc(1, sizeof(Pool))
+    error[0] = -ENOMEM
+    if dir != NULL and pool != NULL:
+        dir.path = strdup(path)
+    if dir == NULL or dir.path == NULL:
+        free(dir)
+        free(pool)
+        return NULL
+    dir.refs = 1
+    dir.disk = disk
+    error[0] = crew_init(&pool.jobs, dir, threads if 1 <= threads <= IO_MAX_THREADS else IO_MAX_THREADS)
+    if error[0] == 0:
+        error[0] = crew_init(&pool.commits, dir, COMMITTERS)
+    if error[0] != 0:
+        free(dir.path)
+        free(dir)
+        free(pool)
+        return NULL
+    dir.pool = pool
+    add32(&live_directories, 1)
+    return dir
+
+
+cdef void io_hold(LogDir *dir) noexcept nogil:
+    add32(&dir.refs, 1)
+
+
+cdef void io_release(LogDir *dir) noexcept nogil:
+    cdef Pool *pool
+    if dir == NULL or add32(&dir.refs, -1) != 0:
+        return
+    pool = <Pool *> dir.pool
+    crew_destroy(&pool.jobs)
+    crew_destroy(&pool.commits)
+    free(pool)
+    free(dir.path)
+    free(dir)
+    add32(&live_directories, -1)
+
+
+cdef void io_close(LogDir *dir) noexcept nogil:
+    cdef Pool *pool = <Pool *> dir.pool
+    # Jobs may make files dirty; commits submit no jobs.
+    crew_stop(&pool.jobs)
+    crew_stop(&pool.commits)
+
+
+cdef void io_fail(LogDir *dir, int error) noexcept nogil:
+    if cas32(&dir.offline, 0, error if error > 0 else 5) and dir.on_offline != NULL:
+        inbox_post(dir.on_offline_inbox, dir.on_offline)
+
+
+cdef class LogDirectory:
+    """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
+
+    `threads` bounds the pool (num.recovery.threads.per.data.dir and more). Raises OSError.
+    """
+
+    def __cinit__(self, Environment environment not None, path, int threads=8):
+        cdef bytes encoded = path.encode() if isinstance(path, str) else bytes(path)
+        cdef int error = 0
+        if not 1 <= threads <= IO_MAX_THREADS:
+            raise ValueError(f"a log directory has 1 to {IO_MAX_THREADS} threads, not {threads}")
+        self.environment = environment
+        self.dir = io_open(encoded, &environment.env.disk, threads, &error)
+        if self.dir == NULL:
+            raise OSError(-error, strerror(-error), path)
+
+    def __dealloc__(self):
+        if self.dir != NULL:
+            with nogil:
+                io_close(self.dir)
+                io_release(self.dir)
+
+    def close(self):
+        """Finishes what is queued and ends the threads. Idempotent; what is submitted later is refused."""
+        with nogil:
+            io_close(self.dir)
+
+    @property
+    def path(self):
+        return self.dir.path.decode()
+
+    @property
+    def offline_errno(self):
+        """The errno that took the directory offline; 0 while it serves."""
+        return load32(&self.dir.offline)
+
+    @property
+    def queued_jobs(self):
+        return load32(&self.dir.queued_jobs)
+
+    @property
+    def syncs(self):
+        """Commits so far, and the nanoseconds spent in them."""
+        return load64(&self.dir.syncs), load64(&self.dir.sync_ns)
+
+    def fail(self, int error):
+        """Takes the directory offline as an I/O error would."""
+        io_fail(self.dir, error)
+
+
+def live_count():
+    """Open log directories in this process."""
+    return load32(&live_directories)

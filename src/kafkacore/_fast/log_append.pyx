@@ -1,0 +1,305 @@
+"""Appends, as log_append.pxd says (UnifiedLog.append, LogSegment.append)."""
+
+from libc.errno cimport EIO, ENOMEM
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
+
+from kafkacore._fast.atomics cimport add64, load32, store64
+from kafkacore._fast.codec cimport CodecContext
+from kafkacore._fast.cursor cimport Reader, Writer, be16, be32, put16, put32, put64, reader_init, writer_free, writer_init
+from kafkacore._fast.epochs cimport epochs_assign
+from kafkacore._fast.io cimport io_fail
+from kafkacore._fast.log cimport (
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, Log, LogConfig, log_block, log_now_ms, recent_add
+)
+from kafkacore._fast.log_open cimport log_save_epochs, log_start_open, log_start_roll
+from kafkacore._fast.producers cimport (
+    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_end_transaction,
+    producers_first_unstable, producers_note, producers_reserve
+)
+from kafkacore._fast.record cimport (
+    BATCH_OK, HEADER_BYTES, BatchHeader, RecordView, has_producer_id, is_control, last_offset, next_record, parse_header
+)
+from kafkacore._fast.segment cimport (
+    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, segment_note_batch, segment_reserve,
+    segment_write_indexes
+)
+from kafkacore._fast.thread_codec cimport thread_codec
+from kafkacore._fast.validate cimport (
+    ORIGIN_CLIENT, BatchesResult, ValidateRules, assign_offsets, rewrite_batch, stamp_batch, validate_batch
+)
+
+cdef enum:
+    UNKNOWN_SERVER_ERROR = -1
+    OFFSET_OUT_OF_RANGE = 1
+    NOT_LEADER_OR_FOLLOWER = 6
+    RECORD_LIST_TOO_LARGE = 18
+    KAFKA_STORAGE_ERROR = 56
+    UNWRITTEN_ENTRIES = 512      # index entries that may wait in memory
+    END_MARKER_VALUE_BYTES = 6   # version and coordinator epoch of an EndTransactionMarker
+    MARKER_KEY_BYTES = 4
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
+
+
+cdef void append_info_init(AppendInfo *info) noexcept nogil:
+    info.first_offset = info.last_offset = -1
+    info.log_append_time_ms = -1
+    info.log_start_offset = -1
+    info.duplicate = False
+    info.validated.error = 0
+    info.validated.message = NULL
+    info.validated.error_count = 0
+
+
+# --- without the lock ---
+
+cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, size_t size, int origin, Prepared *prepared,
+                     AppendInfo *info) noexcept nogil:
+    cdef ValidateRules rules = config.rules
+    cdef CodecContext *context = thread_codec()
+    cdef int16_t error
+    prepared.data = records
+    prepared.size = size
+    prepared.origin = origin
+    writer_init(&prepared.rewritten, <size_t> config.segment_bytes)
+    if context == NULL:
+        return UNKNOWN_SERVER_ERROR
+    rules.origin = <int8_t> origin
+    error = validate_batch(records, size, &rules, now_ms, context, &info.validated)
+    if error != 0:
+        return error
+    prepared.idempotent = has_producer_id(&info.validated.header)
+    info.log_append_time_ms = info.validated.log_append_time_ms
+    if info.validated.rewrite:
+        error = rewrite_batch(records, size, &rules, &info.validated, context, &prepared.rewritten)
+        if error != 0:
+            return error
+        prepared.data = prepared.rewritten.data
+        prepared.size = prepared.rewritten.size
+    elif info.validated.stamp:
+        stamp_batch(records, size, &info.validated)
+    return RECORD_LIST_TOO_LARGE if <int64_t> prepared.size > config.segment_bytes else 0
+
+
+cdef void prepared_free(Prepared *prepared) noexcept nogil:
+    writer_free(&prepared.rewritten)
+
+
+# --- under the lock ---
+
+cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
+    """Whether the log takes appends now; opens it when this is the first."""
+    if log.state == LOG_OPEN:
+        return KAFKA_STORAGE_ERROR if load32(&log.dir.offline) else 0
+    if log.state == LOG_FAILED or load32(&log.dir.offline):
+        return KAFKA_STORAGE_ERROR
+    if log.state == LOG_CLOSED:
+        return NOT_LEADER_OR_FOLLOWER
+    if log.state == LOG_LAZY:
+        log_start_open(log, blocked)
+    else:
+        log_block(log, blocked)
+    return LOG_BLOCKED
+
+
+cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t last) noexcept nogil:
+    """LogSegment.shouldRoll: size, age, a full index, an offset that an index entry cannot hold."""
+    cdef Segment *segment = log.active
+    cdef LogConfig *config = log.config
+    cdef int64_t waited_ms
+    if segment.size > config.segment_bytes - size or last - segment.base_offset > LAST_RELATIVE_OFFSET:
+        return True
+    if (segment.offset_count >= config.segment_index_bytes // OFFSET_ENTRY_BYTES
+            or segment.time_count >= config.segment_index_bytes // TIME_ENTRY_BYTES - 1):
+        return True
+    if segment.size == 0:
+        return False
+    if segment.first_timestamp_ms >= 0:
+        waited_ms = max_timestamp_ms - segment.first_timestamp_ms
+    else:
+        waited_ms = log_now_ms(log) - segment.created_ms
+    return waited_ms > config.segment_ms - segment.jitter_ms
+
+
+cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
+    """At the end of the active segment. A write that fails is taken back as far as the disk lets us, and ends the directory's
+    service: what half of it may have reached the disk is nobody's record (Kafka: an IOException in append)."""
+    cdef Segment *segment = log.active
+    cdef int64_t result = log.dir.disk.pwrite(log.dir.disk.self, segment.file, data, size, segment.size)
+    if result >= 0:
+        return 0
+    log.dir.disk.truncate(log.dir.disk.self, segment.file, segment.size)
+    io_fail(log.dir, <int> -result)
+    log.state = LOG_FAILED
+    return KAFKA_STORAGE_ERROR
+
+
+cdef void note_position(Log *log, int64_t size, int64_t first, int64_t last, int64_t max_timestamp_ms) noexcept nogil:
+    cdef Segment *segment = log.active
+    segment_note_batch(segment, segment.size, size, last, max_timestamp_ms, log.config.index_interval_bytes)
+    recent_add(log, first, segment.size)
+    store64(&segment.size, segment.size + size)
+    log.end_offset = last + 1
+    add64(&log.total_bytes, size)
+    add64(&log.appended_bytes, size)
+
+
+cdef void write_waiting_entries(Log *log) noexcept nogil:
+    cdef Segment *segment = log.active
+    cdef int result
+    if (segment.offset_count - segment.offset_written >= UNWRITTEN_ENTRIES
+            or segment.time_count - segment.time_written >= UNWRITTEN_ENTRIES):
+        result = segment_write_indexes(segment)
+        if result < 0:
+            io_fail(log.dir, -result)
+            log.state = LOG_FAILED
+
+
+cdef void note_unflushed(Log *log) noexcept nogil:
+    if log.unflushed_since_ms < 0:
+        log.unflushed_since_ms = log_now_ms(log)
+
+
+cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked, AppendInfo *info) noexcept nogil:
+    cdef BatchHeader *header = &info.validated.header
+    cdef ProducerBatch duplicate
+    cdef EndedTransaction ended
+    cdef int64_t first = log.end_offset
+    cdef int64_t last = first + header.last_offset_delta
+    cdef int error = state_error(log, blocked)
+    if error != 0:
+        return error
+    info.log_start_offset = log.log_start_offset
+    if prepared.idempotent:
+        error = producers_check(log.producers, header, prepared.origin == ORIGIN_CLIENT, &duplicate)
+        if error == PRODUCER_DUPLICATE:
+            info.duplicate = True
+            info.first_offset = duplicate.first_offset
+            info.last_offset = duplicate.last_offset
+            if info.log_append_time_ms >= 0:
+                info.log_append_time_ms = duplicate.timestamp_ms
+            return 0
+        if error != 0:
+            return error
+    if should_roll(log, <int64_t> prepared.size, info.validated.max_timestamp, last):
+        log_start_roll(log, first, blocked)
+        return LOG_BLOCKED
+    if segment_reserve(log.active) < 0 or (
+            prepared.idempotent and producers_reserve(log.producers, header) < 0) or (
+            epochs_assign(log, leader_epoch, first) < 0):
+        return UNKNOWN_SERVER_ERROR
+    assign_offsets(prepared.data, first, leader_epoch)
+    error = write_bytes(log, prepared.data, prepared.size)
+    if error != 0:
+        return error
+    note_position(log, <int64_t> prepared.size, first, last, info.validated.max_timestamp)
+    if prepared.idempotent:
+        header.max_timestamp = info.validated.max_timestamp
+        note_producer(log, header, first, last, prepared.data, prepared.size, &ended)
+    write_waiting_entries(log)
+    note_unflushed(log)
+    if log.epochs_dirty:
+        log_save_epochs(log)
+    info.first_offset = first
+    info.last_offset = last
+    return 0
+
+
+cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch, int64_t *delta_ms) noexcept nogil:
+    """The one record of a control batch, when it ends a transaction (KIP-98, "Control Messages")."""
+    cdef Reader body
+    cdef RecordView record
+    reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
+    if next_record(&body, &record) != BATCH_OK or record.key_size < MARKER_KEY_BYTES:
+        return False
+    if record.value_size < END_MARKER_VALUE_BYTES:
+        return False
+    kind[0] = be16(record.key + 2)
+    coordinator_epoch[0] = <int32_t> be32(record.value + 2)
+    delta_ms[0] = record.timestamp_delta
+    return kind[0] == MARKER_ABORT or kind[0] == MARKER_COMMIT
+
+
+cdef void note_producer(Log *log, const BatchHeader *header, int64_t first, int64_t last, const uint8_t *batch, size_t size,
+                        EndedTransaction *ended) noexcept nogil:
+    cdef int kind
+    cdef int32_t coordinator_epoch
+    cdef int64_t delta_ms
+    ended.last_offset = -1
+    if not is_control(header):
+        producers_note(log.producers, header, first, last)
+    elif parse_marker(batch, size, &kind, &coordinator_epoch, &delta_ms):
+        if not producers_end_transaction(log.producers, header, first, header.base_timestamp + delta_ms, coordinator_epoch,
+                                         kind == MARKER_ABORT, ended):
+            ended.last_offset = -1
+    log.first_unstable_offset = producers_first_unstable(log.producers)
+
+
+cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil:
+    cdef BatchHeader header
+    ended.last_offset = -1
+    if parse_header(batch, size, &header) != BATCH_OK or header.magic < 2:
+        return 0
+    if header.partition_leader_epoch >= 0 and epochs_assign(log, header.partition_leader_epoch, header.base_offset) < 0:
+        return -ENOMEM
+    if has_producer_id(&header):
+        if producers_reserve(log.producers, &header) < 0:
+            return -ENOMEM
+        note_producer(log, &header, header.base_offset, last_offset(&header), batch, size, ended)
+    return 0
+
+
+# --- batches that carry their offsets ---
+
+cdef int reserve_all(Log *log, const uint8_t *records, size_t size) noexcept nogil:
+    """Memory for all that noting will need. Index entries are counted generously: one a batch."""
+    cdef size_t at = 0
+    cdef BatchHeader header
+    while at < size:
+        parse_header(records + at, size - at, &header)
+        if header.magic >= 2 and has_producer_id(&header) and producers_reserve(log.producers, &header) < 0:
+            return -ENOMEM
+        at += <size_t> header.size_bytes
+    return 0
+
+
+cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
+                            AppendInfo *info) noexcept nogil:
+    cdef BatchHeader header
+    cdef EndedTransaction ended
+    cdef size_t at = 0
+    cdef int error = state_error(log, blocked)
+    if error != 0:
+        return error
+    info.log_start_offset = log.log_start_offset
+    info.first_offset = checked.first_offset
+    info.last_offset = checked.last_offset
+    if checked.valid_bytes == 0:
+        return 0
+    if checked.first_offset < log.end_offset:
+        return OFFSET_OUT_OF_RANGE
+    if <int64_t> checked.valid_bytes > log.config.segment_bytes:
+        return RECORD_LIST_TOO_LARGE
+    if should_roll(log, <int64_t> checked.valid_bytes, checked.max_timestamp, checked.last_offset):
+        log_start_roll(log, checked.first_offset, blocked)
+        return LOG_BLOCKED
+    if reserve_all(log, records, checked.valid_bytes) < 0:
+        return UNKNOWN_SERVER_ERROR
+    error = write_bytes(log, records, checked.valid_bytes)
+    while error == 0 and at < checked.valid_bytes:
+        parse_header(records + at, checked.valid_bytes - at, &header)
+        if segment_reserve(log.active) < 0 or log_note_state(log, records + at, header.size_bytes, &ended) < 0:
+            io_fail(log.dir, ENOMEM)  # the bytes are there, what they mean is not: only a restart can tell
+            log.state = LOG_FAILED
+            return KAFKA_STORAGE_ERROR
+        note_position(log, header.size_bytes, header.base_offset, last_offset(&header), header.max_timestamp)
+        at += <size_t> header.size_bytes
+    if error != 0:
+        return error
+    write_waiting_entries(log)
+    note_unflushed(log)
+    if log.epochs_dirty:
+        log_save_epochs(log)
+    return 0

@@ -1,0 +1,19 @@
+"""What a log has done for it on pool threads: its first append's files, rolls, syncs, the leader-epoch checkpoint."""
+
+from libc.stdint cimport int64_t
+from libc.stddef cimport size_t
+
+from kafkacore._fast.log cimport Log
+from kafkacore._fast.park cimport Waiter
+
+# --- under the lock ---
+# LAZY -> OPENING or OPEN -> ROLLING (the new segment begins at `base_offset`), as a pool job. `blocked` is queued first.
+cdef void log_start_open(Log *log, Waiter *blocked) noexcept nogil
+cdef void log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil
+# The checkpoint file follows the entries, soon.
+cdef void log_save_epochs(Log *log) noexcept nogil
+
+# --- without the lock ---
+cdef void log_commit_init(Log *log) noexcept nogil  # once, before the log is used
+# Syncs all up to `offset` in the committer's next round.
+cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil

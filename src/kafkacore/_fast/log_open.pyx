@@ -1,0 +1,332 @@
+"""First append, roll and commit of a log, as log_open.pxd says."""
+
+from libc.errno cimport EEXIST, EIO, ENOENT, ENOMEM
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset, strlen
+
+from kafkacore._fast.atomics cimport load32, load64
+from kafkacore._fast.env cimport Disk
+from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
+from kafkacore._fast.log cimport (
+    LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, Recent, SegmentList, log_block,
+    log_directory_path, log_fail, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed,
+    recent_clear, segments_release
+)
+from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, write_producer_snapshot
+from kafkacore._fast.park cimport WAKE_READY, Waiter
+from kafkacore._fast.producers cimport Producers, producers_free, producers_new
+from kafkacore._fast.segment cimport (
+    Segment, segment_create, segment_hold, segment_new, segment_release, segment_seal, segment_sync, segment_unlink
+)
+from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
+
+cdef extern from "<fcntl.h>" nogil:
+    int O_RDWR, O_CLOEXEC
+
+
+cdef Log *log_of_job(Job *job) noexcept nogil:
+    return <Log *> (<char *> job - <size_t> &(<Log *> NULL).job)
+
+
+cdef Log *log_of_epochs_job(Job *job) noexcept nogil:
+    return <Log *> (<char *> job - <size_t> &(<Log *> NULL).epochs_job)
+
+
+cdef Log *log_of_dirty(Dirty *dirty) noexcept nogil:
+    return <Log *> (<char *> dirty - <size_t> &(<Log *> NULL).dirty)
+
+
+cdef void submit(Log *log, void (*run)(Job *job) noexcept nogil) noexcept nogil:
+    """Under the lock. The job holds a count until it is over."""
+    memset(&log.job, 0, sizeof(Job))
+    log.job.run = run
+    log.hold(log)
+    if io_submit(log.dir, &log.job) < 0:
+        log.state = LOG_CLOSED  # the directory is closed: this process is on its way out
+        log.release(log)
+
+
+# --- the first append ---
+
+cdef void log_start_open(Log *log, Waiter *blocked) noexcept nogil:
+    log_block(log, blocked)
+    log.state = LOG_OPENING
+    submit(log, run_open)
+
+
+cdef int write_identity(Log *log, const char *path) noexcept nogil:
+    cdef const Disk *disk = log.dir.disk
+    cdef int result = 0
+    if log.topic_id != NULL:
+        # On disk before the first acknowledged append: recovery finds the records' topic by it (KIP-516).
+        result = write_partition_metadata(disk, path, log.topic_id)
+    if result == 0:
+        result = write_epochs(log, path, True)
+    if result == 0:
+        result = disk.sync_directory(disk.self, log.dir.path)
+    return result
+
+
+cdef int make_first_segment(Log *log, const char *path, Segment **made) noexcept nogil:
+    cdef int result
+    made[0] = segment_new(log.dir.disk, path, log.end_offset)
+    if made[0] == NULL:
+        return -ENOMEM
+    result = segment_create(made[0], log_now_ms(log))
+    if result == 0:
+        result = write_identity(log, path)  # syncs the directory, the segment's names with it
+    made[0].entry_synced = True
+    if result < 0:
+        segment_release(made[0])
+        made[0] = NULL
+    return result
+
+
+cdef int install_first(Log *log, char *path, Segment *segment) noexcept nogil:
+    cdef int result
+    mutex_lock(&log.lock)
+    free(log.path)
+    log.path = path
+    if log.producers == NULL:
+        log.producers = producers_new()
+    if log.recent == NULL:
+        log.recent = <Recent *> calloc(1, sizeof(Recent))
+    result = -ENOMEM
+    if log.producers != NULL and log.recent != NULL:
+        result = log_set_segments(log, &segment, 1)
+    if result == 0 and log.state == LOG_OPENING:
+        log.state = LOG_OPEN
+    mutex_unlock(&log.lock)
+    if result < 0:
+        segment_release(segment)
+    return result
+
+
+cdef void run_open(Job *job) noexcept nogil:
+    cdef Log *log = log_of_job(job)
+    cdef const Disk *disk = log.dir.disk
+    cdef char *path = log_directory_path(log)
+    cdef Segment *segment = NULL
+    cdef int result = -ENOMEM
+    if path != NULL:
+        result = disk.make_directory(disk.self, path)
+        if result == 0 or result == -EEXIST:
+            result = make_first_segment(log, path, &segment)
+        if result == 0:
+            result = install_first(log, path, segment)
+        else:
+            free(path)
+    if result < 0:
+        log_fail(log, -result)
+    else:
+        log_wake_blocked(log, WAKE_READY)
+    log.release(log)
+
+
+# --- rolls ---
+
+cdef void log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil:
+    log_block(log, blocked)
+    log.state = LOG_ROLLING
+    log.roll_offset = base_offset
+    submit(log, run_roll)
+
+
+cdef int append_segment(Log *log, Segment *segment) noexcept nogil:
+    """The list with one more at its end; the sealed one's indexes leave memory."""
+    cdef Segment *sealed = log.active
+    cdef int32_t count = log.segments.count
+    cdef int32_t i
+    cdef int result
+    cdef Segment **items = <Segment **> malloc((count + 1) * sizeof(Segment *))
+    if items == NULL:
+        return -ENOMEM
+    for i in range(count):
+        items[i] = log.segments.items[i]
+        segment_hold(items[i])
+    items[count] = segment
+    result = log_set_segments(log, items, count + 1)
+    if result < 0:
+        for i in range(count):
+            segment_release(items[i])
+    else:
+        forget_indexes(sealed)
+        recent_clear(log)
+    free(items)
+    return result
+
+
+cdef void forget_indexes(Segment *segment) noexcept nogil:
+    free(segment.offset_index)
+    free(segment.time_index)
+    segment.offset_index = NULL
+    segment.time_index = NULL
+    segment.offset_count = segment.offset_capacity = 0
+    segment.time_count = segment.time_capacity = 0
+
+
+cdef int roll(Log *log) noexcept nogil:
+    """Nothing is appended meanwhile; readers go on."""
+    cdef Segment *segment
+    cdef int result = segment_seal(log.active)
+    if result == 0 and log.snapshot_offset < log.roll_offset:
+        result = write_producer_snapshot(log, log.path, log.roll_offset, False)
+    if result < 0:
+        return result
+    segment = segment_new(log.dir.disk, log.path, log.roll_offset)
+    if segment == NULL:
+        return -ENOMEM
+    result = segment_create(segment, log_now_ms(log))
+    if result == 0:
+        mutex_lock(&log.lock)
+        result = append_segment(log, segment)
+        if result == 0:
+            log.snapshot_offset = log.roll_offset
+            if log.state == LOG_ROLLING:
+                log.state = LOG_OPEN
+        mutex_unlock(&log.lock)
+    if result < 0:
+        segment_release(segment)
+    return result
+
+
+cdef void run_roll(Job *job) noexcept nogil:
+    cdef Log *log = log_of_job(job)
+    cdef int64_t base_offset = log.roll_offset  # the next roll may start as soon as this one is in place
+    cdef int result = roll(log)
+    if result < 0:
+        log_fail(log, -result)
+    else:
+        log_wake_blocked(log, WAKE_READY)
+        log_commit_soon(log, base_offset)  # the sealed segment, as Kafka flushes after a roll
+    log.release(log)
+
+
+# --- commits ---
+
+cdef void log_commit_init(Log *log) noexcept nogil:
+    log.dirty.commit = run_commit
+    log.dirty.idle = end_commit
+
+
+cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
+    mutex_lock(&log.lock)
+    if log.commit_offset < offset:
+        log.commit_offset = offset
+    mutex_unlock(&log.lock)
+    log.hold(log)
+    if not io_dirty(log.dir, &log.dirty):
+        log.release(log)
+
+
+cdef void end_commit(Dirty *dirty) noexcept nogil:
+    cdef Log *log = log_of_dirty(dirty)
+    log.release(log)
+
+
+cdef int sync_snapshot(Log *log, int64_t offset) noexcept nogil:
+    """The producer snapshot that was taken when the segment at `offset` began."""
+    cdef const Disk *disk = log.dir.disk
+    cdef size_t room = strlen(log.path) + 32
+    cdef char *path = <char *> malloc(room)
+    cdef int file, result
+    if path == NULL:
+        return -ENOMEM
+    snprintf(path, room, b"%s/%020lld.snapshot", log.path, <long long> offset)
+    file = disk.open(disk.self, path, O_RDWR | O_CLOEXEC, 0)
+    free(path)
+    if file < 0:
+        return 0 if file == -ENOENT else file
+    result = disk.sync(disk.self, file)
+    disk.close(disk.self, file)
+    return result
+
+
+cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t until) noexcept nogil:
+    cdef const Disk *disk = log.dir.disk
+    cdef Segment *segment
+    cdef bint names = False
+    cdef bint last
+    cdef int result
+    cdef int32_t i
+    for i in range(list.count):
+        segment = list.items[i]
+        last = i + 1 == list.count
+        if segment.base_offset >= until or (not last and list.items[i + 1].base_offset <= synced_offset):
+            continue
+        if not segment.entry_synced:
+            names = True
+        if load64(&segment.size) > segment.synced_size or (not last and synced_offset < list.items[i + 1].base_offset):
+            result = segment_sync(segment, load32(&segment.sealed) != 0)
+            if result == 0 and not last:
+                result = sync_snapshot(log, list.items[i + 1].base_offset)
+            if result < 0:
+                return result
+    if not names:
+        return 0
+    result = disk.sync_directory(disk.self, log.path)
+    if result == 0:
+        for i in range(list.count):
+            list.items[i].entry_synced = True
+    return result
+
+
+cdef int run_commit(Dirty *dirty) noexcept nogil:
+    cdef Log *log = log_of_dirty(dirty)
+    cdef SegmentList *list
+    cdef int64_t until, end_offset, synced_offset, base_offset
+    cdef int result
+    mutex_lock(&log.lock)
+    until = log.commit_offset
+    end_offset = log.end_offset
+    synced_offset = log.synced_offset
+    base_offset = log.active.base_offset if log.active != NULL else 0
+    mutex_unlock(&log.lock)
+    list = log_hold_segments(log)
+    if list == NULL or load32(&log.dir.offline):
+        segments_release(list)
+        return 0
+    if until > base_offset:
+        until = end_offset  # the active segment is synced as a whole
+    result = sync_up_to(log, list, synced_offset, until)
+    segments_release(list)
+    if result < 0:
+        log_fail(log, -result)
+        return result
+    mutex_lock(&log.lock)
+    if log.synced_offset < until <= log.end_offset:
+        log.synced_offset = until
+    if log.synced_offset == log.end_offset:
+        log.unflushed_since_ms = -1
+    mutex_unlock(&log.lock)
+    log_wake_changed(log, WAKE_READY)
+    return 0
+
+
+# --- leader epochs ---
+
+cdef void log_save_epochs(Log *log) noexcept nogil:
+    if log.path == NULL or log.epochs_job_queued or not log.epochs_dirty:
+        return
+    memset(&log.epochs_job, 0, sizeof(Job))
+    log.epochs_job.run = run_save_epochs
+    log.epochs_job_queued = True
+    log.hold(log)
+    if io_submit(log.dir, &log.epochs_job) < 0:
+        log.epochs_job_queued = False
+        log.release(log)
+
+
+cdef void run_save_epochs(Job *job) noexcept nogil:
+    cdef Log *log = log_of_epochs_job(job)
+    cdef int result = write_epochs(log, log.path, True)
+    mutex_lock(&log.lock)
+    log.epochs_job_queued = False
+    if result == 0:
+        log_save_epochs(log)  # what changed meanwhile
+    mutex_unlock(&log.lock)
+    if result < 0:
+        log_fail(log, -result)
+    log.release(log)

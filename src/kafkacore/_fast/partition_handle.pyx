@@ -1,0 +1,474 @@
+"""Python's face of partitions and their logs, as partition_handle.pxd says."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from kafkacore._fast.atomics cimport load64
+from kafkacore._fast.io cimport LogDirectory
+from kafkacore._fast.log cimport (
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, LogConfig, SegmentList, config_hold,
+    config_new, config_release, log_hold_segments, log_set_config, segments_release
+)
+from kafkacore._fast.log_append cimport AppendInfo
+from kafkacore._fast.log_open cimport log_commit_soon
+from kafkacore._fast.log_read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
+from kafkacore._fast.mail cimport Inbox, Mail, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
+from kafkacore._fast.park cimport Parked, Waiter, WakeList, park_init, park_release, wake_all
+from kafkacore._fast.partition cimport (
+    READ_LOG_END, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower, Partition,
+    partition_append, partition_append_as_follower, partition_become, partition_close, partition_epoch_end, partition_new,
+    partition_read, partition_release, partition_unwait, partition_view, partition_wait
+)
+from kafkacore._fast.segment cimport Segment, segment_open_log, segment_release
+from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
+
+from collections import namedtuple
+from uuid import UUID
+
+cdef extern from "<poll.h>" nogil:
+    ctypedef struct PollFile "struct pollfd":
+        int fd
+        short events
+        short revents
+    short POLLIN
+    int c_poll "poll"(PollFile *files, unsigned long count, int timeout_ms)
+
+
+AppendResult = namedtuple(
+    "AppendResult",
+    "error first_offset last_offset log_append_time_ms log_start_offset duplicate error_message record_errors",
+)
+ReadBytes = namedtuple(
+    "ReadBytes",
+    "error records first_offset high_watermark last_stable_offset log_start_offset leader_id leader_epoch "
+    "diverging_epoch diverging_end_offset",
+)
+SegmentInfo = namedtuple("SegmentInfo", "base_offset size_bytes sealed")
+
+ROLES = ("none", "leader", "follower", "gone")
+STATES = ("lazy", "opening", "open", "rolling", "failed", "closed")
+
+cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+
+
+# --- waiting on a thread of one's own ---
+
+# A thread that waits for a partition: its own inbox, read until what it waits for has come.
+ctypedef struct Sleeper:
+    Parked parked         # first: a sleeper is found from it
+    Inbox inbox
+    Waiter waiter
+    int woken
+
+
+cdef void resume_sleeper(Parked *parked, int why) noexcept nogil:
+    (<Sleeper *> parked).woken = why
+
+
+cdef void destroy_sleeper(Parked *parked) noexcept nogil:
+    inbox_close(&(<Sleeper *> parked).inbox)
+    free(parked)
+
+
+cdef Sleeper *sleeper_new() noexcept nogil:
+    cdef Sleeper *sleeper = <Sleeper *> calloc(1, sizeof(Sleeper))
+    if sleeper == NULL:
+        return NULL
+    if inbox_init(&sleeper.inbox) < 0:
+        free(sleeper)
+        return NULL
+    park_init(&sleeper.parked, &sleeper.inbox)
+    sleeper.parked.resume = resume_sleeper
+    sleeper.parked.destroy = destroy_sleeper
+    sleeper.waiter.parked = &sleeper.parked
+    return sleeper
+
+
+cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil:
+    """False when the time is over (or a signal came)."""
+    cdef PollFile file
+    file.fd = sleeper.inbox.eventfd
+    file.events = POLLIN
+    while True:
+        inbox_deliver(&sleeper.inbox)
+        if sleeper.woken:
+            sleeper.woken = 0
+            return True
+        if not inbox_may_sleep(&sleeper.inbox):
+            continue
+        if c_poll(&file, 1, timeout_ms) <= 0:
+            inbox_awake(&sleeper.inbox)
+            return False
+        inbox_awake(&sleeper.inbox)
+
+
+# --- settings ---
+
+cdef class LogSettings:
+    """A topic's configuration as its log uses it; names and units are Kafka's, -1 is "no limit" where Kafka says so.
+
+    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises ValueError.
+    """
+
+    def __cinit__(self, *, int64_t segment_bytes=1073741824, int64_t segment_ms=604800000, int64_t segment_jitter_ms=0,
+                  int32_t index_interval_bytes=4096, int32_t segment_index_bytes=10485760, int64_t retention_ms=604800000,
+                  int64_t retention_bytes=-1, int64_t file_delete_delay_ms=60000, int64_t flush_messages=0x7FFFFFFFFFFFFFFF,
+                  int64_t flush_ms=0x7FFFFFFFFFFFFFFF, int32_t max_message_bytes=1048588, int compression_type=-1,
+                  compression_level=None, bint log_append_time=False, int64_t timestamp_before_max_ms=0x7FFFFFFFFFFFFFFF,
+                  int64_t timestamp_after_max_ms=3600000, bint delete_policy=True, bint compact_policy=False,
+                  bint preallocate=False, int32_t producer_id_expiration_ms=86400000):
+        cdef LogConfig *config = config_new()
+        if config == NULL:
+            raise MemoryError
+        self.config = config
+        if not 14 <= segment_bytes <= 0x7FFFFFFF or segment_index_bytes < 24 or index_interval_bytes < 0:
+            raise ValueError("segment.bytes is 14 to 2147483647, segment.index.bytes at least 24, index.interval.bytes not negative")
+        if segment_ms < 1 or segment_jitter_ms < 0 or flush_messages < 1 or flush_ms < 0 or max_message_bytes < 0:
+            raise ValueError("segment.ms and flush.messages are at least 1, segment.jitter.ms, flush.ms, max.message.bytes at least 0")
+        config.segment_bytes = segment_bytes
+        config.segment_ms = segment_ms
+        config.segment_jitter_ms = segment_jitter_ms
+        config.index_interval_bytes = index_interval_bytes
+        config.segment_index_bytes = segment_index_bytes
+        config.retention_ms = retention_ms
+        config.retention_bytes = retention_bytes
+        config.file_delete_delay_ms = file_delete_delay_ms
+        config.flush_messages = flush_messages
+        config.flush_ms = flush_ms
+        config.delete_policy = delete_policy
+        config.compact_policy = compact_policy
+        config.preallocate = preallocate
+        config.producer_id_expiration_ms = producer_id_expiration_ms
+        config.rules.max_message_bytes = max_message_bytes
+        config.rules.target_codec = <int8_t> compression_type
+        if compression_level is not None:
+            config.rules.target_level = compression_level
+        config.rules.timestamp_type = 1 if log_append_time else 0
+        config.rules.timestamp_before_max_ms = timestamp_before_max_ms
+        config.rules.timestamp_after_max_ms = timestamp_after_max_ms
+        config.rules.compacted = compact_policy
+
+    def __dealloc__(self):
+        config_release(self.config)
+
+
+cdef int64_t locked(Partition *p, int64_t *field) noexcept:
+    cdef int64_t value
+    with nogil:
+        mutex_lock(&p.log.lock)
+        value = field[0]
+        mutex_unlock(&p.log.lock)
+    return value
+
+
+cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch, int32_t min_isr,
+                 followers) except -1:
+    cdef Follower *native
+    cdef int32_t count = <int32_t> len(followers)
+    cdef int32_t i = 0
+    cdef bint changed
+    native = <Follower *> calloc(count + 1, sizeof(Follower))
+    if native == NULL:
+        raise MemoryError
+    for broker_id, in_sync in followers:
+        native[i].broker_id = broker_id
+        native[i].in_sync = in_sync
+        i += 1
+    with nogil:
+        changed = partition_become(p, role, leader_id, leader_epoch, partition_epoch, min_isr, native, count)
+    return changed
+
+
+cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, bint wait, Sleeper *sleeper, AppendInfo *info,
+                         int64_t *wait_for) noexcept nogil:
+    cdef WakeList wakes
+    cdef int error
+    while True:
+        error = partition_append(p, data, size, acks, &sleeper.waiter, info, wait_for, &wakes)
+        wake_all(&wakes)
+        if error != LOG_BLOCKED:
+            break
+        sleep_until_woken(sleeper, -1)
+    if error == 0 and wait and wait_for[0] >= 0:
+        sleeper.waiter.kind = WAIT_ACKS
+        sleeper.waiter.at = wait_for[0]
+        if partition_wait(p, &sleeper.waiter):
+            sleep_until_woken(sleeper, -1)
+            partition_unwait(p, &sleeper.waiter)
+    return error
+
+
+# --- partitions ---
+
+cdef class PartitionHandle:
+    """One partition on one log directory. Costs no file until the first append.
+
+    `topic_id` is a UUID; None for a log that has none (`__cluster_metadata`). Blocking methods are marked; none of them may run
+    on a loop's thread.
+    """
+
+    def __cinit__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
+                  LogSettings settings=None):
+        cdef bytes name = topic.encode()
+        cdef bytes raw = topic_id.bytes if topic_id is not None else bytes(16)
+        if settings is None:
+            settings = LogSettings()
+        self.directory = directory
+        self.partition = partition_new(directory.dir, &directory.environment.env.clock, settings.config, name,
+                                       <int32_t> len(name), <const uint8_t *> <char *> raw, index, topic_id is not None)
+        if self.partition == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.partition != NULL:
+            with nogil:
+                partition_release(self.partition)
+
+    # --- what it is ---
+
+    @property
+    def topic(self):
+        return self.partition.topic[:self.partition.topic_size].decode()
+
+    @property
+    def index(self):
+        return self.partition.index
+
+    @property
+    def topic_id(self):
+        return UUID(bytes=self.partition.topic_id[:16])
+
+    @property
+    def role(self):
+        return ROLES[self.partition.role]
+
+    @property
+    def state(self):
+        return STATES[self.partition.log.state]
+
+    @property
+    def leader_epoch(self):
+        return self.partition.leader_epoch
+
+    @property
+    def size_bytes(self):
+        return load64(&self.partition.log.total_bytes)
+
+    @property
+    def end_offset(self):
+        """Offset of the next record."""
+        return locked(self.partition, &self.partition.log.end_offset)
+
+    @property
+    def synced_offset(self):
+        """All below survives a power loss; Kafka's recovery point."""
+        return locked(self.partition, &self.partition.log.synced_offset)
+
+    @property
+    def log_start_offset(self):
+        return locked(self.partition, &self.partition.log.log_start_offset)
+
+    @property
+    def high_watermark(self):
+        return locked(self.partition, &self.partition.high_watermark)
+
+    @property
+    def last_stable_offset(self):
+        return locked(self.partition, &self.partition.last_stable_offset)
+
+    def leader_epochs(self):
+        """`[(epoch, start offset)]`, oldest first."""
+        cdef list entries = []
+        cdef int32_t i, count = 0
+        cdef int64_t *copied = NULL
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            count = self.partition.log.epoch_count
+            copied = <int64_t *> malloc(count * 16 + 1)
+            if copied != NULL:
+                for i in range(count):
+                    copied[2 * i] = self.partition.log.epochs[i].epoch
+                    copied[2 * i + 1] = self.partition.log.epochs[i].start_offset
+            mutex_unlock(&self.partition.log.lock)
+        if copied == NULL:
+            raise MemoryError
+        for i in range(count):
+            entries.append((copied[2 * i], copied[2 * i + 1]))
+        free(copied)
+        return entries
+
+    def segments(self):
+        """What the log consists of, oldest first."""
+        cdef SegmentList *list
+        cdef int32_t i
+        cdef object found = []
+        with nogil:
+            list = log_hold_segments(&self.partition.log)
+        if list == NULL:
+            return found
+        for i in range(list.count):
+            found.append(SegmentInfo(list.items[i].base_offset, load64(&list.items[i].size), bool(list.items[i].sealed)))
+        with nogil:
+            segments_release(list)
+        return found
+
+    # --- what it becomes ---
+
+    def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(), int32_t min_isr=1):
+        """Leads from now on. `followers`: `(broker id, in sync)` of every other replica. False: an older epoch, nothing changed."""
+        return become(self.partition, ROLE_LEADER, leader_id, leader_epoch, partition_epoch, min_isr, followers)
+
+    def become_follower(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0):
+        """Follows `leader_id` (-1: nobody leads). False: an older epoch, nothing changed."""
+        return become(self.partition, ROLE_FOLLOWER, leader_id, leader_epoch, partition_epoch, 1, ())
+
+    def configure(self, LogSettings settings not None):
+        """Another configuration from now on."""
+        config_hold(settings.config)
+        with nogil:
+            log_set_config(&self.partition.log, settings.config)
+
+    def close(self, bint gone=False):
+        """No more appends; whoever waits is told. `gone`: the partition is deleted."""
+        with nogil:
+            partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
+
+    # --- appends ---
+
+    def append(self, records, int acks=1, bint wait=True):
+        """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
+        `wait` for the acknowledgement that `acks` asks for. `records` is copied first when it cannot be written to."""
+        cdef bytearray copy = bytearray(records)
+        cdef Py_buffer view
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef AppendInfo info
+        cdef int64_t wait_for = -1
+        cdef int error
+        if sleeper == NULL:
+            raise MemoryError
+        PyObject_GetBuffer(copy, &view, PyBUF_SIMPLE)
+        with nogil:
+            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, wait, sleeper, &info, &wait_for)
+            park_release(&sleeper.parked)
+        PyBuffer_Release(&view)
+        return append_result(error, &info)
+
+    def append_as_follower(self, records, int32_t leader_epoch):
+        """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
+        cdef Py_buffer view
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef AppendInfo info
+        cdef WakeList wakes
+        cdef int error
+        if sleeper == NULL:
+            raise MemoryError
+        PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+        with nogil:
+            while True:
+                error = partition_append_as_follower(self.partition, <const uint8_t *> view.buf, <size_t> view.len, leader_epoch,
+                                                     &sleeper.waiter, &info, &wakes)
+                wake_all(&wakes)
+                if error != LOG_BLOCKED:
+                    break
+                sleep_until_woken(sleeper, -1)
+            park_release(&sleeper.parked)
+        PyBuffer_Release(&view)
+        return append_result(error, &info)
+
+    def flush(self, int timeout_ms=-1):
+        """Blocking: everything appended so far is on the disk when this returns True."""
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef bint synced = True
+        cdef int64_t end_offset
+        if sleeper == NULL:
+            raise MemoryError
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            end_offset = self.partition.log.end_offset
+            mutex_unlock(&self.partition.log.lock)
+            sleeper.waiter.kind = WAIT_SYNCED
+            sleeper.waiter.at = end_offset
+            if partition_wait(self.partition, &sleeper.waiter):
+                log_commit_soon(&self.partition.log, end_offset)
+                sleep_until_woken(sleeper, timeout_ms)
+                partition_unwait(self.partition, &sleeper.waiter)
+            mutex_lock(&self.partition.log.lock)
+            synced = self.partition.log.synced_offset >= end_offset
+            mutex_unlock(&self.partition.log.lock)
+            park_release(&sleeper.parked)
+        return synced
+
+    # --- reads ---
+
+    def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOG_END, bint min_one=True,
+             int32_t current_epoch=-1, int32_t last_fetched_epoch=-1):
+        """Fetch: whole and perhaps one cut batch, as stored. Blocking: reads the disk. `isolation`: 0 up to the high
+        watermark, 1 up to the last stable offset, 2 to the log's end."""
+        cdef ReadResult found
+        cdef FetchView view
+        cdef bytes records = b""
+        cdef int64_t got = 0
+        cdef char *into
+        cdef int error
+        with nogil:
+            error = partition_read(self.partition, offset, current_epoch, last_fetched_epoch, max_bytes, isolation, min_one, True,
+                                   &found, &view)
+        if error == 0 and found.size > 0:
+            records = PyBytes_FromStringAndSize(NULL, found.size)
+            into = PyBytes_AS_STRING(records)
+            with nogil:
+                got = found.segment.disk.pread(found.segment.disk.self, found.segment.file, into, found.size, found.position)
+        with nogil:
+            segment_release(found.segment)
+        if got < 0:
+            raise OSError(-got, f"reading {self.topic}-{self.index} at offset {offset} failed")
+        return ReadBytes(error, records[:got], found.first_offset, view.high_watermark, view.last_stable_offset,
+                         view.log_start_offset, view.leader_id, view.leader_epoch, view.diverging_epoch,
+                         view.diverging_end_offset)
+
+    def offset_by_time(self, int64_t timestamp_ms, bound=None):
+        """`(offset, timestamp, leader epoch)` of the first record at or after a time, below `bound` (the high watermark);
+        -1s when there is none. Blocking. Raises OSError when the directory is offline."""
+        cdef int64_t offset, found_ms, limit
+        cdef int32_t epoch
+        cdef int error
+        limit = self.high_watermark if bound is None else bound
+        with nogil:
+            error = log_offset_by_time(&self.partition.log, timestamp_ms, limit, &offset, &found_ms, &epoch)
+        if error:
+            raise OSError(f"the log directory {self.directory.path} is offline")
+        return offset, found_ms, epoch
+
+    def offset_of_max_timestamp(self):
+        """The same for the record with the greatest timestamp (KIP-734). Blocking."""
+        cdef int64_t offset, found_ms
+        cdef int32_t epoch
+        cdef int error
+        with nogil:
+            error = log_offset_of_max_timestamp(&self.partition.log, &offset, &found_ms, &epoch)
+        if error:
+            raise OSError(f"the log directory {self.directory.path} is offline")
+        return offset, found_ms, epoch
+
+    def epoch_end(self, int32_t epoch):
+        """KIP-101: `(epoch, end offset)` of the largest epoch at or below `epoch`; `(-1, -1)` when unknown."""
+        cdef int32_t found
+        cdef int64_t end_offset
+        with nogil:
+            partition_epoch_end(self.partition, epoch, &found, &end_offset)
+        return found, end_offset
+
+
+cdef object append_result(int error, AppendInfo *info):
+    cdef int i
+    errors = []
+    if error:
+        for i in range(info.validated.error_count):
+            errors.append((info.validated.errors[i].batch_index, info.validated.errors[i].message.decode()))
+    message = info.validated.message.decode() if error and info.validated.message != NULL else None
+    return AppendResult(error, info.first_offset, info.last_offset, info.log_append_time_ms, info.log_start_offset,
+                        bool(info.duplicate), message, errors)

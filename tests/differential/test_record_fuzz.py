@@ -1,0 +1,154 @@
+"""Batches broken byte by byte, laid against a page that must not be touched, for a bounded time.
+
+KAFKACORE_FUZZ_SECONDS (3) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import mmap
+import os
+import random
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder, live_objects
+from kafkacore._fast.codec import live_contexts
+from kafkacore._fast.compression import Codec, CodecError
+from kafkacore._fast.crc32c import checksum
+from kafkacore._fast.validator import Validator, follow
+
+SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "3"))
+SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
+NOW = 1_700_000_000_000
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+LIMIT_BYTES = 1 << 20
+ANSWERS = {0, 2, 10, 32, 48, 76, 87}
+
+
+class Fence:
+    """Memory that ends at a page which may not be read: one byte too far kills the process."""
+
+    def __init__(self, size_bytes: int) -> None:
+        pages = -(-size_bytes // mmap.PAGESIZE) + 1
+        self.map = mmap.mmap(-1, pages * mmap.PAGESIZE)
+        self.end = (pages - 1) * mmap.PAGESIZE
+        anchor = ctypes.c_char.from_buffer(self.map)
+        address = ctypes.addressof(anchor)
+        del anchor
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.mprotect(ctypes.c_void_p(address + self.end), mmap.PAGESIZE, 0) == 0
+        self.protect = lambda prot: libc.mprotect(ctypes.c_void_p(address + self.end), mmap.PAGESIZE, prot)
+
+    def hold(self, data: bytes) -> memoryview:
+        start = self.end - len(data)
+        self.map[start : self.end] = data
+        return memoryview(self.map)[start : self.end]
+
+
+@pytest.fixture
+def fence() -> Iterator[Fence]:
+    made = Fence(1 << 18)
+    yield made
+    made.protect(mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def seeds() -> list[bytes]:
+    rng = random.Random(1)
+    found = []
+    for codec in CODECS:
+        for count, size in ((1, 0), (1, 40), (5, 30), (60, 100), (3, 30000)):
+            builder = RecordBatchBuilder(codec=codec)
+            for i in range(count):
+                headers = [("name", b"value"), ("", None)][: rng.randrange(3)]
+                key = rng.choice([None, b"", b"key", bytes(200)])
+                builder.append(NOW + i, key, rng.randbytes(8) * (size // 8), headers)
+            found.append(builder.build())
+    return found
+
+
+def broken(rng: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 3, 8])):
+        at = rng.randrange(len(changed) + 1) if rng.random() < 0.6 else rng.randrange(min(len(changed), 80) + 1)
+        kind = rng.randrange(6)
+        if kind == 0:
+            del changed[at:]
+        elif kind == 1:
+            changed[at:at] = rng.randbytes(rng.randrange(1, 20))
+        elif kind == 2:
+            del changed[at : at + rng.randrange(1, 20)]
+        elif kind == 3:
+            changed[at : at + 1] = bytes([rng.choice([0, 1, 0x7F, 0x80, 0xFF])])
+        elif kind == 4:
+            changed[at : at + 4] = struct.pack(">i", rng.choice([-1, 0, 1, 2**31 - 1, -(2**31), len(changed)]))
+        else:
+            changed[at : at + 1] = bytes([rng.randrange(256)])
+    if rng.random() < 0.7 and len(changed) > 61:  # past length and checksum, to what lies behind them
+        struct.pack_into(">i", changed, 8, len(changed) - 12)
+        changed[16] = 2
+        struct.pack_into(">I", changed, 17, checksum(changed[21:]))
+    return bytes(changed)
+
+
+def read_all(data: memoryview, codec: Codec) -> None:
+    try:
+        for batch in Batches(data, codec):
+            assert batch.crc_ok in (True, False)
+            if batch.magic == 2:
+                batch.find_timestamp(NOW + 2)
+                batch.find_max_timestamp()
+                for record in batch:
+                    assert len(repr(record)) and record.headers is not None
+    except (CorruptBatchError, InvalidRecordError, CodecError):
+        pass
+
+
+def inflate(name: str, body: memoryview, codec: Codec) -> int:
+    try:
+        return len(codec.inflate(name, body))
+    except CodecError:
+        return 0
+
+
+def test_broken_batches_are_answered_and_nothing_is_read_beyond_them(fence: Fence) -> None:
+    gc.collect()
+    before = live_objects(), live_contexts()
+    rng = random.Random(SEED)
+    codec = Codec(max_bytes=LIMIT_BYTES, max_ratio=200, ratio_floor_bytes=LIMIT_BYTES // 4)
+    validators = [
+        Validator(codec=codec, compacted=True, timestamp_before_max_ms=10**6),
+        Validator(codec=codec, origin="coordinator", compression="lz4"),
+        Validator(codec=codec, log_append_time=True, compression="uncompressed", transactional_allowed=True),
+    ]
+    inputs = seeds()
+    answers: dict[int, int] = {}
+    rounds = 0
+    ends = time.monotonic() + SECONDS
+    while time.monotonic() < ends:
+        data = fence.hold(broken(rng, rng.choice(inputs)))
+        note = f"KAFKACORE_FUZZ_SEED={SEED}, round {rounds}"
+        for validator in validators:
+            verdict = validator.check(data, NOW)
+            assert verdict.error in ANSWERS, (note, verdict)
+            assert verdict.body_bytes <= LIMIT_BYTES, note
+            answers[verdict.error] = answers.get(verdict.error, 0) + 1
+            if verdict.error == 0:
+                stored = validator.accept(data, NOW, rounds)
+                assert stored.error in (0, 10), (note, stored)
+                assert all(batch.crc_ok for batch in Batches(stored.data or b"")), note
+        assert follow(data, 5).error in (0, 2), note
+        read_all(data, codec)
+        for name in CODECS[1:]:
+            assert inflate(name, data[min(61, len(data)) :], codec) <= LIMIT_BYTES, note
+        data.release()
+        rounds += 1
+    assert rounds > 100
+    assert {0, 2, 87} <= set(answers), f"the mutations reach too little: {answers}"
+    del codec, validators, validator
+    gc.collect()
+    assert (live_objects(), live_contexts()) == before

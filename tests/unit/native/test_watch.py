@@ -1,0 +1,78 @@
+"""A loop waits for partitions: told once, of what it asked for, and nothing is left behind."""
+
+import select
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast import watch
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.watch import PartitionWatch
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> PartitionHandle:
+    made = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0)
+    made.become_leader(1, 0)
+    return made
+
+
+def batch() -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(1, None, b"x")
+    return builder.build()
+
+
+def readable(watching: PartitionWatch, timeout_s: float) -> bool:
+    return bool(select.select([watching.fileno()], [], [], timeout_s)[0])
+
+
+def test_a_token_is_told_when_the_high_watermark_passes(partition: PartitionHandle) -> None:
+    watching = PartitionWatch()
+    assert watching.arm("a", partition, watch.FETCH, 0)
+    assert not readable(watching, 0)
+    partition.append(batch())
+    assert readable(watching, 10)
+    assert watching.take() == {"a"}
+    assert len(watching) == 0
+    assert watching.take() == set()
+    assert not readable(watching, 0)
+
+
+def test_what_is_satisfied_already_is_not_armed(partition: PartitionHandle) -> None:
+    partition.append(batch())
+    watching = PartitionWatch()
+    assert not watching.arm("a", partition, watch.FETCH, 0)
+    assert len(watching) == 0
+
+
+def test_a_disarmed_token_is_told_nothing(partition: PartitionHandle) -> None:
+    watching = PartitionWatch()
+    watching.arm("a", partition, watch.FETCH, 0)
+    watching.arm("b", partition, watch.FETCH, 0)
+    watching.disarm("a")
+    partition.append(batch())
+    assert readable(watching, 10)
+    assert watching.take() == {"b"}
+
+
+def test_a_partition_that_goes_away_wakes_its_watches(partition: PartitionHandle) -> None:
+    watching = PartitionWatch()
+    watching.arm("a", partition, watch.FETCH, 0)
+    partition.close(gone=True)
+    assert readable(watching, 10)
+    assert watching.take() == {"a"}
+
+
+def test_closing_frees_every_watch(partition: PartitionHandle) -> None:
+    before = watch.live()
+    watching = PartitionWatch()
+    for number in range(50):
+        watching.arm(number, partition, watch.FETCH, 0)
+    assert watch.live() == before + 50
+    partition.append(batch())
+    watching.close()
+    assert watch.live() == before

@@ -1,0 +1,45 @@
+"""What lies between two roots: sets of rows, ids and keys, not copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkacore.metadata.image import ConfigKey
+from kafkacore.protocol.uuid import Uuid
+
+
+@dataclass(slots=True)
+class MetadataDelta:
+    """`partition_rows` are rows of the newer root whose content is new or changed. A topic that came and went within the
+    delta is only in `topics_deleted`; one that was deleted and made again has a new id."""
+
+    topics_created: dict[Uuid, int] = field(default_factory=dict)  # to its topic row
+    topics_deleted: dict[Uuid, str] = field(default_factory=dict)  # to its name
+    partition_rows: set[int] = field(default_factory=set)
+    brokers: set[int] = field(default_factory=set)
+    controllers: set[int] = field(default_factory=set)
+    configs: set[ConfigKey] = field(default_factory=set)
+    features: set[str] = field(default_factory=set)
+    producer_ids: bool = False
+    kept: set[tuple[Any, ...]] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.topics_created or self.topics_deleted or self.partition_rows or self.brokers or self.controllers
+            or self.configs or self.features or self.producer_ids or self.kept
+        )  # fmt: skip
+
+    def add(self, later: MetadataDelta) -> None:
+        """What `later`, which begins where this one ends, changed as well."""
+        for topic_id in later.topics_deleted:
+            self.topics_created.pop(topic_id, None)
+        self.topics_created.update(later.topics_created)
+        self.topics_deleted.update(later.topics_deleted)
+        self.partition_rows |= later.partition_rows
+        self.brokers |= later.brokers
+        self.controllers |= later.controllers
+        self.configs |= later.configs
+        self.features |= later.features
+        self.producer_ids |= later.producer_ids
+        self.kept |= later.kept

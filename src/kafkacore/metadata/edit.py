@@ -1,0 +1,386 @@
+"""Replay: the one place where metadata changes, the same on the active controller, a standby, a broker and at restart.
+
+An Edit begins at a root, replays records, and `freeze` gives the next root with what lies between them. It copies what it
+touches, so that a batch costs what it changes and not what there is.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from kafkacore.metadata import image as images
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
+from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, merge, partition_of
+from kafkacore.metadata.records import MetadataError
+from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
+from kafkacore.protocol.messages import Message
+
+Replayer = Callable[["Edit", Any, int], None]
+
+
+class Edit:
+    """Raises MetadataError for a record that does not fit what was replayed before it."""
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.aborted = False  # then `delta` does not tell all
+        self._load(base)
+
+    def _load(self, base: MetadataImage) -> None:
+        self.base = base
+        self.delta = MetadataDelta()
+        self.features = dict(base.features)
+        self.brokers = dict(base.brokers)
+        self.controllers = dict(base.controllers)
+        self.next_producer_id = base.next_producer_id
+        self.transaction = base.transaction
+        self._kept: dict[tuple[Any, ...], Any] | None = None
+        self._topic_chunks = list(base.topic_chunks)
+        self._own_topics: set[int] = set()
+        self._own_rows: set[Any] = set()  # ids of topics whose partition_rows no root holds
+        self._topics_by_name = base.topics_by_name.edit()
+        self._topics_by_id = base.topics_by_id.edit()
+        self._lookalikes = base.lookalikes.edit()
+        self._topic_rows = base.topic_rows
+        self._free_topics = base.free_topics
+        self._partition_chunks = list(base.partition_chunks)
+        self._own_partitions: set[int] = set()
+        self._partition_rows = base.partition_rows
+        self._partition_count = base.partition_count
+        self._free_partitions = base.free_partitions
+        self._configs = base.configs.edit()
+
+    # --- in and out ---
+
+    def replay(self, record: Message, offset: int = -1) -> None:
+        """One record at its offset."""
+        replayer = _REPLAYERS.get(record.NAME)
+        if replayer is None:
+            raise MetadataError(f"a {record.NAME} is not metadata")
+        replayer(self, record, offset)
+
+    def replay_batch(self, records: Iterable[Message], base_offset: int) -> None:
+        for offset, record in enumerate(records, base_offset):
+            self.replay(record, offset)
+
+    def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+        """The root after all that was replayed; the edit is at its end."""
+        base = self.base
+        return MetadataImage(
+            offset=offset,
+            epoch=epoch,
+            timestamp_ms=timestamp_ms,
+            features=self.features,
+            brokers=self.brokers,
+            controllers=self.controllers,
+            topic_chunks=self._topic_chunks,
+            topics_by_name=self._topics_by_name.freeze(),
+            topics_by_id=self._topics_by_id.freeze(),
+            lookalikes=self._lookalikes.freeze(),
+            topic_rows=self._topic_rows,
+            free_topics=self._free_topics,
+            partition_chunks=self._partition_chunks,
+            partition_rows=self._partition_rows,
+            partition_count=self._partition_count,
+            free_partitions=self._free_partitions,
+            configs=self._configs.freeze(),
+            next_producer_id=self.next_producer_id,
+            kept=base.kept if self._kept is None else self._kept,
+            transaction=self.transaction,
+        )
+
+    # --- topics and partitions ---
+
+    def _topic_slot(self, row: int) -> tuple[list[Topic | None], int]:
+        number, index = divmod(row, images.TOPIC_CHUNK_ROWS)
+        if number not in self._own_topics:
+            self._own_topics.add(number)
+            if number == len(self._topic_chunks):
+                self._topic_chunks.append([])
+            else:
+                self._topic_chunks[number] = self._topic_chunks[number].copy()
+        return self._topic_chunks[number], index
+
+    def _put_topic(self, row: int, topic: Topic | None) -> None:
+        chunk, index = self._topic_slot(row)
+        if index == len(chunk):
+            chunk.append(topic)
+        else:
+            chunk[index] = topic
+
+    def _topic(self, topic_id: Any, record: Message) -> tuple[int, Topic]:
+        row = self._topics_by_id.get(topic_id)
+        if row is None:
+            raise MetadataError(f"{record!r} is about a topic that does not exist")
+        topic = self._topic_chunks[row // images.TOPIC_CHUNK_ROWS][row % images.TOPIC_CHUNK_ROWS]
+        assert topic is not None
+        return row, topic
+
+    def _partition_chunk(self, number: int) -> PartitionChunk:
+        if number not in self._own_partitions:
+            self._own_partitions.add(number)
+            if number == len(self._partition_chunks):
+                self._partition_chunks.append(PartitionChunk())
+            else:
+                self._partition_chunks[number] = self._partition_chunks[number].copy()
+        return self._partition_chunks[number]
+
+    def add_topic(self, record: Any, offset: int) -> None:
+        if record.name in self._topics_by_name or record.topic_id in self._topics_by_id:
+            raise MetadataError(f"{record!r} is about a topic that exists already")
+        if self._free_topics is not None:
+            row, self._free_topics = self._free_topics
+        else:
+            row = self._topic_rows
+            self._topic_rows += 1
+        self._put_topic(row, Topic(record.name, record.topic_id, array("i")))
+        self._own_rows.add(record.topic_id)
+        self._topics_by_name[record.name] = row
+        self._topics_by_id[record.topic_id] = row
+        if images.has_collision_characters(record.name):
+            key = images.unify_collision_characters(record.name)
+            self._lookalikes[key] = (*(self._lookalikes.get(key) or ()), record.name)
+        self.delta.topics_created[record.topic_id] = row
+
+    def remove_topic(self, record: Any, offset: int) -> None:
+        row, topic = self._topic(record.topic_id, record)
+        for partition_row in topic.partition_rows:
+            if partition_row >= 0:
+                self._partition_chunk(partition_row // CHUNK_ROWS).free(partition_row % CHUNK_ROWS)
+                self._free_partitions = FreeRow(partition_row, self._free_partitions)
+                self._partition_count -= 1
+                self.delta.partition_rows.discard(partition_row)
+        self._put_topic(row, None)
+        self._free_topics = FreeRow(row, self._free_topics)
+        self._topics_by_name.pop(topic.name)
+        self._topics_by_id.pop(topic.topic_id)
+        self._forget_lookalike(topic.name)
+        if self._configs.pop((images.TOPIC, topic.name)) is not None:
+            self.delta.configs.add((images.TOPIC, topic.name))
+        self.delta.topics_created.pop(topic.topic_id, None)
+        self.delta.topics_deleted[topic.topic_id] = topic.name
+
+    def _forget_lookalike(self, name: str) -> None:
+        if images.has_collision_characters(name):
+            key = images.unify_collision_characters(name)
+            left = tuple([each for each in self._lookalikes.get(key) or () if each != name])
+            if left:
+                self._lookalikes[key] = left
+            else:
+                self._lookalikes.pop(key)
+
+    def add_partition(self, record: Any, offset: int) -> None:
+        topic_row, topic = self._topic(record.topic_id, record)
+        rows = topic.partition_rows
+        partition = record.partition_id
+        if partition < 0:
+            raise MetadataError(f"{record!r} has a negative partition")
+        if partition < len(rows) and rows[partition] >= 0:
+            self._overwrite(rows[partition], topic_row, record)
+            return
+        if record.topic_id not in self._own_rows:
+            self._own_rows.add(record.topic_id)
+            rows = rows[:]
+            self._put_topic(topic_row, topic._replace(partition_rows=rows))
+        row = self._new_row(topic_row, record)
+        while len(rows) < partition:
+            rows.append(-1)
+        if partition == len(rows):
+            rows.append(row)
+        else:
+            rows[partition] = row
+        self._partition_count += 1
+        self.delta.partition_rows.add(row)
+
+    def _new_row(self, topic_row: int, record: Any) -> int:
+        if self._free_partitions is not None:
+            row, self._free_partitions = self._free_partitions
+            self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, partition_of(topic_row, record))
+            return row
+        row = self._partition_rows
+        self._partition_rows += 1
+        self._partition_chunk(row // CHUNK_ROWS).append(topic_row, record)
+        return row
+
+    def _overwrite(self, row: int, topic_row: int, record: Any) -> None:
+        self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, partition_of(topic_row, record))
+        self.delta.partition_rows.add(row)
+
+    def change_partition(self, record: Any, offset: int) -> None:
+        _, topic = self._topic(record.topic_id, record)
+        rows = topic.partition_rows
+        if not 0 <= record.partition_id < len(rows) or rows[record.partition_id] < 0:
+            raise MetadataError(f"{record!r} is about a partition that does not exist")
+        row = rows[record.partition_id]
+        chunk = self._partition_chunk(row // CHUNK_ROWS)
+        chunk.put(row % CHUNK_ROWS, merge(chunk.get(row % CHUNK_ROWS), record))
+        self.delta.partition_rows.add(row)
+
+    def clear_elr(self, record: Any, offset: int) -> None:
+        """Of one topic, or of all when the name is empty (KIP-966)."""
+        only = None
+        if record.topic_name:
+            only = self._topics_by_name.get(record.topic_name)
+            if only is None:
+                raise MetadataError(f"{record!r} is about a topic that does not exist")
+        for number in range(len(self._partition_chunks)):
+            for index, rare in list(self._partition_chunks[number].rare.items()):
+                if (rare.elr or rare.last_known_elr) and (only is None or self._partition_chunks[number].topic[index] == only):
+                    chunk = self._partition_chunk(number)
+                    row = chunk.get(index)
+                    chunk.put(index, row._replace(elr=(), last_known_elr=(), partition_epoch=row.partition_epoch + 1))
+                    self.delta.partition_rows.add(number * CHUNK_ROWS + index)
+
+    # --- nodes ---
+
+    def register_broker(self, record: Any, offset: int) -> None:
+        self.brokers[record.broker_id] = broker_of(record, offset)
+        self.delta.brokers.add(record.broker_id)
+
+    def unregister_broker(self, record: Any, offset: int) -> None:
+        self._broker(record.broker_id, record.broker_epoch, record)
+        del self.brokers[record.broker_id]
+        self.delta.brokers.add(record.broker_id)
+
+    def change_broker(self, record: Any, offset: int) -> None:
+        self._put_broker(self._broker(record.broker_id, record.broker_epoch, record).changed(record))
+
+    def fence_broker(self, record: Any, offset: int) -> None:
+        self._put_broker(self._broker(record.id, record.epoch, record).with_fenced(True))
+
+    def unfence_broker(self, record: Any, offset: int) -> None:
+        self._put_broker(self._broker(record.id, record.epoch, record).with_fenced(False))
+
+    def _broker(self, broker_id: int, epoch: int, record: Message) -> BrokerRegistration:
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.epoch != epoch:
+            raise MetadataError(f"{record!r} is about a broker that is not registered at that epoch")
+        return broker
+
+    def _put_broker(self, broker: BrokerRegistration) -> None:
+        self.brokers[broker.broker_id] = broker
+        self.delta.brokers.add(broker.broker_id)
+
+    def register_controller(self, record: Any, offset: int) -> None:
+        self.controllers[record.controller_id] = controller_of(record)
+        self.delta.controllers.add(record.controller_id)
+
+    # --- the rest ---
+
+    def set_config(self, record: Any, offset: int) -> None:
+        key = (record.resource_type, record.resource_name)
+        values = dict(self._configs.get(key) or {})
+        if record.value is None:
+            values.pop(record.name, None)
+        else:
+            values[record.name] = record.value
+        if values:
+            self._configs[key] = values
+        else:
+            self._configs.pop(key)
+        self.delta.configs.add(key)
+
+    def set_feature(self, record: Any, offset: int) -> None:
+        if record.feature_level == 0:
+            self.features.pop(record.name, None)
+        else:
+            self.features[record.name] = record.feature_level
+        self.delta.features.add(record.name)
+
+    def set_producer_ids(self, record: Any, offset: int) -> None:
+        held = self.next_producer_id
+        if held is not None and record.next_producer_id <= held.next_producer_id:
+            raise MetadataError(f"{record!r} would give producer ids again: {held.next_producer_id} is the next")
+        self.next_producer_id = record
+        self.delta.producer_ids = True
+
+    def keep(self, key: tuple[Any, ...], record: Any) -> None:
+        """What is replayed and written back, but not acted on; None forgets it."""
+        if self._kept is None:
+            self._kept = dict(self.base.kept)
+        if record is None:
+            self._kept.pop(key, None)
+        else:
+            self._kept[key] = record
+        self.delta.kept.add(key)
+
+    # --- transactions (KIP-868) ---
+
+    def begin(self, record: Any, offset: int) -> None:
+        if self.transaction is not None:
+            raise MetadataError(f"a metadata transaction begins at {offset} within the one from {self.transaction.offset}")
+        before = self.freeze(offset - 1, self.base.epoch, self.base.timestamp_ms)
+        delta = self.delta
+        # What `before` shares must be copied again before it is touched.
+        self._load(before)
+        self.delta = delta
+        self.transaction = Transaction(record.name, offset, before)
+
+    def end(self, record: Any, offset: int) -> None:
+        self._require_transaction(offset)
+        self.transaction = None
+
+    def abort(self, record: Any, offset: int) -> None:
+        transaction = self._require_transaction(offset)
+        self._load(transaction.before)
+        self.aborted = True
+
+    def _require_transaction(self, offset: int) -> Transaction:
+        if self.transaction is None:
+            raise MetadataError(f"a metadata transaction ends at {offset}, but none is under way")
+        return self.transaction
+
+
+def _nothing(edit: Edit, record: Any, offset: int) -> None:
+    """A NoOpRecord shows that the log is alive (KIP-835)."""
+
+
+def _kept(*fields: str) -> Replayer:
+    def replay(edit: Edit, record: Any, offset: int) -> None:
+        edit.keep((record.NAME, *[getattr(record, name) for name in fields]), record)
+
+    return replay
+
+
+def _dropped(kept: str, *fields: str) -> Replayer:
+    def replay(edit: Edit, record: Any, offset: int) -> None:
+        edit.keep((kept, *[getattr(record, name) for name in fields]), None)
+
+    return replay
+
+
+def _quota(edit: Edit, record: Any, offset: int) -> None:
+    entity = tuple(sorted([(each.entity_type, each.entity_name or "", each.entity_name is None) for each in record.entity]))
+    edit.keep((record.NAME, entity, record.key), None if record.remove else record)
+
+
+_REPLAYERS: Final[dict[str, Replayer]] = {
+    "RegisterBrokerRecord": Edit.register_broker,
+    "UnregisterBrokerRecord": Edit.unregister_broker,
+    "TopicRecord": Edit.add_topic,
+    "PartitionRecord": Edit.add_partition,
+    "ConfigRecord": Edit.set_config,
+    "PartitionChangeRecord": Edit.change_partition,
+    "FenceBrokerRecord": Edit.fence_broker,
+    "UnfenceBrokerRecord": Edit.unfence_broker,
+    "RemoveTopicRecord": Edit.remove_topic,
+    "DelegationTokenRecord": _kept("token_id"),
+    "UserScramCredentialRecord": _kept("name", "mechanism"),
+    "FeatureLevelRecord": Edit.set_feature,
+    "ClientQuotaRecord": _quota,
+    "ProducerIdsRecord": Edit.set_producer_ids,
+    "BrokerRegistrationChangeRecord": Edit.change_broker,
+    "AccessControlEntryRecord": _kept("id"),
+    "RemoveAccessControlEntryRecord": _dropped("AccessControlEntryRecord", "id"),
+    "NoOpRecord": _nothing,
+    "ZkMigrationStateRecord": _kept(),
+    "RemoveUserScramCredentialRecord": _dropped("UserScramCredentialRecord", "name", "mechanism"),
+    "BeginTransactionRecord": Edit.begin,
+    "EndTransactionRecord": Edit.end,
+    "AbortTransactionRecord": Edit.abort,
+    "RemoveDelegationTokenRecord": _dropped("DelegationTokenRecord", "token_id"),
+    "RegisterControllerRecord": Edit.register_controller,
+    "ClearElrRecord": Edit.clear_elr,
+}

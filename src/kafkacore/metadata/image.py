@@ -1,0 +1,164 @@
+"""The image: what all records up to an offset add up to. A root never changes; whoever holds one sees one moment.
+
+Rows are numbers: a topic's and a partition's place in their chunks. They mean something within one root and those made from
+it, and nothing outside of this process.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkacore.metadata.partitions import CHUNK_ROWS, Partition, PartitionChunk
+from kafkacore.metadata.records import MetadataError
+from kafkacore.metadata.registrations import BrokerRegistration, ControllerRegistration
+from kafkacore.metadata.sharded import ShardedMap
+from kafkacore.protocol.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    MetadataVersion,
+    metadata_version,
+)
+from kafkacore.protocol.uuid import Uuid
+
+TOPIC_CHUNK_ROWS: Final = 512
+
+# Config resource types (KIP-133, KIP-412, KIP-714, KIP-848).
+TOPIC: Final = 2
+BROKER: Final = 4
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+NO_CONFIGS: Final[Mapping[str, str | None]] = {}
+
+ConfigKey = tuple[int, str]
+
+
+class Topic(NamedTuple):
+    """`partition_rows[p]` is the row of partition p, -1 where there is none."""
+
+    name: str
+    topic_id: Uuid
+    partition_rows: array[int]
+
+
+class FreeRow(NamedTuple):
+    """Rows that may be used again, the last freed first. An immutable list, so that roots share it."""
+
+    row: int
+    rest: FreeRow | None
+
+
+class Transaction(NamedTuple):
+    """A metadata transaction under way (KIP-868) and what there was before it."""
+
+    name: str | None
+    offset: int
+    before: MetadataImage
+
+
+class MetadataImage(NamedTuple):
+    """A root. `offset` and `epoch` are of the last record in it, `timestamp_ms` of its batch."""
+
+    offset: int = -1
+    epoch: int = -1
+    timestamp_ms: int = -1
+    features: Mapping[str, int] = {}
+    brokers: Mapping[int, BrokerRegistration] = {}
+    controllers: Mapping[int, ControllerRegistration] = {}
+    topic_chunks: Sequence[list[Topic | None]] = ()
+    topics_by_name: ShardedMap[str, int] = ShardedMap()
+    topics_by_id: ShardedMap[Uuid, int] = ShardedMap()
+    lookalikes: ShardedMap[str, tuple[str, ...]] = ShardedMap()  # names that would share a metric, KAFKA-2337
+    topic_rows: int = 0
+    free_topics: FreeRow | None = None
+    partition_chunks: Sequence[PartitionChunk] = ()
+    partition_rows: int = 0
+    partition_count: int = 0
+    free_partitions: FreeRow | None = None
+    configs: ShardedMap[ConfigKey, Mapping[str, str | None]] = ShardedMap()
+    next_producer_id: Any = None  # the ProducerIdsRecord that says so
+    kept: Mapping[tuple[Any, ...], Any] = {}  # records that nothing here acts on, by what they are about
+    transaction: Transaction | None = None
+
+    # --- features ---
+
+    @property
+    def metadata_version(self) -> MetadataVersion:
+        """Raises MetadataError while there is none: the bootstrap records are not there yet."""
+        level = self.features.get(METADATA_VERSION)
+        if level is None:
+            raise MetadataError("the cluster has no metadata.version yet")
+        try:
+            return metadata_version(level)
+        except ValueError as error:
+            raise MetadataError(f"{error}: run a release that knows it") from None
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+
+    # --- topics ---
+
+    @property
+    def topic_count(self) -> int:
+        return len(self.topics_by_name)
+
+    def topic_at(self, row: int) -> Topic:
+        topic = self.topic_chunks[row // TOPIC_CHUNK_ROWS][row % TOPIC_CHUNK_ROWS]
+        if topic is None:
+            raise MetadataError(f"there is no topic in row {row}")
+        return topic
+
+    def topic(self, name: str) -> Topic | None:
+        row = self.topics_by_name.get(name)
+        return None if row is None else self.topic_at(row)
+
+    def topic_by_id(self, topic_id: Uuid) -> Topic | None:
+        row = self.topics_by_id.get(topic_id)
+        return None if row is None else self.topic_at(row)
+
+    def topics(self) -> Iterator[Topic]:
+        """In row order."""
+        for chunk in self.topic_chunks:
+            for topic in chunk:
+                if topic is not None:
+                    yield topic
+
+    # --- partitions ---
+
+    def partition_at(self, row: int) -> Partition:
+        return self.partition_chunks[row // CHUNK_ROWS].get(row % CHUNK_ROWS)
+
+    def partition(self, topic: Topic, partition: int) -> Partition | None:
+        rows = topic.partition_rows
+        if not 0 <= partition < len(rows) or rows[partition] < 0:
+            return None
+        return self.partition_at(rows[partition])
+
+    # --- the rest ---
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str | None]:
+        """What was set for a resource; the name "" of BROKER is every broker's default."""
+        return self.configs.get((resource_type, name)) or NO_CONFIGS
+
+    def topic_overrides(self, name: str) -> Mapping[str, str]:
+        return {key: value for key, value in self.config(TOPIC, name).items() if value is not None}
+
+    def is_active(self, broker_id: int) -> bool:
+        """Unfenced and not leaving."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+
+EMPTY_IMAGE: Final = MetadataImage()
+
+
+def has_collision_characters(name: str) -> bool:
+    return "." in name or "_" in name
+
+
+def unify_collision_characters(name: str) -> str:
+    """`a.b` and `a_b` have one metric name between them."""
+    return name.replace(".", "_")

@@ -1,0 +1,298 @@
+"""Partitions in columns: chunks of some thousand rows, replicas and ISR as rows of fixed width.
+
+A chunk that a root holds never changes; a writer copies the chunks it touches. Columns are arrays of the standard library,
+which numpy reads in place: importing it costs more than scanning a small cluster, so only large ones do.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
+
+CHUNK_ROWS: Final = 2048
+VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # above this a scan imports numpy
+
+NO_LEADER: Final = -1
+NO_LEADER_CHANGE: Final = -2
+GONE: Final = -1  # the topic row of a row that is free
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+Ids = tuple[int, ...]
+
+
+class Partition(NamedTuple):
+    """One partition's registration. `directories[i]` is of `replicas[i]`; `last_known_elr` may hold the last known leader."""
+
+    topic_row: int
+    partition: int
+    replicas: Ids
+    directories: tuple[Uuid, ...]
+    isr: Ids
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    recovery_state: int = RECOVERED
+    removing: Ids = ()
+    adding: Ids = ()
+    elr: Ids = ()
+    last_known_elr: Ids = ()
+
+    def directory(self, broker_id: int) -> Uuid:
+        """Of a replica. Raises ValueError for a broker that is none."""
+        return self.directories[self.replicas.index(broker_id)]
+
+
+class Rare(NamedTuple):
+    """What few partitions have, kept beside the columns."""
+
+    removing: Ids
+    adding: Ids
+    elr: Ids
+    last_known_elr: Ids
+
+
+NOTHING_RARE: Final = Rare((), (), (), ())
+
+
+def _blank(width: int, count: int) -> array[int]:
+    return array("i", [-1]) * (width * count)
+
+
+class PartitionChunk:
+    """Up to CHUNK_ROWS rows. `width` is the most replicas that a row has; shorter rows are filled with -1."""
+
+    __slots__ = (
+        "directories", "isr", "leader", "leader_epoch", "partition", "partition_epoch", "rare", "recovery", "replicas",
+        "topic", "width",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.topic = array("i")
+        self.partition = array("i")
+        self.leader = array("i")
+        self.leader_epoch = array("i")
+        self.partition_epoch = array("i")
+        self.recovery = bytearray()
+        self.width = 1
+        self.replicas = array("i")
+        self.isr = array("i")
+        self.directories = bytearray()
+        self.rare: dict[int, Rare] = {}
+
+    def __len__(self) -> int:
+        return len(self.topic)
+
+    def copy(self) -> PartitionChunk:
+        made = PartitionChunk.__new__(PartitionChunk)
+        made.topic = self.topic[:]
+        made.partition = self.partition[:]
+        made.leader = self.leader[:]
+        made.leader_epoch = self.leader_epoch[:]
+        made.partition_epoch = self.partition_epoch[:]
+        made.recovery = self.recovery[:]
+        made.width = self.width
+        made.replicas = self.replicas[:]
+        made.isr = self.isr[:]
+        made.directories = self.directories[:]
+        made.rare = self.rare.copy()
+        return made
+
+    def get(self, index: int) -> Partition:
+        width, start = self.width, index * self.width
+        replicas = _ids(self.replicas[start : start + width])
+        isr = _ids(self.isr[start : start + width])
+        at = start * 16
+        directories = tuple([Uuid(self.directories[at + 16 * i : at + 16 * i + 16]) for i in range(len(replicas))])
+        rare = self.rare.get(index, NOTHING_RARE)
+        return Partition(
+            self.topic[index], self.partition[index], replicas, directories, isr, self.leader[index],
+            self.leader_epoch[index], self.partition_epoch[index], self.recovery[index], *rare,
+        )  # fmt: skip
+
+    def replicas_of(self, index: int) -> Ids:
+        return _ids(self.replicas[index * self.width : (index + 1) * self.width])
+
+    def isr_of(self, index: int) -> Ids:
+        return _ids(self.isr[index * self.width : (index + 1) * self.width])
+
+    def put(self, index: int, row: Partition) -> None:
+        """Over the row at `index`, which exists."""
+        self._widen(len(row.replicas))
+        self.topic[index] = row.topic_row
+        self.partition[index] = row.partition
+        self.leader[index] = row.leader
+        self.leader_epoch[index] = row.leader_epoch
+        self.partition_epoch[index] = row.partition_epoch
+        self.recovery[index] = row.recovery_state
+        start, end = index * self.width, (index + 1) * self.width
+        self.replicas[start:end] = _padded(row.replicas, self.width)
+        self.isr[start:end] = _padded(row.isr, self.width)
+        self.directories[16 * start : 16 * end] = b"".join(row.directories).ljust(16 * self.width, b"\0")
+        rare = Rare(row.removing, row.adding, row.elr, row.last_known_elr)
+        if rare != NOTHING_RARE:
+            self.rare[index] = rare
+        else:
+            self.rare.pop(index, None)
+
+    def free(self, index: int) -> None:
+        self.topic[index] = GONE
+        self.leader[index] = NO_LEADER
+        start, end = index * self.width, (index + 1) * self.width
+        self.replicas[start:end] = self.isr[start:end] = _blank(self.width, 1)
+        self.rare.pop(index, None)
+
+    def append(self, topic_row: int, record: Any) -> None:
+        """A PartitionRecord as a new row: the way of every created partition, so it makes nothing on the way."""
+        replicas, isr = record.replicas, record.isr
+        width = len(replicas)
+        if width != self.width or len(isr) != width:
+            self._widen(max(width, len(isr)))
+            replicas, isr = _padded(replicas, self.width), _padded(isr, self.width)
+        self.replicas.extend(replicas)
+        self.isr.extend(isr)
+        directories = b"".join(record.directories)
+        self.directories += directories if len(directories) == 16 * self.width else directories.ljust(
+            16 * self.width, b"\0")
+        self.topic.append(topic_row)
+        self.partition.append(record.partition_id)
+        self.leader.append(record.leader)
+        self.leader_epoch.append(record.leader_epoch)
+        self.partition_epoch.append(record.partition_epoch)
+        self.recovery.append(record.leader_recovery_state)
+        if (record.removing_replicas or record.adding_replicas or record.eligible_leader_replicas
+                or record.last_known_elr):
+            self.rare[len(self.topic) - 1] = rare_of(record)
+
+    def _widen(self, width: int) -> None:
+        old = self.width
+        if width <= old:
+            return
+        rows = len(self.topic)
+        replicas, isr = _blank(width, rows), _blank(width, rows)
+        directories = bytearray(16 * width * rows)
+        for index in range(rows):
+            to, start = index * width, index * old
+            replicas[to : to + old] = self.replicas[start : start + old]
+            isr[to : to + old] = self.isr[start : start + old]
+            directories[16 * to : 16 * (to + old)] = self.directories[16 * start : 16 * (start + old)]
+        self.width, self.replicas, self.isr, self.directories = width, replicas, isr, directories
+
+
+def rare_of(record: Any) -> Rare:
+    return Rare(
+        tuple(record.removing_replicas),
+        tuple(record.adding_replicas),
+        tuple(record.eligible_leader_replicas or ()),
+        tuple(record.last_known_elr or ()),
+    )
+
+
+def partition_of(topic_row: int, record: Any) -> Partition:
+    """What a PartitionRecord says. Directories are missing in records from before KIP-858."""
+    replicas = tuple(record.replicas)
+    return Partition(
+        topic_row, record.partition_id, replicas,
+        tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(replicas),
+        tuple(record.isr), record.leader, record.leader_epoch, record.partition_epoch, record.leader_recovery_state,
+        *rare_of(record),
+    )  # fmt: skip
+
+
+def merge(row: Partition, change: Any) -> Partition:
+    """A partition after a PartitionChangeRecord. A leader that is set, even to the same broker, begins a new leader epoch."""
+    replicas = row.replicas if change.replicas is None else tuple(change.replicas)
+    if change.directories is not None:
+        directories = tuple(change.directories)
+    elif change.replicas is not None:
+        known = dict(zip(row.replicas, row.directories, strict=True))
+        directories = tuple([known.get(replica, MIGRATING_DIRECTORY) for replica in replicas])
+    else:
+        directories = row.directories
+    leads = change.leader != NO_LEADER_CHANGE
+    elr = change.eligible_leader_replicas
+    last = change.last_known_elr
+    return Partition(
+        row.topic_row,
+        row.partition,
+        replicas,
+        directories,
+        row.isr if change.isr is None else tuple(change.isr),
+        change.leader if leads else row.leader,
+        row.leader_epoch + 1 if leads else row.leader_epoch,
+        row.partition_epoch + 1,
+        row.recovery_state if change.leader_recovery_state == -1 else change.leader_recovery_state,
+        row.removing if change.removing_replicas is None else tuple(change.removing_replicas),
+        row.adding if change.adding_replicas is None else tuple(change.adding_replicas),
+        row.elr if elr is None else tuple(elr),
+        row.last_known_elr if last is None else tuple(last),
+    )
+
+
+def _ids(values: Sequence[int]) -> Ids:
+    made = tuple(values)
+    return made if -1 not in made else tuple([value for value in made if value >= 0])
+
+
+def _padded(values: Sequence[int], width: int) -> array[int]:
+    return array("i", values) + array("i", [-1]) * (width - len(values))
+
+
+Chunks = Sequence[PartitionChunk]
+
+
+def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:
+    """Rows whose leader is a broker, or NO_LEADER, in row order."""
+    for first, found in _matches(chunks, "leader", broker_id):
+        topic = chunks[first // CHUNK_ROWS].topic
+        for index in found:
+            if topic[index] != GONE:
+                yield first + index
+
+
+def rows_with_isr(chunks: Chunks, broker_id: int) -> Iterator[int]:
+    """Rows with a broker in their ISR."""
+    return _wide_matches(chunks, "isr", broker_id)
+
+
+def rows_with_replica(chunks: Chunks, broker_id: int) -> Iterator[int]:
+    return _wide_matches(chunks, "replicas", broker_id)
+
+
+def rows_with_elr(chunks: Chunks, broker_id: int) -> Iterator[int]:
+    for number, chunk in enumerate(chunks):
+        for index, rare in sorted(chunk.rare.items()):
+            if broker_id in rare.elr:
+                yield number * CHUNK_ROWS + index
+
+
+def rows_in_directory(chunks: Chunks, broker_id: int, directory: Uuid) -> Iterator[int]:
+    """Rows whose replica on a broker lies in one of its log directories."""
+    for row in rows_with_replica(chunks, broker_id):
+        chunk, index = chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
+        start = index * chunk.width
+        at = 16 * (start + chunk.replicas[start : start + chunk.width].index(broker_id))
+        if chunk.directories[at : at + 16] == directory:
+            yield row
+
+
+def _wide_matches(chunks: Chunks, column: str, broker_id: int) -> Iterator[int]:
+    for first, found in _matches(chunks, column, broker_id):
+        width = chunks[first // CHUNK_ROWS].width
+        for index in found:
+            yield first + index // width
+
+
+def _matches(chunks: Chunks, column: str, value: int) -> Iterator[tuple[int, Iterable[int]]]:
+    vector = sum(map(len, chunks)) > VECTOR_ROWS
+    for number, chunk in enumerate(chunks):
+        values: array[int] = getattr(chunk, column)
+        if vector:
+            import numpy
+
+            yield number * CHUNK_ROWS, numpy.flatnonzero(numpy.frombuffer(values, numpy.int32) == value).tolist()
+        elif value in values:
+            yield number * CHUNK_ROWS, [index for index, each in enumerate(values) if each == value]

@@ -1,0 +1,70 @@
+"""A broker's committed image: batches go in, roots come out, and whoever subscribed hears what changed.
+
+A root inside of a metadata transaction is not shown: its records count when the transaction ends (KIP-868).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkacore.metadata.snapshot import image_of
+from kafkacore.protocol.messages import Message
+
+# What changed since the root that the subscriber was last given; None: everything may have (a snapshot was loaded).
+Subscriber = Callable[[MetadataImage, MetadataDelta | None], None]
+
+
+class MetadataPublisher:
+    """Belongs to one loop. `image` is the newest published root and may be read from any thread."""
+
+    def __init__(self) -> None:
+        self.image: MetadataImage = EMPTY_IMAGE
+        self._head: MetadataImage = EMPTY_IMAGE
+        self._unpublished = MetadataDelta()
+        self._aborted = False
+        self._subscribers: list[Subscriber] = []
+
+    @property
+    def applied_offset(self) -> int:
+        """Of the last record that was replayed, published or not: what heartbeats tell."""
+        return self._head.offset
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Called from then on for each published root, in the order of subscription; at once when there is one."""
+        self._subscribers.append(subscriber)
+        if self.image is not EMPTY_IMAGE:
+            subscriber(self.image, None)
+
+    def apply(self, records: Sequence[Message], base_offset: int, epoch: int, timestamp_ms: int) -> None:
+        """A committed batch of records. Raises MetadataError; then nothing was changed and this node cannot go on."""
+        self._replay(records, base_offset, base_offset + len(records) - 1, epoch, timestamp_ms)
+
+    def skip(self, last_offset: int, epoch: int, timestamp_ms: int) -> None:
+        """A batch without metadata (control records): the image is at a later offset."""
+        self._replay((), last_offset, last_offset, epoch, timestamp_ms)
+
+    def load_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+        """In place of all that was applied. `offset` is of the last record that the snapshot stands for."""
+        self._head = image_of(records, offset, epoch, timestamp_ms)
+        self._unpublished = MetadataDelta()
+        self._publish(None)
+
+    def _replay(self, records: Iterable[Message], base: int, last: int, epoch: int, timestamp_ms: int) -> None:
+        edit = Edit(self._head)
+        edit.replay_batch(records, base)
+        self._head = edit.freeze(last, epoch, timestamp_ms)
+        self._aborted = self._aborted or edit.aborted
+        self._unpublished.add(edit.delta)
+        if self._head.transaction is None:
+            # What an aborted transaction changed is not there: its rows must not be looked up.
+            delta = None if self._aborted else self._unpublished
+            self._aborted, self._unpublished = False, MetadataDelta()
+            self._publish(delta)
+
+    def _publish(self, delta: MetadataDelta | None) -> None:
+        self.image = self._head
+        for subscriber in self._subscribers:
+            subscriber(self.image, delta)

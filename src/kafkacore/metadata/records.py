@@ -1,0 +1,130 @@
+"""How a metadata record lies in a record batch: frame version, type and version as unsigned varints, then the record.
+
+A record is written at the version that the finalised metadata.version prescribes (KIP-631, KIP-778), so that every node
+that may run in the cluster can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from kafkacore.protocol import messages
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.features import MetadataVersion
+from kafkacore.protocol.messages import Message
+
+FRAME_VERSION: Final = 1
+_MAX_VARINT_BYTES: Final = 5
+
+# Every record type of 4.3, by the number in its frame.
+RECORD_TYPES: Final = {
+    0: "RegisterBrokerRecord",
+    1: "UnregisterBrokerRecord",
+    2: "TopicRecord",
+    3: "PartitionRecord",
+    4: "ConfigRecord",
+    5: "PartitionChangeRecord",
+    7: "FenceBrokerRecord",
+    8: "UnfenceBrokerRecord",
+    9: "RemoveTopicRecord",
+    10: "DelegationTokenRecord",
+    11: "UserScramCredentialRecord",
+    12: "FeatureLevelRecord",
+    14: "ClientQuotaRecord",
+    15: "ProducerIdsRecord",
+    17: "BrokerRegistrationChangeRecord",
+    18: "AccessControlEntryRecord",
+    19: "RemoveAccessControlEntryRecord",
+    20: "NoOpRecord",
+    21: "ZkMigrationStateRecord",
+    22: "RemoveUserScramCredentialRecord",
+    23: "BeginTransactionRecord",
+    24: "EndTransactionRecord",
+    25: "AbortTransactionRecord",
+    26: "RemoveDelegationTokenRecord",
+    27: "RegisterControllerRecord",
+    28: "ClearElrRecord",
+}
+
+
+class MetadataError(KafkaError):
+    """Metadata that cannot be read or applied: this node must not go on as if it had been."""
+
+
+@cache
+def record_class(api_key: int) -> type[Message]:
+    """The class of a record type. Raises MetadataError for one that this release does not know."""
+    try:
+        return messages.message_class(RECORD_TYPES[api_key])
+    except KeyError:
+        raise MetadataError(
+            f"metadata record type {api_key} is not known: it was written by a newer release, upgrade this node"
+        ) from None
+
+
+def registration_change_version(record: Any) -> int:
+    """The lowest version that holds what a BrokerRegistrationChangeRecord says."""
+    if record.cordoned_log_dirs is not None:
+        return 3
+    if record.log_dirs:
+        return 2
+    return 1 if record.in_controlled_shutdown else 0
+
+
+class RecordWriter:
+    """Encodes records at the versions of one metadata.version."""
+
+    def __init__(self, metadata_version: MetadataVersion) -> None:
+        self.metadata_version = metadata_version
+        self._frames: dict[type[Message], tuple[int, bytes]] = {}
+
+    def encode(self, record: Message) -> bytes:
+        """A record's value in its batch. Raises ProtocolError when the version has no place for what the record says."""
+        frame = self._frames.get(type(record)) or self._frame(record)
+        return record.encode(*frame)
+
+    def _frame(self, record: Message) -> tuple[int, bytes]:
+        if record.NAME == "BrokerRegistrationChangeRecord":
+            version = registration_change_version(record)
+            return version, _header(record.API_KEY, version)
+        version = self.metadata_version.record_version(record.NAME)
+        made = self._frames[type(record)] = version, _header(record.API_KEY, version)
+        return made
+
+
+def _header(api_key: int, version: int) -> bytes:
+    # All three are below 128, where an unsigned varint is one byte.
+    return bytes((FRAME_VERSION, api_key, version))
+
+
+def decode_record(value: bytes | memoryview | None) -> Message:
+    """Raises MetadataError for a frame that is no record of a release we know, ProtocolError for a broken body."""
+    if value is None:
+        raise MetadataError("a metadata record has no value")
+    if len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
+        return _decoder(value[1])(value[3:], value[2])
+    frame_version, at = _varint(value, 0)
+    if frame_version != FRAME_VERSION:
+        raise MetadataError(f"metadata frame version {frame_version} is not known; {FRAME_VERSION} is")
+    api_key, at = _varint(value, at)
+    version, at = _varint(value, at)
+    return _decoder(api_key)(value[at:], version)
+
+
+@cache
+def _decoder(api_key: int) -> Callable[[bytes | memoryview, int], Message]:
+    return record_class(api_key).decode
+
+
+def _varint(value: bytes | memoryview, at: int) -> tuple[int, int]:
+    result = 0
+    for index in range(_MAX_VARINT_BYTES):
+        if at + index >= len(value):
+            break
+        byte = value[at + index]
+        result |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return result, at + index + 1
+    raise MetadataError("the frame of a metadata record is cut off")

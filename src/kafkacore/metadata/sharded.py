@@ -1,0 +1,102 @@
+"""A map that is copied by the part: readers hold a root for as long as they like, a writer copies the shards it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+SHARD_ENTRIES: Final = 256  # on average; what one change copies
+
+
+class ShardedMap(Generic[K, V]):
+    """Immutable. Iteration has no order that may be relied on: hashes differ between processes."""
+
+    __slots__ = ("_mask", "_shards", "_size")
+
+    def __init__(self, shards: tuple[dict[K, V], ...] = ({},), size: int = 0) -> None:
+        self._shards = shards
+        self._mask = len(shards) - 1
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._shards[hash(key) & self._mask]
+
+    def __getitem__(self, key: K) -> V:
+        return self._shards[hash(key) & self._mask][key]
+
+    def get(self, key: K) -> V | None:
+        return self._shards[hash(key) & self._mask].get(key)
+
+    def __iter__(self) -> Iterator[K]:
+        for shard in self._shards:
+            yield from shard
+
+    def items(self) -> Iterator[tuple[K, V]]:
+        for shard in self._shards:
+            yield from shard.items()
+
+    def edit(self) -> ShardedEdit[K, V]:
+        return ShardedEdit(self)
+
+
+class ShardedEdit(Generic[K, V]):
+    """A map being changed; `freeze` gives the new root. The map it came from stays as it was."""
+
+    __slots__ = ("_base", "_mask", "_owned", "_shards", "_size")
+
+    def __init__(self, base: ShardedMap[K, V]) -> None:
+        self._base: ShardedMap[K, V] | None = base
+        self._shards = list(base._shards)
+        self._mask = base._mask
+        self._size = base._size
+        self._owned: set[int] = set()
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._shards[hash(key) & self._mask]
+
+    def get(self, key: K) -> V | None:
+        return self._shards[hash(key) & self._mask].get(key)
+
+    def _own(self, key: K) -> dict[K, V]:
+        index = hash(key) & self._mask
+        if index not in self._owned:
+            self._owned.add(index)
+            self._shards[index] = self._shards[index].copy()
+        self._base = None
+        return self._shards[index]
+
+    def __setitem__(self, key: K, value: V) -> None:
+        shard = self._own(key)
+        if key not in shard:
+            self._size += 1
+            if self._size > SHARD_ENTRIES * len(self._shards):
+                self._grow()
+                shard = self._own(key)
+        shard[key] = value
+
+    def pop(self, key: K) -> V | None:
+        if key not in self:
+            return None
+        self._size -= 1
+        return self._own(key).pop(key)
+
+    def _grow(self) -> None:
+        count = len(self._shards) * 4
+        shards: list[dict[K, V]] = [{} for _ in range(count)]
+        for shard in self._shards:
+            for key, value in shard.items():
+                shards[hash(key) & (count - 1)][key] = value
+        self._shards, self._mask, self._owned = shards, count - 1, set(range(count))
+
+    def freeze(self) -> ShardedMap[K, V]:
+        """The root; what is changed after it copies again."""
+        if self._base is None:
+            self._base = ShardedMap(tuple(self._shards), self._size)
+            self._owned = set()
+        return self._base

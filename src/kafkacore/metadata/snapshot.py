@@ -1,0 +1,98 @@
+"""An image as the least records that make it again, in the order in which Kafka writes a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage, Topic
+from kafkacore.metadata.partitions import Partition
+from kafkacore.protocol.features import METADATA_VERSION
+from kafkacore.protocol.messages import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    Message,
+    PartitionRecord,
+    TopicRecord,
+)
+
+# Kept records by where Kafka writes them; types that come up later follow by name.
+_KEPT_ORDER: Final = (
+    "ZkMigrationStateRecord",
+    "ClientQuotaRecord",
+    "AccessControlEntryRecord",
+    "UserScramCredentialRecord",
+    "DelegationTokenRecord",
+)
+
+
+def records_of(image: MetadataImage) -> Iterator[Message]:
+    """Every record of a snapshot, one at a time: a large image is written in parts."""
+    yield from _features(image)
+    version = image.metadata_version
+    registration_version = version.record_version("RegisterBrokerRecord")
+    for broker_id in sorted(image.brokers):
+        yield image.brokers[broker_id].to_record(registration_version)
+    for controller_id in sorted(image.controllers):
+        yield image.controllers[controller_id].to_record()
+    for topic in image.topics():
+        yield from topic_records(image, topic, elr=version.elr_supported)
+    for (resource_type, name), values in sorted(image.configs.items(), key=lambda item: item[0]):
+        for key in sorted(values):
+            yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=values[key])
+    if image.next_producer_id is not None:
+        yield image.next_producer_id
+    for _, record in sorted(image.kept.items(), key=_kept_key):
+        yield record
+
+
+def image_of(records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+    """The image that a snapshot's records make."""
+    edit = Edit(EMPTY_IMAGE)
+    for record in records:
+        edit.replay(record, offset)
+    return edit.freeze(offset, epoch, timestamp_ms)
+
+
+def topic_records(image: MetadataImage, topic: Topic, elr: bool) -> Iterator[Message]:
+    yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+    for row in topic.partition_rows:
+        if row >= 0:
+            yield partition_record(topic, image.partition_at(row), elr)
+
+
+def partition_record(topic: Topic, row: Partition, elr: bool) -> Message:
+    record = PartitionRecord(
+        partition_id=row.partition,
+        topic_id=topic.topic_id,
+        replicas=list(row.replicas),
+        isr=list(row.isr),
+        removing_replicas=list(row.removing),
+        adding_replicas=list(row.adding),
+        leader=row.leader,
+        leader_recovery_state=row.recovery_state,
+        leader_epoch=row.leader_epoch,
+        partition_epoch=row.partition_epoch,
+        directories=list(row.directories),
+    )
+    # Absent rather than empty, as Kafka writes them.
+    if elr and row.elr:
+        record.eligible_leader_replicas = list(row.elr)
+    if elr and row.last_known_elr:
+        record.last_known_elr = list(row.last_known_elr)
+    return record
+
+
+def _features(image: MetadataImage) -> Iterator[Message]:
+    # A reader needs metadata.version before anything else.
+    names = sorted(image.features, key=lambda name: (name != METADATA_VERSION, name))
+    for name in names:
+        yield FeatureLevelRecord(name=name, feature_level=image.features[name])
+
+
+
+
+def _kept_key(item: tuple[tuple[Any, ...], Any]) -> tuple[int, str]:
+    name = item[0][0]
+    return (_KEPT_ORDER.index(name) if name in _KEPT_ORDER else len(_KEPT_ORDER), repr(item[0]))

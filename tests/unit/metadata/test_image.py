@@ -1,0 +1,236 @@
+"""The columnar image: replay, copy on write, row reuse, transactions, snapshots."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, TOPIC, MetadataImage
+from kafkacore.metadata.partitions import CHUNK_ROWS, rows_led_by, rows_with_elr, rows_with_isr, rows_with_replica
+from kafkacore.metadata.records import MetadataError, RecordWriter, decode_record
+from kafkacore.metadata.snapshot import image_of, records_of
+from kafkacore.protocol.features import METADATA_VERSIONS, metadata_version
+from kafkacore.protocol.messages import (
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from kafkacore.protocol.uuid import Uuid
+
+
+def uuid(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def replay(image: MetadataImage, *records: object) -> MetadataImage:
+    edit = Edit(image)
+    edit.replay_batch(records, image.offset + 1)
+    return edit.freeze(image.offset + len(records), 1, 0)
+
+
+def partition(topic: int, index: int, replicas: list[int], **values: object) -> PartitionRecord:
+    values.setdefault("isr", replicas)
+    values.setdefault("leader", replicas[0])
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=uuid(topic),
+        replicas=replicas,
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=[uuid(1000 + each) for each in replicas],
+        **values,
+    )
+
+
+FEATURES = FeatureLevelRecord(name="metadata.version", feature_level=30)
+
+
+def test_a_root_keeps_what_it_was_while_later_ones_change() -> None:
+    first = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(100)), partition(100, 0, [1, 2, 3]))
+    second = replay(first, PartitionChangeRecord(partition_id=0, topic_id=uuid(100), isr=[2, 3], leader=2))
+    third = replay(second, partition(100, 1, [3]), RemoveTopicRecord(topic_id=uuid(100)))
+    assert first.partition(first.topic("a"), 0).isr == (1, 2, 3)
+    after = second.partition(second.topic("a"), 0)
+    assert (after.isr, after.leader, after.leader_epoch, after.partition_epoch) == ((2, 3), 2, 1, 1)
+    assert len(second.topic("a").partition_rows) == 1
+    assert third.topic("a") is None and third.topic_by_id(uuid(100)) is None and third.partition_count == 0
+    assert second.topic("a") is not None
+
+
+def test_a_change_without_a_leader_keeps_the_leader_epoch() -> None:
+    image = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(100)), partition(100, 0, [1, 2]))
+    image = replay(image, PartitionChangeRecord(partition_id=0, topic_id=uuid(100), isr=[1]))
+    row = image.partition(image.topic("a"), 0)
+    assert (row.leader_epoch, row.partition_epoch, row.leader) == (0, 1, 1)
+
+
+def test_rows_of_deleted_partitions_are_used_again() -> None:
+    image = EMPTY_IMAGE
+    for round_number in range(50):
+        image = replay(
+            image,
+            TopicRecord(name="t", topic_id=uuid(100 + round_number)),
+            *[partition(100 + round_number, index, [1]) for index in range(20)],
+            RemoveTopicRecord(topic_id=uuid(100 + round_number)),
+        )
+    assert (image.partition_rows, image.topic_rows, image.partition_count, image.topic_count) == (20, 1, 0, 0)
+    assert list(rows_led_by(image.partition_chunks, 1)) == []
+
+
+@pytest.mark.parametrize("count", [10, 17 * CHUNK_ROWS])
+def test_scans_find_the_same_rows_with_and_without_vectors(count: int) -> None:
+    chosen = random.Random(count)
+    records = [TopicRecord(name="t", topic_id=uuid(5))]
+    for index in range(count):
+        replicas = chosen.sample(range(1, 9), chosen.choice((1, 3)))
+        elr = replicas[1:] if index % 7 == 0 else []
+        isr = replicas[:1] if elr else replicas
+        records.append(partition(5, index, replicas, isr=isr, eligible_leader_replicas=elr))
+    image = replay(EMPTY_IMAGE, *records)
+    rows = [image.partition_at(row) for row in range(image.partition_rows)]
+    chunks = image.partition_chunks
+    assert list(rows_led_by(chunks, 3)) == [i for i, row in enumerate(rows) if row.leader == 3]
+    assert list(rows_with_isr(chunks, 3)) == [i for i, row in enumerate(rows) if 3 in row.isr]
+    assert list(rows_with_replica(chunks, 3)) == [i for i, row in enumerate(rows) if 3 in row.replicas]
+    assert list(rows_with_elr(chunks, 3)) == [i for i, row in enumerate(rows) if 3 in row.elr]
+
+
+def test_only_touched_chunks_are_copied() -> None:
+    count = 3 * CHUNK_ROWS
+    first = replay(EMPTY_IMAGE, TopicRecord(name="t", topic_id=uuid(5)), *[partition(5, i, [1]) for i in range(count)])
+    second = replay(first, PartitionChangeRecord(partition_id=CHUNK_ROWS + 1, topic_id=uuid(5), leader=-1))
+    same = [a is b for a, b in zip(first.partition_chunks, second.partition_chunks, strict=True)]
+    assert same == [True, False, True]
+
+
+def test_a_transaction_is_undone_by_its_abort_and_kept_by_its_end() -> None:
+    image = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(1)), partition(1, 0, [1]))
+    inside = replay(image, BeginTransactionRecord(name="x"), partition(1, 1, [1]), TopicRecord(name="b", topic_id=uuid(2)))
+    assert inside.topic("b") is not None and inside.transaction is not None
+    aborted = replay(inside, AbortTransactionRecord(reason="y"))
+    assert aborted.topic("b") is None and len(aborted.topic("a").partition_rows) == 1 and aborted.transaction is None
+    ended = replay(inside, EndTransactionRecord())
+    assert ended.topic("b") is not None and ended.transaction is None
+    with pytest.raises(MetadataError, match="none is under way"):
+        replay(ended, EndTransactionRecord())
+
+
+def test_a_transaction_within_one_edit_does_not_touch_what_was_before_it() -> None:
+    image = replay(
+        EMPTY_IMAGE,
+        TopicRecord(name="a", topic_id=uuid(1)),
+        partition(1, 0, [1]),
+        BeginTransactionRecord(),
+        partition(1, 1, [1]),
+        AbortTransactionRecord(),
+    )
+    assert len(image.topic("a").partition_rows) == 1 and image.partition_count == 1
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        PartitionRecord(partition_id=0, topic_id=uuid(9)),
+        PartitionChangeRecord(partition_id=3, topic_id=uuid(1)),
+        RemoveTopicRecord(topic_id=uuid(9)),
+        TopicRecord(name="a", topic_id=uuid(2)),
+        BrokerRegistrationChangeRecord(broker_id=7, broker_epoch=3),
+        FenceBrokerRecord(id=1, epoch=99),
+        ClearElrRecord(topic_name="nope"),
+        ProducerIdsRecord(broker_id=1, next_producer_id=1000),
+    ],
+    ids=lambda record: record.NAME,
+)
+def test_a_record_that_does_not_fit_is_refused(record: object) -> None:
+    image = replay(
+        EMPTY_IMAGE,
+        TopicRecord(name="a", topic_id=uuid(1)),
+        RegisterBrokerRecord(broker_id=1, broker_epoch=5),
+        ProducerIdsRecord(broker_id=1, next_producer_id=2000),
+    )
+    with pytest.raises(MetadataError):
+        replay(image, record)
+
+
+def everything() -> MetadataImage:
+    return replay(
+        EMPTY_IMAGE,
+        FEATURES,
+        FeatureLevelRecord(name="group.version", feature_level=1),
+        RegisterBrokerRecord(
+            broker_id=2, broker_epoch=4, incarnation_id=uuid(77), rack="r", log_dirs=[uuid(1002)],
+            end_points=[RegisterBrokerRecord.BrokerEndpoint(name="P", host="h", port=9092, security_protocol=0)],
+            features=[RegisterBrokerRecord.BrokerFeature(name="f", min_supported_version=0, max_supported_version=2)],
+        ),
+        BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=4, fenced=-1),
+        RegisterControllerRecord(controller_id=9, incarnation_id=uuid(9)),
+        TopicRecord(name="a.b", topic_id=uuid(1)),
+        partition(1, 0, [2, 3], isr=[2], eligible_leader_replicas=[3], last_known_elr=[4]),
+        partition(1, 1, [3], removing_replicas=[3]),
+        ConfigRecord(resource_type=TOPIC, resource_name="a.b", name="retention.ms", value="5"),
+        ConfigRecord(resource_type=BROKER, resource_name="", name="x", value="y"),
+        ProducerIdsRecord(broker_id=2, broker_epoch=4, next_producer_id=1000),
+        AccessControlEntryRecord(id=uuid(50), principal="User:a"),
+        AccessControlEntryRecord(id=uuid(51), principal="User:b"),
+        RemoveAccessControlEntryRecord(id=uuid(51)),
+        UserScramCredentialRecord(name="u", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096),
+        ClientQuotaRecord(entity=[ClientQuotaRecord.EntityData(entity_type="user", entity_name=None)], key="q", value=1.5),
+        DelegationTokenRecord(owner="User:o", token_id="t"),
+        NoOpRecord(),
+    )  # fmt: skip
+
+
+def test_a_snapshot_makes_the_same_image_again_and_drops_nothing() -> None:
+    image = everything()
+    records = list(records_of(image))
+    again = image_of(records, image.offset, 1, 0)
+    assert [repr(record) for record in records_of(again)] == [repr(record) for record in records]
+    names = [record.NAME for record in records]
+    assert names[0] == "FeatureLevelRecord" and records[0].name == "metadata.version"
+    kept = {"AccessControlEntryRecord", "UserScramCredentialRecord", "ClientQuotaRecord", "DelegationTokenRecord"}
+    assert kept <= set(names) and names.count("AccessControlEntryRecord") == 1
+    assert again.partition(again.topic("a.b"), 0) == image.partition(image.topic("a.b"), 0)
+    assert again.brokers[2].fenced is False and again.brokers[2].rack == "r"
+
+
+@pytest.mark.parametrize("version", METADATA_VERSIONS, ids=lambda version: version.name)
+def test_every_record_is_read_back_from_its_frame(version: object) -> None:
+    writer = RecordWriter(metadata_version(version.level))
+    image = replay(everything(), FeatureLevelRecord(name="metadata.version", feature_level=version.level))
+    for record in records_of(image):
+        assert decode_record(writer.encode(record)) == record
+
+
+@pytest.mark.parametrize("frame", [b"", b"\x01", b"\x02\x03\x00", b"\x01\x7f\x00", b"\x80\x80\x80\x80\x80\x01", b"\x01\x63\x00abc"])
+def test_a_broken_frame_is_refused(frame: bytes) -> None:
+    with pytest.raises(MetadataError):
+        decode_record(frame)
+
+
+def test_a_broker_change_is_written_at_the_lowest_version_that_holds_it() -> None:
+    writer = RecordWriter(metadata_version(30))
+    change = BrokerRegistrationChangeRecord
+    assert writer.encode(change(broker_id=1, fenced=1))[2] == 0
+    assert writer.encode(change(broker_id=1, in_controlled_shutdown=1))[2] == 1
+    assert writer.encode(change(broker_id=1, log_dirs=[uuid(1000)]))[2] == 2
+    assert writer.encode(change(broker_id=1, cordoned_log_dirs=[]))[2] == 3

@@ -18,3 +18,7 @@ class UnsupportedVersionError(KafkaError):
 
 class ProtocolError(ValueError):
     """Bytes that are not the message they claim to be, or a value that no message can hold. Names the field."""
+
+
+class ForkedNodeError(RuntimeError):
+    """A native handle was used in a child process after fork. Make nodes in the process that uses them, or start it by exec."""

@@ -25,7 +25,7 @@ cdef void inbox_close(Inbox *inbox) noexcept nogil
 cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil
 cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all that waits; how many
 cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil  # announces sleep; False (and not announced) when mail waits
-cdef void inbox_awake(Inbox *inbox) noexcept nogil  # takes the announcement back and drains the eventfd
-# The eventfd of an inbox or a ring, written and drained.
+cdef void inbox_awake(Inbox *inbox) noexcept nogil  # takes the announcement back
+# The eventfd of an inbox or a ring, written and drained. A receiver drains it whenever it finds it readable.
 cdef void ring_bell(int eventfd) noexcept nogil
 cdef void silence_bell(int eventfd) noexcept nogil

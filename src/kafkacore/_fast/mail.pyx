@@ -92,9 +92,8 @@ cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil:
 
 
 cdef void inbox_awake(Inbox *inbox) noexcept nogil:
-    # Whoever took the announcement has rung, or is about to: a bell that comes late wakes once for nothing.
-    if not cas32(&inbox.sleeping, 1, 0):
-        silence_bell(inbox.eventfd)
+    # Whoever took the announcement has rung, or is about to: a bell that comes late wakes the next sleep for nothing.
+    store32(&inbox.sleeping, 0)
 
 
 # The Python face: numbered letters from several threads.
@@ -179,6 +178,7 @@ cdef class PyInbox:
 
     def awake(self) -> None:
         inbox_awake(&self.box.inbox)
+        silence_bell(self.box.inbox.eventfd)
 
     def fileno(self) -> int:
         return self.box.inbox.eventfd

@@ -1,31 +1,48 @@
 """What a listener's connections share: limits, memory, ring, gate, hot APIs, metrics. One native Plane for each listener group
 of a node (data, controller, control); `network/` makes it and keeps it until the last connection is gone.
+
+Who touches what: a Request belongs to its connection's processor, but for the time from its push on the ring to the mail
+that brings its answer back, when the handler owns it. What a plane publishes (gate, table, ApiVersions answers) is
+immutable and swapped whole; a processor reads it within one turn, and the old one goes when each processor has ended the
+turn it was in: processors count their turns, odd while one is under way.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t
 
 from kafkacore._fast.answer cimport Answer
-from kafkacore._fast.cursor cimport Reader
-from kafkacore._fast.env cimport Env
-from kafkacore._fast.gate cimport Gate, Verdict
+from kafkacore._fast.env cimport Env, Environment
+from kafkacore._fast.gate cimport Gate, GatePolicy, Verdict
 from kafkacore._fast.mail cimport Inbox, Mail
 from kafkacore._fast.memory cimport Budget, Frame
 from kafkacore._fast.ring cimport Ring
+from kafkacore._fast.sync cimport Mutex
 from kafkacore._fast.table cimport PartitionTable
 from kafkacore._fast.timer cimport Wheel
 
 cdef enum:
     HOT_APIS = 4          # keys 0 to 3: Produce, Fetch, ListOffsets, Metadata; a NULL entry is not hot
+    API_KEYS = 96         # keys from 0 that a plane may serve
     STAGES = 6            # queue, local, remote, throttle, response queue, send
+    STAGE_BUCKETS = 40
+    NOTICES = 256         # lines that wait for Python; more are counted only
 
-# One request from its cut out of the connection to its answer's last byte. Owned by the processor while hot; by the ring
-# and then the handler once punted or cold. Its answer slot is reserved before the request is handed on (KAFKA-702).
+ctypedef struct Plane
+
+# One request from its cut out of the connection to its answer's last byte. Its answer slot is reserved before the request
+# is handed on (KAFKA-702): it is the request itself, in the connection's queue.
 ctypedef struct Request:
-    Mail answered         # a handler posts this to the processor's inbox
+    Mail answered         # first: a handler posts this to the processor's inbox
     Plane *plane
-    Connection *connection          # counted
-    uint64_t slot                   # its turn in the connection's queue of answers
-    Frame *frame                    # counted
+    void *connection      # counted
+    Request *next         # in the connection's queue of answers
+    Inbox *inbox          # of its processor
+    Wheel *wheel          # likewise
+    void (*settled)(Request *request, bint complete) noexcept nogil  # see request_answered, request_unblocked
+    int32_t listener      # which of the plane's listeners it came by
+    uint8_t address[16]   # of the peer: IPv6, or IPv4 mapped into it
+    int32_t port
+    int16_t progress      # REQUEST_*; owner's thread
+    Frame *frame          # counted
     int16_t api_key
     int16_t api_version
     int32_t correlation_id
@@ -40,8 +57,16 @@ ctypedef struct Request:
     int64_t dequeued_ns
     int64_t local_done_ns
     int64_t remote_done_ns
+    int64_t sending_ns
     void *state                     # of the hot API, between park and resume
     void (*drop_state)(Request *request) noexcept nogil  # connection gone: give everything back
+
+cdef enum:
+    REQUEST_WAITING = 0   # cut, not started
+    REQUEST_BLOCKED = 1   # hot, no or partial effect
+    REQUEST_PARKED = 2    # hot, its effect is done
+    REQUEST_OUT = 3       # on the ring or with a handler
+    REQUEST_DONE = 4      # its answer is complete
 
 cdef enum:
     SERVED = 0            # the answer is complete
@@ -51,58 +76,135 @@ cdef enum:
     SERVED_CLOSE = 4      # malformed: log one line, close
 
 # A hot API. `verdict` is the gate's. Runs on the connection's processor; may patch the frame's bytes. A parked request
-# comes back by `request_answered` on the same processor.
+# comes back by `request_answered` on the same processor, never from within the call.
 ctypedef int (*Serve)(void *state, Request *request, const Verdict *verdict) noexcept nogil
 
 ctypedef struct StageHistogram:
-    int64_t buckets[40]   # atomic; powers of two of microseconds
+    int64_t buckets[STAGE_BUCKETS]  # powers of two of microseconds
     int64_t count
     int64_t sum_us
 
+# Of one API, one plane and one processor: that processor alone writes, anybody reads.
 ctypedef struct ApiMetrics:
-    int64_t requests      # atomic
-    int64_t errors
+    int64_t requests
     int64_t request_bytes
     int64_t response_bytes
     StageHistogram stages[STAGES]
     StageHistogram total
+
+# Which versions of an API this plane takes: everything else is refused as Kafka does.
+ctypedef struct ApiVersionRange:
+    int16_t lowest
+    int16_t highest       # below `lowest`: the API is not served here
+    int16_t flexible_from # versions from here on have request header 2
+
+# ApiVersions answers (bodies without header) by version, made by Python whenever features change.
+ctypedef struct VersionAnswers:
+    int32_t refs
+    int32_t count         # versions 0 to count - 1
+    uint8_t **bodies
+    int32_t *sizes
+
+# How many connections an address has, for max.connections.per.ip.
+ctypedef struct AddressCount:
+    AddressCount *next
+    uint8_t address[16]   # IPv6, or IPv4 mapped into it
+    int32_t count
+    int32_t limit         # an override, -1: max_connections_per_ip
 
 ctypedef struct Plane:
     int32_t refs          # atomic: one for network/, one for each connection
     Env *env              # lives longer
     Ring *ring
     Budget budget
-    Gate *gate            # published by mail to each processor; see Processor
-    PartitionTable *table # likewise
+    Gate *gate            # published
+    PartitionTable *table # published
+    VersionAnswers *versions  # published; NULL: ApiVersions goes to the handler
     Serve hot[HOT_APIS]
-    void *hot_state
+    void *hot_state[HOT_APIS]
+    ApiVersionRange apis[API_KEYS]
     int64_t max_request_bytes       # socket.request.max.bytes
     int64_t idle_ms                 # connections.max.idle.ms
+    int64_t slow_frame_ms           # a frame whose bytes stay out so long (and 1 ms for each 16 bytes) loses its connection
+    int64_t half_closed_ms          # how long answers go on for a peer that sends no more
     int32_t max_connections
     int32_t max_connections_per_ip
-    int32_t connection_count        # atomic
     int32_t answers_depth           # answers that a connection may await
     int64_t answers_bytes
     int32_t turn_frames             # a connection's share of one turn
     int64_t turn_bytes
     int32_t send_buffer_bytes       # socket.send.buffer.bytes; -1: the system's
     int32_t receive_buffer_bytes
-    bint draining
+    int32_t draining                # atomic
+    int32_t connection_count        # atomic
+    int32_t requests_out            # atomic: on the ring or with a handler
     int64_t expired_connections_killed   # atomic counters from here on
     int64_t refused_connections
     int64_t malformed_frames
     int64_t responses_queued
-    int64_t muted
-    ApiMetrics *apis                # indexed by api key, API_METRICS of them
+    int64_t notices_dropped
+    int32_t notices_waiting
+    Inbox notices         # one logged line each
+    Mail *notices_taken   # the thread of the handler loop
+    Mutex addresses_lock
+    AddressCount *addresses[256]
 
-cdef enum:
-    API_METRICS = 96
+ctypedef struct Notice:
+    Mail mail             # first
+    Plane *plane
+    char text[232]
 
-ctypedef struct Connection  # connection.pxd
+cdef void plane_hold(Plane *plane) noexcept nogil
+cdef void plane_release(Plane *plane) noexcept nogil
+# A line for the log: who (16 byte address and port), what. Any thread.
+cdef void plane_notice(Plane *plane, const uint8_t *address, int32_t port, const char *what) noexcept nogil
+# 0, or which limit refuses the newcomer: -1 max.connections.per.ip. Takes a place that address_leave gives back.
+cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil
+cdef void address_leave(Plane *plane, const uint8_t *address) noexcept nogil
 
 cdef void request_answered(Request *request) noexcept nogil  # owner's thread: the answer is complete
 cdef void request_unblocked(Request *request) noexcept nogil  # owner's thread: SERVED_BLOCKED became SERVED_PARKED
-cdef void request_post_answer(Request *request) noexcept nogil  # any thread: the same by mail
+cdef void request_post_answer(Request *request) noexcept nogil  # any thread: the answer of one that was on the ring
 cdef Inbox *request_inbox(Request *request) noexcept nogil  # of its processor, for a Parked
 cdef Wheel *request_wheel(Request *request) noexcept nogil  # likewise, for its deadline; owner's thread only
-cdef PartitionTable *request_table(Request *request) noexcept nogil  # as its processor has taken it; valid until it returns
+cdef PartitionTable *request_table(Request *request) noexcept nogil  # valid until the Serve or resume returns
+
+
+cdef class HotApi:
+    """A Serve and its state, for NativePlane.install. `keep` is what the state belongs to."""
+    cdef Serve serve
+    cdef void *state
+    cdef object keep
+
+
+cdef object hot_api(Serve serve, void *state, object keep)
+
+
+cdef enum:
+    MAX_PROCESSORS = 64   # that serve one plane
+
+
+cdef class NativePlane:
+    """Owns one count of a Plane."""
+    cdef Plane *plane
+    cdef readonly Environment environment
+    cdef readonly object name
+    cdef int pid
+    cdef dict published   # what the Plane points to, by field
+    cdef list retired     # (owner, turns when it was replaced)
+    cdef const int64_t *turns[MAX_PROCESSORS]
+    cdef int turn_count
+    cdef list processors
+    cdef int check(self) except -1
+    cdef int watch_turns(self, const int64_t *turns, object processor) except -1
+    # For the owners of what is published; `owner` is kept until no processor can be reading `what`.
+    cdef int publish(self, str field, void **place, void *what, object owner) except -1
+    cdef int publish_table(self, PartitionTable *table, object owner) except -1
+
+
+cdef class InboundRequest:
+    """A request that came over the ring: Python owns it until it is answered."""
+    cdef Request *request
+    cdef readonly NativePlane plane
+    cdef void finish(self) noexcept
+    cdef int pending(self) except -1

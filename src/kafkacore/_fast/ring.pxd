@@ -7,8 +7,7 @@ A push that fails registers the pusher's mail; the pop that makes room posts it:
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.mail cimport Inbox, Mail
-
-ctypedef struct Ring  # ring.pyx owns its layout
+from kafkacore._fast.sync cimport Mutex
 
 # Who wants to hear of room: part of a processor, one for each ring it pushes to.
 ctypedef struct RingWaiter:
@@ -16,6 +15,24 @@ ctypedef struct RingWaiter:
     Inbox *inbox
     RingWaiter *next      # covered by the ring's lock
     bint registered       # likewise
+
+ctypedef struct Cell:     # ring.pyx's own, and so is what a Ring holds
+    int64_t sequence      # atomic
+    void *item
+
+ctypedef struct Ring:
+    int64_t tail          # atomic: the next push; a cache line for the pushers ...
+    int64_t pad_tail[7]
+    int64_t head          # atomic: the next pop; ... and one for the consumer
+    int32_t sleeping      # atomic
+    int32_t waiting       # atomic: entries of `waiters`
+    int64_t pad_head[6]
+    int64_t capacity
+    int eventfd
+    Mutex lock
+    RingWaiter *waiters
+    Inbox bell            # only its eventfd is used
+    Cell *cells
 
 cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL when memory or descriptors are out
 cdef void ring_free(Ring *ring) noexcept nogil

@@ -11,25 +11,7 @@ from kafkacore._fast.atomics cimport add32, cas32, cas64, fence, load32, load64,
 from kafkacore._fast.mail cimport (
     Inbox, Mail, inbox_close, inbox_deliver, inbox_init, inbox_post, ring_bell, silence_bell,
 )
-from kafkacore._fast.sync cimport Mutex, mutex_destroy, mutex_init, mutex_lock, mutex_unlock
-
-ctypedef struct Cell:
-    int64_t sequence      # atomic
-    void *item
-
-ctypedef struct Ring:
-    int64_t tail          # atomic: the next push; a cache line for the pushers ...
-    int64_t pad_tail[7]
-    int64_t head          # atomic: the next pop; ... and one for the consumer
-    int32_t sleeping      # atomic
-    int32_t waiting       # atomic: entries of `waiters`
-    int64_t pad_head[6]
-    int64_t capacity
-    int eventfd
-    Mutex lock
-    RingWaiter *waiters
-    Inbox bell            # only its eventfd is used
-    Cell *cells
+from kafkacore._fast.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 
 
 cdef Ring *ring_new(int32_t capacity) noexcept nogil:
@@ -173,8 +155,7 @@ cdef bint ring_may_sleep(Ring *ring) noexcept nogil:
 
 
 cdef void ring_awake(Ring *ring) noexcept nogil:
-    if not cas32(&ring.sleeping, 1, 0):
-        silence_bell(ring.eventfd)
+    store32(&ring.sleeping, 0)
 
 
 # The Python face: a ring of numbers.
@@ -240,6 +221,7 @@ cdef class PyRing:
 
     def awake(self) -> None:
         ring_awake(self.ring)
+        silence_bell(self.ring.eventfd)
 
     def fileno(self) -> int:
         return self.ring.eventfd

@@ -1,0 +1,122 @@
+"""A connection: bytes in, frames cut, requests served in order, answers out. Everything here runs on one thread, its home's.
+
+The count: one for the home's list, one for each Request, one for a memory reservation whose mail may be under way.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kafkacore._fast.env cimport Clock
+from kafkacore._fast.gate cimport Verdict
+from kafkacore._fast.mail cimport Inbox, Mail
+from kafkacore._fast.memory cimport Frame, Reservation
+from kafkacore._fast.plane cimport API_KEYS, ApiMetrics, Plane, Request
+from kafkacore._fast.ring cimport RingWaiter
+from kafkacore._fast.sync cimport Mutex
+from kafkacore._fast.timer cimport Timer, Wheel
+
+cdef enum:
+    SCRATCH_BYTES = 32768     # one read of small frames; also the most that a stalled connection keeps unparsed
+    BIG_FRAME_BYTES = 16384   # after a frame of this size the next one's prefix is read by itself, and the body in place
+    SPARE_REQUESTS = 256      # that a home keeps for reuse
+
+# Why a connection is not read or served.
+cdef enum:
+    STALL_MEMORY = 1          # waits for its frame's reservation
+    STALL_ORDER = 2           # `waiting` may not start before answers are out
+    STALL_RING = 4            # the plane's ring is full
+    STALL_MUTED = 8           # until `hold_until_ms`
+    STALL_DELAYED = 16        # the gate holds `waiting` back, likewise
+
+ctypedef struct Home          # what of a processor its connections use
+ctypedef struct Connection
+
+# A plane as one home serves it.
+ctypedef struct Link:
+    RingWaiter waiter         # first
+    Link *next
+    Home *home
+    Plane *plane              # counted
+    Connection *oldest        # that wait for room on the ring, first come first served
+    Connection *newest
+    ApiMetrics *apis[API_KEYS]  # made at first use
+    int32_t connections
+
+ctypedef struct Home:
+    Inbox inbox
+    Wheel wheel
+    const Clock *clock
+    int epoll
+    int64_t now_ns
+    int64_t turns             # atomic: odd while a turn is under way (plane.pxd)
+    int32_t stopping          # atomic
+    int32_t count             # of connections; atomic
+    Connection *first
+    Connection *ready         # to be gone on with in this turn or the next
+    Connection **ready_end
+    Connection *closed        # their count in the home's list is given back at the end of the turn
+    Mutex links_lock          # the home's thread alone changes the list; others read it under the lock
+    Link *links
+    Mail sweep                # somebody wants `home_sweep`
+    Request *spare
+    int32_t spare_count
+    uint8_t *scratch          # SCRATCH_BYTES
+
+ctypedef struct Connection:
+    Mail arrive               # first: from the acceptor
+    Timer idle
+    Timer slow                # a frame that stays out, a half-closed peer
+    Timer hold                # muted or delayed
+    Reservation reservation
+    int32_t refs
+    int handle
+    Plane *plane              # counted
+    Link *link
+    Home *home
+    Connection *next          # of the home
+    Connection *previous
+    Connection *next_ready
+    Connection *next_closed
+    Connection *next_for_ring
+    uint32_t interest         # what epoll is asked for
+    uint32_t stall            # STALL_ bits
+    bint is_ready
+    bint is_closed
+    bint closing              # once the answers are out
+    bint peer_done            # it sends no more
+    bint big
+    bint want_write
+    bint judged               # the gate's word on `waiting` is `verdict`
+    bint hung_up              # epoll has told that it sends no more
+    int16_t prefix_size       # received of `prefix`
+    int32_t frame_size        # what the prefix says
+    uint8_t prefix[4]
+    Frame *frame              # under way
+    Frame *rest               # read and not cut yet
+    int64_t rest_at
+    Request *waiting          # cut and not started
+    Verdict verdict
+    Request *first            # started and not answered to the last byte, in order
+    Request *last
+    int32_t queued            # of them
+    int32_t unanswered        # whose answer is not complete
+    int32_t parked            # ... but whose effect is done
+    int64_t queued_bytes      # complete and not sent
+    int64_t active_ms
+    int32_t listener
+    uint8_t address[16]
+    int32_t port
+
+cdef int home_init(Home *home, const Clock *clock, int epoll) noexcept nogil  # 0 or -errno
+cdef void home_close(Home *home) noexcept nogil  # no connection is left
+cdef int home_go_on(Home *home) noexcept nogil  # one round of the ready connections; how many
+cdef void home_bury(Home *home) noexcept nogil  # at the end of a turn
+cdef void home_close_all(Home *home) noexcept nogil
+cdef void home_sweep(Home *home) noexcept nogil  # closes what is idle on draining planes, lets unused links go
+cdef Link *home_link(Home *home, Plane *plane) noexcept nogil  # made at first use; NULL when memory is out
+
+# For an acceptor: a connection of count 1 that `home` takes over when `arrive` is posted to its inbox. The places in the
+# plane's limits are its own from here on. NULL when memory is out.
+cdef Connection *connection_new(Home *home, Plane *plane, int handle) noexcept nogil
+cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
+cdef void connection_go_on(Connection *conn) noexcept nogil
+cdef void connection_close(Connection *conn) noexcept nogil

@@ -1,0 +1,961 @@
+"""Connections: the life of one, its requests' way in, and the order of its answers.
+
+In one turn a connection gets at most turn_frames requests or turn_bytes; then it goes behind the others. Small frames are
+cut out of the home's scratch; what a stalled connection leaves there is copied to `rest`, so that an idle connection owns
+no buffer at all.
+"""
+
+from libc.errno cimport EAGAIN, ENOMEM
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from kafkacore._fast.answer cimport answer_add_memory, answer_clear
+from kafkacore._fast.atomics cimport add32, add64, load32, load_ptr, store_ptr
+from kafkacore._fast.cursor cimport (
+    Reader, be32, put16, put32, read_i16, read_i32, read_uvarint, reader_init, take,
+)
+from kafkacore._fast.epoll cimport (
+    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_ctl, epoll_event,
+)
+from kafkacore._fast.gate cimport GATE_CLOSE, GATE_PUNT, Gate, gate_judge
+from kafkacore._fast.mail cimport inbox_close, inbox_init
+from kafkacore._fast.memory cimport budget_cancel, budget_force, budget_release, budget_reserve, frame_new, frame_release
+from kafkacore._fast.outgoing cimport answer_sent, note_stages, send_answers
+from kafkacore._fast.plane cimport (
+    API_KEYS, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING, SERVED,
+    SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, ApiVersionRange, VersionAnswers, address_leave,
+    plane_hold, plane_notice, plane_release,
+)
+from kafkacore._fast.ring cimport ring_forget, ring_push
+from kafkacore._fast.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.timer cimport wheel_add, wheel_cancel, wheel_init
+
+cdef enum:
+    PRODUCE = 0
+    CONTROLLED_SHUTDOWN = 7    # its version 0 has request header 0, without a client id
+    API_VERSIONS = 18
+    UNSUPPORTED_VERSION = 35
+    SLOW_BYTES_PER_MS = 16     # the least rate of a frame, beyond plane.slow_frame_ms
+
+ctypedef struct Turn:
+    const uint8_t *at          # read and not cut: in the scratch or in `rest`
+    const uint8_t *end
+    int64_t bytes
+    int32_t frames
+    bint dry                   # the socket has nothing now
+
+cdef int64_t live_connections = 0  # atomic
+cdef int64_t live_requests = 0
+
+
+def live() -> dict[str, int]:
+    """Connections and requests that exist."""
+    return {"connections": live_connections, "requests": live_requests}
+
+
+# Home
+
+cdef int home_init(Home *home, const Clock *clock, int epoll) noexcept nogil:
+    cdef int error
+    memset(home, 0, sizeof(Home))
+    home.clock = clock
+    home.epoll = epoll
+    home.ready_end = &home.ready
+    home.sweep.deliver = deliver_sweep
+    home.now_ns = clock.monotonic_ns(clock.self)
+    wheel_init(&home.wheel, home.now_ns // 1000000)
+    home.scratch = <uint8_t *> malloc(SCRATCH_BYTES)
+    if home.scratch == NULL:
+        return -ENOMEM
+    error = mutex_init(&home.links_lock, NULL)
+    if error:
+        free(home.scratch)
+        return -error
+    error = inbox_init(&home.inbox)
+    if error:
+        mutex_destroy(&home.links_lock)
+        free(home.scratch)
+    return error
+
+
+cdef void home_close(Home *home) noexcept nogil:
+    cdef Request *request
+    cdef Link *link
+    while home.spare != NULL:
+        request = home.spare
+        home.spare = request.next
+        free(request)
+    while home.links != NULL:
+        link = home.links
+        home.links = link.next
+        ring_forget(link.plane.ring, &link.waiter)
+        drop_link(link)
+    inbox_close(&home.inbox)
+    mutex_destroy(&home.links_lock)
+    free(home.scratch)
+
+
+cdef int home_go_on(Home *home) noexcept nogil:
+    cdef Connection *conn = home.ready
+    cdef Connection *next
+    cdef int count = 0
+    home.ready = NULL
+    home.ready_end = &home.ready
+    while conn != NULL:
+        next = conn.next_ready
+        conn.is_ready = False
+        connection_go_on(conn)
+        release(conn)
+        conn = next
+        count += 1
+    return count
+
+
+cdef void home_bury(Home *home) noexcept nogil:
+    cdef Connection *conn
+    while home.closed != NULL:
+        conn = home.closed
+        home.closed = conn.next_closed
+        release(conn)
+
+
+cdef void home_close_all(Home *home) noexcept nogil:
+    while home.first != NULL:
+        connection_close(home.first)
+
+
+cdef void deliver_sweep(Mail *mail) noexcept nogil:
+    cdef Home *none = NULL
+    home_sweep(<Home *> (<char *> mail - <size_t> &none.sweep))
+
+
+cdef void home_sweep(Home *home) noexcept nogil:
+    cdef Connection *conn = home.first
+    cdef Connection *next
+    while conn != NULL:
+        next = conn.next
+        if load32(&conn.plane.draining):
+            conn.closing = True
+            make_ready(conn)
+        conn = next
+    drop_links(home)
+
+
+cdef void drop_links(Home *home) noexcept nogil:
+    cdef Link **at = &home.links
+    cdef Link *link
+    mutex_lock(&home.links_lock)
+    while at[0] != NULL:
+        link = at[0]
+        if link.connections == 0 and load32(&link.plane.draining):
+            ring_forget(link.plane.ring, &link.waiter)
+            if load32(&link.waiter.mail.posted) == 0:  # else the next sweep
+                at[0] = link.next
+                drop_link(link)
+                continue
+        at = &link.next
+    mutex_unlock(&home.links_lock)
+
+
+cdef void drop_link(Link *link) noexcept nogil:
+    cdef int i
+    for i in range(API_KEYS):
+        free(link.apis[i])
+    plane_release(link.plane)
+    free(link)
+
+
+cdef Link *home_link(Home *home, Plane *plane) noexcept nogil:
+    cdef Link *link = home.links
+    while link != NULL and link.plane != plane:
+        link = link.next
+    if link == NULL:
+        link = <Link *> calloc(1, sizeof(Link))
+        if link == NULL:
+            return NULL
+        link.waiter.mail.deliver = room_on_ring
+        link.waiter.inbox = &home.inbox
+        link.home = home
+        link.plane = plane
+        plane_hold(plane)
+        mutex_lock(&home.links_lock)
+        link.next = home.links
+        home.links = link
+        mutex_unlock(&home.links_lock)
+    return link
+
+
+# Life
+
+cdef Connection *connection_new(Home *home, Plane *plane, int handle) noexcept nogil:
+    cdef Connection *conn = <Connection *> calloc(1, sizeof(Connection))
+    if conn == NULL:
+        return NULL
+    add64(&live_connections, 1)
+    plane_hold(plane)
+    conn.refs = 1
+    conn.handle = handle
+    conn.plane = plane
+    conn.home = home
+    conn.arrive.deliver = deliver_arrival
+    conn.idle.fire = idle_fired
+    conn.slow.fire = slow_fired
+    conn.hold.fire = hold_fired
+    conn.reservation.mail.deliver = memory_granted
+    conn.reservation.inbox = &home.inbox
+    return conn
+
+
+cdef void deliver_arrival(Mail *mail) noexcept nogil:
+    cdef Connection *conn = <Connection *> mail
+    cdef Home *home = conn.home
+    cdef epoll_event event
+    conn.link = home_link(home, conn.plane)
+    conn.next = home.first
+    if home.first != NULL:
+        home.first.previous = conn
+    home.first = conn
+    add32(&home.count, 1)
+    if conn.link == NULL:
+        connection_close(conn)
+        return
+    conn.link.connections += 1
+    conn.interest = EPOLLIN | EPOLLRDHUP
+    event.events = conn.interest
+    event.data.ptr = conn
+    if load32(&home.stopping) or load32(&conn.plane.draining):
+        connection_close(conn)
+    elif epoll_ctl(home.epoll, EPOLL_CTL_ADD, conn.handle, &event) != 0:
+        connection_close(conn)
+    else:
+        conn.active_ms = home.wheel.now_ms
+        wheel_add(&home.wheel, &conn.idle, home.wheel.now_ms + conn.plane.idle_ms)
+
+
+cdef inline void release(Connection *conn) noexcept nogil:
+    cdef Plane *plane
+    conn.refs -= 1
+    if conn.refs:
+        return
+    plane = conn.plane
+    if conn.link != NULL:
+        conn.link.connections -= 1
+    address_leave(plane, conn.address)
+    add32(&plane.connection_count, -1)
+    free(conn)
+    add64(&live_connections, -1)
+    plane_release(plane)
+
+
+cdef void connection_close(Connection *conn) noexcept nogil:
+    cdef Home *home = conn.home
+    if conn.is_closed:
+        return
+    conn.is_closed = True
+    if conn.next != NULL:
+        conn.next.previous = conn.previous
+    if conn.previous != NULL:
+        conn.previous.next = conn.next
+    else:
+        home.first = conn.next
+    add32(&home.count, -1)
+    wheel_cancel(&home.wheel, &conn.idle)
+    wheel_cancel(&home.wheel, &conn.slow)
+    wheel_cancel(&home.wheel, &conn.hold)
+    if conn.stall & STALL_MEMORY and budget_cancel(&conn.plane.budget, &conn.reservation):
+        conn.refs -= 1  # else its mail is out, and gives the bytes and this count back
+    if conn.stall & STALL_RING:
+        leave_ring_queue(conn)
+    drop_requests(conn)
+    if conn.frame != NULL:
+        frame_release(conn.frame)
+    drop_rest(conn)
+    conn.plane.env.transport.close(conn.plane.env.transport.self, conn.handle)
+    conn.next_closed = home.closed
+    home.closed = conn
+
+
+cdef void drop_requests(Connection *conn) noexcept nogil:
+    """What a handler holds comes back by mail; everything else goes now."""
+    cdef Request *request = conn.first
+    cdef Request *next
+    while request != NULL:
+        next = request.next
+        if request.progress == REQUEST_DONE:
+            add64(&conn.plane.responses_queued, -1)
+        if request.progress != REQUEST_OUT:
+            if request.drop_state != NULL:
+                request.drop_state(request)
+            request_free(request)
+        request = next
+    conn.first = NULL
+    conn.last = NULL
+    if conn.waiting != NULL:
+        request_free(conn.waiting)
+        conn.waiting = NULL
+
+
+cdef void malformed(Connection *conn, const char *what) noexcept nogil:
+    add64(&conn.plane.malformed_frames, 1)
+    plane_notice(conn.plane, conn.address, conn.port, what)
+    connection_close(conn)
+
+
+cdef inline void make_ready(Connection *conn) noexcept nogil:
+    if not conn.is_ready and not conn.is_closed:
+        conn.is_ready = True
+        conn.refs += 1
+        conn.next_ready = NULL
+        conn.home.ready_end[0] = conn
+        conn.home.ready_end = &conn.next_ready
+
+
+# Timers
+
+cdef void idle_fired(Timer *timer) noexcept nogil:
+    cdef Connection *none = NULL
+    cdef Connection *conn = <Connection *> (<char *> timer - <size_t> &none.idle)
+    cdef int64_t now_ms = conn.home.wheel.now_ms
+    cdef int64_t due_ms = conn.active_ms + conn.plane.idle_ms
+    if due_ms > now_ms:
+        wheel_add(&conn.home.wheel, timer, due_ms)
+    elif conn.queued or conn.waiting != NULL:  # it waits for us, not we for it
+        wheel_add(&conn.home.wheel, timer, now_ms + conn.plane.idle_ms)
+    else:
+        add64(&conn.plane.expired_connections_killed, 1)
+        connection_close(conn)
+
+
+cdef void slow_fired(Timer *timer) noexcept nogil:
+    cdef Connection *none = NULL
+    cdef Connection *conn = <Connection *> (<char *> timer - <size_t> &none.slow)
+    cdef char text[120]
+    if conn.hung_up:
+        connection_close(conn)
+        return
+    if conn.frame == NULL:
+        malformed(conn, "the size of a frame stayed incomplete for too long; closed")
+        return
+    snprintf(text, sizeof(text), "a frame of %d bytes stayed incomplete for too long; closed", conn.frame_size)
+    malformed(conn, text)
+
+
+cdef void hold_fired(Timer *timer) noexcept nogil:
+    cdef Connection *none = NULL
+    cdef Connection *conn = <Connection *> (<char *> timer - <size_t> &none.hold)
+    conn.stall &= ~<uint32_t> (STALL_MUTED | STALL_DELAYED)
+    make_ready(conn)
+
+
+cdef void watch_slowness(Connection *conn) noexcept nogil:
+    """A frame that is under way has a deadline; a connection between frames has none."""
+    cdef Wheel *wheel = &conn.home.wheel
+    if conn.hung_up:
+        if conn.slow.back == NULL:
+            wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.half_closed_ms)
+    elif conn.frame != NULL or conn.prefix_size:
+        if conn.slow.back == NULL:
+            wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.slow_frame_ms
+                      + (conn.frame_size // SLOW_BYTES_PER_MS if conn.frame != NULL else 0))
+    elif conn.slow.back != NULL:
+        wheel_cancel(wheel, &conn.slow)
+
+
+# Events and turns
+
+cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
+    cdef Home *home = conn.home
+    if conn.is_closed:
+        return
+    if events & (EPOLLERR | EPOLLHUP):
+        connection_close(conn)
+        return
+    home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    if events & EPOLLRDHUP:
+        conn.hung_up = True  # what it sent before is still read
+    connection_go_on(conn)
+
+
+cdef void connection_go_on(Connection *conn) noexcept nogil:
+    cdef Turn turn
+    if conn.is_closed:
+        return
+    turn.at = NULL
+    turn.end = NULL
+    turn.bytes = 0
+    turn.frames = 0
+    turn.dry = False
+    if conn.rest != NULL:
+        turn.at = conn.rest.data + conn.rest_at
+        turn.end = conn.rest.data + conn.rest.size
+    while not conn.is_closed:
+        if conn.waiting != NULL:
+            if not start(conn):
+                break
+            turn.frames += 1
+        if conn.closing or conn.stall or turn.frames >= conn.plane.turn_frames or turn.bytes >= conn.plane.turn_bytes:
+            break
+        if not cut(conn, &turn):
+            break
+    if conn.is_closed or not keep_rest(conn, &turn):
+        return
+    flush(conn)
+    end_turn(conn, &turn)
+
+
+cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
+    cdef uint32_t interest = 0
+    cdef epoll_event event
+    if conn.is_closed:
+        return
+    if (conn.closing or conn.peer_done) and conn.queued == 0 and conn.waiting == NULL and (
+        conn.rest == NULL or conn.closing
+    ):
+        connection_close(conn)
+        return
+    if conn.waiting != NULL:
+        if may_start(conn) and not conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
+            make_ready(conn)
+    elif conn.rest != NULL and not conn.stall:
+        make_ready(conn)
+    watch_slowness(conn)
+    if not conn.hung_up:
+        interest |= EPOLLRDHUP
+    if conn.want_write:
+        interest |= EPOLLOUT
+    if not conn.peer_done and not conn.closing:
+        # What stalls for a moment is left in the set, at the price of one idle event should bytes come meanwhile.
+        if conn.stall == 0 and conn.waiting == NULL:
+            interest |= EPOLLIN
+        elif turn.frames:
+            interest |= conn.interest & EPOLLIN
+    if interest != conn.interest:
+        event.events = interest
+        event.data.ptr = conn
+        conn.interest = interest
+        if epoll_ctl(conn.home.epoll, EPOLL_CTL_MOD, conn.handle, &event) != 0:
+            connection_close(conn)
+
+
+# Reading
+
+cdef bint keep_rest(Connection *conn, Turn *turn) noexcept nogil:
+    cdef int64_t size = turn.end - turn.at
+    cdef Frame *rest
+    if size == 0:
+        drop_rest(conn)
+    elif conn.rest != NULL:
+        conn.rest_at = turn.at - conn.rest.data
+    else:
+        rest = frame_new(&conn.plane.budget, size, size)
+        if rest == NULL:
+            connection_close(conn)
+            return False
+        budget_force(&conn.plane.budget, size)
+        memcpy(rest.data, turn.at, size)
+        conn.rest = rest
+        conn.rest_at = 0
+    return True
+
+
+cdef inline void drop_rest(Connection *conn) noexcept nogil:
+    if conn.rest != NULL:
+        frame_release(conn.rest)
+        conn.rest = NULL
+
+
+cdef int64_t receive(Connection *conn, Turn *turn, void *into, int64_t size) noexcept nogil:
+    """Bytes received; 0 when there is nothing now, nothing any more, or the connection is closed."""
+    cdef int64_t n
+    if turn.dry or conn.peer_done:
+        return 0
+    n = conn.plane.env.transport.recv(conn.plane.env.transport.self, conn.handle, into, <size_t> size)
+    if n > 0:
+        turn.bytes += n
+        conn.active_ms = conn.home.wheel.now_ms
+        # A short read means an empty socket, but after a hang-up it is read to the end.
+        turn.dry = n < size and not conn.hung_up
+        return n
+    turn.dry = True
+    if n == 0:
+        conn.peer_done = True
+        conn.hung_up = True
+    elif n != -EAGAIN:
+        connection_close(conn)
+    return 0
+
+
+cdef bint cut(Connection *conn, Turn *turn) noexcept nogil:
+    """True when `conn.waiting` is the next request; False when the bytes end, or the connection stalls or closes."""
+    cdef Frame *frame
+    cdef int64_t size
+    while not conn.is_closed:
+        frame = conn.frame
+        if frame == NULL:
+            if not cut_prefix(conn, turn):
+                return False
+            continue
+        size = frame.size - frame.received
+        if turn.at < turn.end:
+            size = min(size, turn.end - turn.at)
+            memcpy(frame.data + frame.received, turn.at, size)
+            turn.at += size
+        elif size:
+            size = receive(conn, turn, frame.data + frame.received, size)
+            if size == 0:
+                return False
+        frame.received += size
+        if frame.received == frame.size:
+            conn.frame = NULL
+            conn.big = frame.size >= BIG_FRAME_BYTES
+            wheel_cancel(&conn.home.wheel, &conn.slow)
+            return take_in(conn, frame)
+    return False
+
+
+cdef bint cut_prefix(Connection *conn, Turn *turn) noexcept nogil:
+    """Collects the next prefix and opens its frame. False: not now."""
+    cdef int64_t size
+    while conn.prefix_size < 4:
+        if turn.at < turn.end:
+            size = min(<int64_t> (4 - conn.prefix_size), turn.end - turn.at)
+            memcpy(conn.prefix + conn.prefix_size, turn.at, size)
+            turn.at += size
+            conn.prefix_size += <int16_t> size
+            continue
+        drop_rest(conn)
+        if conn.big:
+            size = receive(conn, turn, conn.prefix + conn.prefix_size, 4 - conn.prefix_size)
+            conn.prefix_size += <int16_t> size
+        else:
+            size = receive(conn, turn, conn.home.scratch, SCRATCH_BYTES)
+            turn.at = conn.home.scratch
+            turn.end = turn.at + size
+        if size == 0:
+            return False
+    conn.frame_size = <int32_t> be32(conn.prefix)
+    conn.prefix_size = 0
+    return open_frame(conn)
+
+
+cdef bint open_frame(Connection *conn) noexcept nogil:
+    cdef char text[160]
+    if conn.frame_size < 0 or conn.frame_size > conn.plane.max_request_bytes:
+        snprintf(text, sizeof(text), "a frame claims %d bytes, allowed are 0 to %lld (socket.request.max.bytes); closed",
+                 conn.frame_size, <long long> conn.plane.max_request_bytes)
+        malformed(conn, text)
+        return False
+    if not budget_reserve(&conn.plane.budget, &conn.reservation, conn.frame_size):
+        conn.stall |= STALL_MEMORY
+        conn.refs += 1
+        return False
+    return start_frame(conn)
+
+
+cdef bint start_frame(Connection *conn) noexcept nogil:
+    conn.frame = frame_new(&conn.plane.budget, conn.frame_size, conn.frame_size)
+    if conn.frame == NULL:
+        budget_release(&conn.plane.budget, conn.frame_size)
+        plane_notice(conn.plane, conn.address, conn.port, "no memory for its frame; closed")
+        connection_close(conn)
+        return False
+    return True
+
+
+cdef void memory_granted(Mail *mail) noexcept nogil:
+    cdef Connection *none = NULL
+    cdef Connection *conn = <Connection *> (<char *> mail - <size_t> &none.reservation)
+    conn.stall &= ~<uint32_t> STALL_MEMORY
+    if conn.is_closed:
+        budget_release(&conn.plane.budget, conn.frame_size)
+    elif start_frame(conn):
+        make_ready(conn)
+    release(conn)
+
+
+# Requests
+
+cdef Request *request_new(Connection *conn, Frame *frame) noexcept nogil:
+    cdef Home *home = conn.home
+    cdef Request *request = home.spare
+    if request != NULL:
+        home.spare = request.next
+        home.spare_count -= 1
+    else:
+        request = <Request *> malloc(sizeof(Request))
+        if request == NULL:
+            return NULL
+    memset(request, 0, sizeof(Request))
+    request.answered.deliver = deliver_answer
+    request.plane = conn.plane
+    request.connection = conn
+    request.inbox = &home.inbox
+    request.wheel = &home.wheel
+    request.settled = settled
+    request.frame = frame
+    request.received_ns = home.now_ns
+    request.listener = conn.listener
+    request.port = conn.port
+    memcpy(request.address, conn.address, 16)
+    conn.refs += 1
+    add64(&live_requests, 1)
+    return request
+
+
+cdef void request_free(Request *request) noexcept nogil:
+    cdef Connection *conn = <Connection *> request.connection
+    cdef Home *home = conn.home
+    answer_clear(&request.answer)
+    if request.frame != NULL:
+        frame_release(request.frame)
+    if home.spare_count < SPARE_REQUESTS:
+        request.next = home.spare
+        home.spare = request
+        home.spare_count += 1
+    else:
+        free(request)
+    add64(&live_requests, -1)
+    release(conn)
+
+
+cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
+    """Reads the header of a whole frame. False when that closed the connection."""
+    cdef Request *request = request_new(conn, frame)
+    cdef ApiVersionRange *range_of
+    cdef char text[120]
+    if request == NULL:
+        frame_release(frame)
+        connection_close(conn)
+        return False
+    conn.waiting = request
+    conn.judged = False
+    if not read_header(conn.plane, request, frame):
+        malformed(conn, "a request whose header is cut off; closed")
+        return False
+    if request.api_key < 0 or request.api_key >= API_KEYS or conn.plane.apis[request.api_key].highest < 0:
+        snprintf(text, sizeof(text), "API key %d is not served here; closed", <int> request.api_key)
+        malformed(conn, text)
+        return False
+    range_of = &conn.plane.apis[request.api_key]
+    if not is_served(conn.plane, request) and request.api_key != API_VERSIONS:
+        snprintf(text, sizeof(text), "API key %d is served here in versions %d to %d, not %d; closed",
+                 <int> request.api_key, <int> range_of.lowest, <int> range_of.highest, <int> request.api_version)
+        malformed(conn, text)
+        return False
+    return True
+
+
+cdef inline bint is_served(Plane *plane, Request *request) noexcept nogil:
+    if request.api_key < 0 or request.api_key >= API_KEYS:
+        return False
+    return plane.apis[request.api_key].lowest <= request.api_version <= plane.apis[request.api_key].highest
+
+
+cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nogil:
+    cdef Reader reader
+    cdef int32_t size
+    cdef uint32_t fields
+    reader_init(&reader, frame.data, <size_t> frame.size)
+    request.api_key = read_i16(&reader)
+    request.api_version = read_i16(&reader)
+    request.correlation_id = read_i32(&reader)
+    request.header_size = 8
+    # What is refused is refused by these; the rest may look otherwise in versions that are not known here.
+    if reader.bad or not is_served(plane, request):
+        return not reader.bad
+    if not (request.api_key == CONTROLLED_SHUTDOWN and request.api_version == 0):
+        size = read_i16(&reader)
+        if size < -1:
+            return False
+        if size >= 0:
+            request.client_id_size = size
+            request.client_id = take(&reader, size)
+    if request.api_version >= plane.apis[request.api_key].flexible_from:
+        fields = read_uvarint(&reader)
+        while fields and not reader.bad:
+            read_uvarint(&reader)
+            take(&reader, read_uvarint(&reader))
+            fields -= 1
+    request.header_size = <int32_t> (reader.pos - frame.data)
+    return not reader.bad
+
+
+cdef inline bint may_start(Connection *conn) noexcept nogil:
+    """A Produce may start while earlier ones await their acknowledgement, anything else when all is answered."""
+    if conn.unanswered and (conn.waiting.api_key != PRODUCE or conn.unanswered != conn.parked):
+        return False
+    return conn.queued < conn.plane.answers_depth and conn.queued_bytes < conn.plane.answers_bytes
+
+
+cdef bint start(Connection *conn) noexcept nogil:
+    """False when `waiting` goes on waiting."""
+    cdef Request *request = conn.waiting
+    if conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
+        return False
+    if not may_start(conn):
+        conn.stall |= STALL_ORDER
+        return False
+    conn.stall &= ~<uint32_t> STALL_ORDER
+    if request.api_key < HOT_APIS and conn.plane.hot[request.api_key] != NULL:
+        return serve(conn, request)
+    if request.api_key == API_VERSIONS and answer_versions(conn, request):
+        return True
+    return hand_over(conn, request)
+
+
+cdef inline void enqueue(Connection *conn, Request *request, int16_t progress) noexcept nogil:
+    conn.waiting = NULL
+    request.progress = progress
+    request.next = NULL
+    if conn.last != NULL:
+        conn.last.next = request
+    else:
+        conn.first = request
+    conn.last = request
+    conn.queued += 1
+    conn.unanswered += 1
+
+
+cdef void complete(Connection *conn, Request *request) noexcept nogil:
+    if request.progress == REQUEST_PARKED:
+        conn.parked -= 1
+    request.progress = REQUEST_DONE
+    conn.unanswered -= 1
+    conn.queued_bytes += request.answer.total
+    add64(&conn.plane.responses_queued, 1)
+
+
+cdef bint serve(Connection *conn, Request *request) noexcept nogil:
+    cdef Plane *plane = conn.plane
+    cdef Home *home = conn.home
+    cdef int outcome
+    if not conn.judged:
+        conn.judged = True
+        gate_judge(<Gate *> load_ptr(<void **> &plane.gate), request.api_key, request.client_id,
+                   request.client_id_size, &conn.verdict)
+        if conn.verdict.delay_ms > 0:
+            conn.stall |= STALL_DELAYED
+            wheel_add(&home.wheel, &conn.hold, home.wheel.now_ms + conn.verdict.delay_ms)
+            return False
+    if conn.verdict.action == GATE_CLOSE:
+        connection_close(conn)
+        return False
+    if conn.verdict.action == GATE_PUNT:
+        return hand_over(conn, request)
+    request.mute_ms = conn.verdict.mute_ms
+    request.dequeued_ns = home.now_ns
+    outcome = plane.hot[request.api_key](plane.hot_state[request.api_key], request, &conn.verdict)
+    if outcome == SERVED_PUNT:
+        conn.verdict.action = GATE_PUNT
+        return hand_over(conn, request)
+    if outcome == SERVED_CLOSE:
+        malformed(conn, "a malformed Produce or Fetch; closed")
+        return False
+    home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    request.local_done_ns = home.now_ns
+    enqueue(conn, request, REQUEST_BLOCKED)
+    if outcome == SERVED:
+        complete(conn, request)
+    elif outcome == SERVED_PARKED:
+        request.progress = REQUEST_PARKED
+        conn.parked += 1
+    return True
+
+
+cdef void settled(Request *request, bint is_complete) noexcept nogil:
+    """A hot request comes back from where it was parked."""
+    cdef Connection *conn = <Connection *> request.connection
+    cdef Home *home = conn.home
+    if is_complete:
+        home.now_ns = home.clock.monotonic_ns(home.clock.self)
+        request.remote_done_ns = home.now_ns
+        complete(conn, request)
+    elif request.progress == REQUEST_BLOCKED:
+        request.progress = REQUEST_PARKED
+        conn.parked += 1
+    make_ready(conn)
+
+
+cdef void deliver_answer(Mail *mail) noexcept nogil:
+    """A handler's answer."""
+    cdef Request *request = <Request *> mail
+    cdef Connection *conn = <Connection *> request.connection
+    if conn.is_closed:
+        request_free(request)
+        return
+    complete(conn, request)
+    make_ready(conn)
+
+
+# Answers
+
+cdef void flush(Connection *conn) noexcept nogil:
+    """Sends what is complete and next in order; lets go of what is out. May close the connection."""
+    cdef Request *request
+    cdef int outcome
+    if conn.first == NULL or conn.first.progress != REQUEST_DONE:
+        conn.want_write = False
+        return
+    outcome = send_answers(conn.plane.env, conn.handle, conn.first, conn.home.now_ns, &conn.want_write)
+    while not conn.is_closed and conn.first != NULL and conn.first.progress == REQUEST_DONE:
+        request = conn.first
+        if not answer_sent(request):
+            break
+        finish(conn, request)
+    if outcome < 0:
+        connection_close(conn)
+
+
+cdef void finish(Connection *conn, Request *request) noexcept nogil:
+    """The first answer of the queue is out."""
+    cdef Home *home = conn.home
+    cdef ApiMetrics **metrics = &conn.link.apis[request.api_key]
+    conn.first = request.next
+    if conn.first == NULL:
+        conn.last = NULL
+    conn.queued -= 1
+    conn.queued_bytes -= request.answer.total
+    add64(&conn.plane.responses_queued, -1)
+    conn.active_ms = home.wheel.now_ms
+    if metrics[0] == NULL:
+        store_ptr(<void **> metrics, calloc(1, sizeof(ApiMetrics)))
+    if metrics[0] != NULL:
+        note_stages(metrics[0], request, home.now_ns)
+    if request.mute_ms > 0 and not request.close_after:
+        conn.stall |= STALL_MUTED
+        wheel_add(&home.wheel, &conn.hold, home.wheel.now_ms + request.mute_ms)
+    if request.close_after:
+        connection_close(conn)
+    request_free(request)
+
+
+# The ring
+
+cdef bint hand_over(Connection *conn, Request *request) noexcept nogil:
+    cdef Link *link = conn.link
+    if link.oldest == NULL:
+        enqueue(conn, request, REQUEST_OUT)
+        add32(&conn.plane.requests_out, 1)
+        # From the push on it is the handler's, but for `next` and `progress`.
+        if ring_push(conn.plane.ring, request, &link.waiter):
+            return True
+        add32(&conn.plane.requests_out, -1)
+        unqueue_last(conn, request)
+    conn.stall |= STALL_RING
+    conn.next_for_ring = NULL
+    if link.newest == NULL:
+        link.oldest = conn
+    else:
+        link.newest.next_for_ring = conn
+    link.newest = conn
+    return False
+
+
+cdef void unqueue_last(Connection *conn, Request *request) noexcept nogil:
+    """Takes back the enqueue that was the last thing to happen."""
+    cdef Request *before = conn.first
+    request.progress = REQUEST_WAITING
+    conn.waiting = request
+    conn.queued -= 1
+    conn.unanswered -= 1
+    if before == request:
+        conn.first = NULL
+        conn.last = NULL
+        return
+    while before.next != request:
+        before = before.next
+    before.next = NULL
+    conn.last = before
+
+
+cdef void room_on_ring(Mail *mail) noexcept nogil:
+    """The ring has room: those that wait try in their order; the first that finds it full again stays the first."""
+    cdef Link *link = <Link *> mail
+    cdef Connection *conn = link.oldest
+    cdef Connection *next
+    link.oldest = NULL
+    link.newest = NULL
+    while conn != NULL:
+        next = conn.next_for_ring
+        conn.stall &= ~<uint32_t> STALL_RING
+        if conn.waiting != NULL and hand_over(conn, conn.waiting):
+            make_ready(conn)
+        conn = next
+
+
+cdef void leave_ring_queue(Connection *conn) noexcept nogil:
+    cdef Link *link = conn.link
+    cdef Connection **at = &link.oldest
+    cdef Connection *before = NULL
+    while at[0] != conn:
+        before = at[0]
+        at = &before.next_for_ring
+    at[0] = conn.next_for_ring
+    if link.newest == conn:
+        link.newest = before
+    conn.stall &= ~<uint32_t> STALL_RING
+
+
+# ApiVersions
+
+cdef bint answer_versions(Connection *conn, Request *request) noexcept nogil:
+    """From the published bytes. A version that is not served gets error 35 in a version 0 body (KIP-511)."""
+    cdef VersionAnswers *answers = <VersionAnswers *> load_ptr(<void **> &conn.plane.versions)
+    cdef ApiVersionRange *range_of = &conn.plane.apis[API_VERSIONS]
+    cdef int16_t version = request.api_version
+    cdef const uint8_t *body
+    cdef uint8_t refusal[12]
+    cdef int32_t size
+    cdef uint8_t *memory
+    if version < range_of.lowest or version > range_of.highest:
+        put16(refusal, UNSUPPORTED_VERSION)
+        put32(refusal + 2, 1)
+        put16(refusal + 6, API_VERSIONS)
+        put16(refusal + 8, <uint32_t> range_of.lowest)
+        put16(refusal + 10, <uint32_t> range_of.highest)
+        body = refusal
+        size = sizeof(refusal)
+    elif answers == NULL or version >= answers.count or (version >= 3 and not software_is_plain(request)):
+        return False
+    else:
+        body = answers.bodies[version]
+        size = answers.sizes[version]
+    memory = <uint8_t *> malloc(size + 8)
+    if memory == NULL:
+        connection_close(conn)
+        return True
+    put32(memory, <uint32_t> size + 4)
+    put32(memory + 4, <uint32_t> request.correlation_id)
+    memcpy(memory + 8, body, size)
+    request.dequeued_ns = conn.home.now_ns
+    request.local_done_ns = conn.home.now_ns
+    request.answer.memory = memory
+    answer_add_memory(&request.answer, memory, size + 8)
+    enqueue(conn, request, REQUEST_BLOCKED)
+    complete(conn, request)
+    return True
+
+
+cdef bint software_is_plain(Request *request) noexcept nogil:
+    """Whether client software name and version are what ApiVersions 3 allows; the handler refuses them else."""
+    cdef Reader reader
+    reader_init(&reader, request.frame.data + request.header_size, <size_t> (request.frame.size - request.header_size))
+    return plain_word(&reader) and plain_word(&reader)
+
+
+cdef bint plain_word(Reader *reader) noexcept nogil:
+    cdef int64_t size = <int64_t> read_uvarint(reader) - 1
+    cdef const uint8_t *text = take(reader, size)
+    cdef int64_t i
+    if text == NULL or size < 1 or not is_alphanumeric(text[0]) or not is_alphanumeric(text[size - 1]):
+        return False
+    for i in range(1, size - 1):
+        if not is_alphanumeric(text[i]) and text[i] != c"-" and text[i] != c".":
+            return False
+    return True
+
+
+cdef inline bint is_alphanumeric(uint8_t byte) noexcept nogil:
+    return c"0" <= byte <= c"9" or c"a" <= byte <= c"z" or c"A" <= byte <= c"Z"

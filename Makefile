@@ -1,0 +1,32 @@
+# The two commands of the README come first. Each target creates what it needs: .venv, the extensions, the real peers.
+.PHONY: demo test build bench lint sanitize wheel peers
+
+PYTHON := .venv/bin/python
+
+demo: ## start a node, feed it with real clients, kill it, lose nothing
+	@ci/build.sh test
+	@.venv/bin/kafkacore demo
+
+test: ## every test, against Apache Kafka's own clients and tools too (Java 17, Maven)
+	@ci/build.sh test
+	@ci/peers.sh
+	@$(PYTHON) -m pytest --durations=15
+
+build: ## .venv, the extensions in place, and .venv/bin/kafkacore
+	@ci/build.sh test
+
+bench: ## micro benchmarks, the floor of this machine, and the table beside the peers
+	@ci/bench.sh
+
+lint: ## ruff, mypy, cython-lint and the import contracts
+	@ci/build.sh test,dev
+	@ci/lint.sh
+
+sanitize: ## AddressSanitizer with UBSan, then ThreadSanitizer
+	@ci/sanitize.sh
+
+wheel: ## a manylinux wheel in dist/, proved in an empty environment
+	@ci/wheel.sh
+
+peers: ## Apache Kafka 4.3 and 3.9 and an older librdkafka, under .peers
+	@ci/peers.sh

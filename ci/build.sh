@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Leaves .venv/bin/kafkacore: environment, dependencies of the named extras, extensions built in place, editable install.
+# Does nothing, fast, when nothing changed.   usage: ci/build.sh [test[,dev][,bench]]
+source "$(dirname "$0")/common.sh"
+
+extras="${1:-test}"
+python="${PYTHON:-python3}"
+stamps=build/stamps
+mkdir -p "$stamps"
+
+[ -x .venv/bin/python ] || {
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed: $("$python" -V)"
+    say "creating .venv"
+    "$python" -m venv .venv
+}
+
+install_dependencies() {
+    say "installing kafkacore[$extras]"
+    # The build requirements first: the editable install runs without isolation, so that it and build_ext share one Cython.
+    .venv/bin/python -m pip install -q --disable-pip-version-check 'setuptools>=77' 'Cython>=3.1'
+    # "-" names no extension: pip would compile them one after the other into a directory that it throws away.
+    KAFKACORE_ONLY=- .venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[$extras]"
+}
+
+# The environment's own marker: when .venv is replaced, the marker goes with it.
+marker=".venv/.kafkacore-${extras//,/-}"
+fingerprint="$(cat pyproject.toml src/kafkacore/_version.py | sha256sum)"
+if [ "$(cat "$marker" 2>/dev/null)" != "$fingerprint" ]; then
+    install_dependencies
+    printf '%s\n' "$fingerprint" >"$marker"
+fi
+
+built="$stamps/extensions"
+missing_extension() {
+    local source
+    for source in src/kafkacore/_fast/*.pyx; do
+        compgen -G "${source%.pyx}.*.so" >/dev/null || return 0
+    done
+    return 1
+}
+if missing_extension || [ -n "$(find setup.py src/kafkacore -name __pycache__ -prune -o \
+    \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name setup.py \) -newer "$built" -print -quit 2>&1)" ]; then
+    say "compiling the extensions"
+    # Taken before the build: what changes while it runs is built by the next one.
+    touch "$built.started"
+    .venv/bin/python setup.py -q build_ext --inplace --parallel "$(nproc)" --build-temp build/objects >build/extensions.log 2>&1 ||
+        { tail -n 60 build/extensions.log >&2; die "the extensions do not compile; the whole log: build/extensions.log"; }
+    mv "$built.started" "$built"
+fi

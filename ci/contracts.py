@@ -1,0 +1,124 @@
+"""The rooms of kafkacore import downward only: checks `import` in Python and `cimport` in Cython against one table.
+
+Usage: python ci/contracts.py [SOURCE_ROOT]; prints one line for each import that points up or sideways and exits 1.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = "kafkacore"
+
+ENVIRONMENT = {"_fast", "protocol", "config", "runtime"}
+STORES = ENVIRONMENT | {"storage", "network"}
+CLUSTER = STORES | {"raft", "metadata"}
+DECIDES = CLUSTER | {"controller", "replication", "coordinator"}
+
+# room: the rooms that it may import. A room may always import itself; a module at the top (`_version`) is free to all.
+ALLOWED = {
+    "_fast": set(),
+    "protocol": {"_fast"},
+    "config": set(),
+    "runtime": {"_fast"},
+    "storage": ENVIRONMENT,
+    "network": ENVIRONMENT,
+    "raft": STORES,
+    "metadata": STORES,
+    "controller": CLUSTER,
+    "replication": CLUSTER,
+    "coordinator": CLUSTER,
+    "observability": CLUSTER,
+    "server": DECIDES | {"observability"},
+    "tools": DECIDES | {"observability", "server"},
+    "spark": CLUSTER,
+    "testing": DECIDES | {"observability", "server", "tools"},
+}
+
+# Within a room: the ZooKeeper-era controller and the quorum share `controller.common`, never each other.
+APART = {("controller.quorum", "controller.zookeeper"), ("controller.zookeeper", "controller.quorum")}
+
+# A library that only one room may load: nobody else pays for it, or depends on it.
+LIBRARY_ROOM = {"pyspark": "spark", "pyarrow": "spark"}
+
+CIMPORT = re.compile(r"^\s*(?:from\s+(?P<module>[\w.]+)\s+c?import\s|c?import\s+(?P<plain>[\w.]+(?:\s*,\s*[\w.]+)*))")
+
+
+def python_imports(path: Path, module: str) -> Iterator[tuple[int, str]]:
+    """Every module imported anywhere in a `.py` or `.pyi` file, relative imports resolved against `module`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from ((node.lineno, name) for name in imported_from(node, path, module))
+
+
+def imported_from(node: ast.ImportFrom, path: Path, module: str) -> Iterator[str]:
+    origin = node.module or ""
+    if node.level:
+        package = module.split(".") if path.stem == "__init__" else module.split(".")[:-1]
+        base = package[: len(package) - node.level + 1]
+        origin = ".".join([*base, *([origin] if origin else [])])
+    # `from kafkacore import server` names the room in the list, not in the origin.
+    for alias in node.names:
+        yield f"{origin}.{alias.name}"
+
+
+def cython_imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every `import` and `cimport` line of a `.pyx` or `.pxd` file; lines are enough, nobody continues one before its module."""
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not (match := CIMPORT.match(line)):
+            continue
+        if match["module"] == PACKAGE:
+            names = line.split("import", 1)[1].strip(" ()").split(",")
+            yield from ((number, f"{PACKAGE}.{name.split(' as ')[0].strip()}") for name in names)
+        elif match["module"]:
+            yield number, match["module"]
+        else:
+            yield from ((number, name.strip()) for name in match["plain"].split(","))
+
+
+def complaint(importer: str, imported: str) -> str | None:
+    """Why `importer` may not import `imported`, or None; both are dotted modules."""
+    room = importer.split(".")[1]
+    head, *rest = imported.split(".")
+    if head != PACKAGE:
+        owner = LIBRARY_ROOM.get(head)
+        return f"{head} is imported in {owner} only" if owner and owner != room else None
+    target = rest[0] if rest else ""
+    if target in ALLOWED and target != room and target not in ALLOWED.get(room, set()):
+        return f"{room} may not import {target}"
+    for inner, outer in APART:
+        if importer.startswith(f"{PACKAGE}.{inner}.") and imported.startswith(f"{PACKAGE}.{outer}"):
+            return f"{inner} may not import {outer}"
+    return None
+
+
+def violations(source_root: Path) -> Iterator[str]:
+    """`file:line: reason` for each import that the table does not allow."""
+    package = source_root / PACKAGE
+    for path in sorted(package.rglob("*")):
+        if path.suffix not in {".py", ".pyi", ".pyx", ".pxd"} or path.parent == package:
+            continue
+        parts = path.relative_to(source_root).with_suffix("").parts
+        module = ".".join(parts[:-1] if path.stem == "__init__" else parts)
+        if parts[1] not in ALLOWED:
+            yield f"{path}:1: {parts[1]} is not a room of the plan: give it a floor in ci/contracts.py"
+            continue
+        found = python_imports(path, module) if path.suffix in {".py", ".pyi"} else cython_imports(path)
+        for line, imported in found:
+            # A package's own module counts as inside it.
+            if reason := complaint(f"{module}." if path.stem == "__init__" else module, imported):
+                yield f"{path}:{line}: {reason} ({imported})"
+
+
+def main() -> int:
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("src")
+    found = list(violations(root))
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Every check runs, so that one call shows all that is wrong; configuration is in pyproject.toml.
+source "$(dirname "$0")/common.sh"
+
+failed=()
+check() {
+    local name="$1"
+    shift
+    "$@" || failed+=("$name")
+}
+
+check ruff .venv/bin/ruff check src tests ci benchmarks setup.py
+check format .venv/bin/ruff format --check --quiet src tests ci benchmarks setup.py
+check mypy .venv/bin/mypy
+# cython-lint starts pycodestyle by name.
+check cython-lint env PATH="$PWD/.venv/bin:$PATH" cython-lint src/kafkacore
+check contracts .venv/bin/python ci/contracts.py
+if command -v shellcheck >/dev/null; then check shellcheck shellcheck -x ci/*.sh .ci/run; fi
+
+[ ${#failed[@]} -eq 0 ] || die "not clean: ${failed[*]}"
+say "clean"

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The real peers under .peers: Apache Kafka's jars by Maven, and an environment with the oldest librdkafka that is tested.
+# Without Java or Maven the tests that need them are skipped and say so; with CI=true that is a failure.
+source "$(dirname "$0")/common.sh"
+
+releases=(4.3.1 3.9.2)
+missing=""
+command -v java >/dev/null || missing="java"
+command -v mvn >/dev/null || missing="$missing mvn"
+if [ -n "$missing" ]; then
+    how="Apache Kafka's clients and tools need Java 17 and Maven (missing: $missing): apt install openjdk-17-jdk-headless maven"
+    [ "${CI:-}" = true ] && die "$how"
+    say "$how; their tests will be skipped"
+    exit 0
+fi
+
+for release in "${releases[@]}"; do
+    jars=".peers/kafka-$release"
+    # The directory appears under its name when it is whole: a download that was cut short is fetched again.
+    if [ ! -e "$jars/.complete" ] || [ ci/peers/pom.xml -nt "$jars/.complete" ]; then
+        say "fetching Apache Kafka $release"
+        rm -rf "$jars"
+        mvn -q -B -f ci/peers/pom.xml -P "kafka-${release%.*}" dependency:copy-dependencies \
+            -DincludeScope=runtime -DoutputDirectory="$PWD/$jars"
+        touch "$jars/.complete"
+    fi
+done
+
+classes=.peers/java
+if [ ! -e "$classes/.complete" ] || [ -n "$(find ci/peers/java -newer "$classes/.complete" -print -quit)" ]; then
+    say "compiling the Java client and the tools' runner"
+    rm -rf "$classes"
+    mkdir -p "$classes"
+    # Compiled against the older release: one set of classes serves both.
+    javac -proc:none -nowarn -d "$classes" -cp ".peers/kafka-3.9.2/*" $(find ci/peers/java -name '*.java')
+    touch "$classes/.complete"
+fi
+
+older=.peers/venv-confluent-2.6
+if [ ! -e "$older/.complete" ]; then
+    say "installing confluent-kafka 2.6"
+    "${PYTHON:-python3}" -m venv "$older"
+    "$older/bin/python" -m pip install -q --disable-pip-version-check 'confluent-kafka==2.6.*'
+    touch "$older/.complete"
+fi

@@ -1,0 +1,124 @@
+"""The log directories of a node, seen together: what they belong to, and whether the node may start on them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from kafkacore._fast.uuid import Uuid
+from kafkacore.config import BrokerConfig
+from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.storage import meta_properties
+from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
+from kafkacore.storage.meta_properties import MetaProperties
+from kafkacore.storage.names import metadata_directory
+
+
+class Loaded(NamedTuple):
+    """What was found. `failed` could not be read, by their error; `empty` are not formatted, or not there at all."""
+
+    properties: Mapping[str, MetaProperties]
+    empty: tuple[str, ...]
+    failed: Mapping[str, Exception]
+
+    def check(self, cluster_id: str | None, node_id: int) -> None:
+        """Raises LogDirectoryError where a directory is of another cluster or node, or two have the same id."""
+        owners: dict[Uuid, str] = {}
+        for directory, found in self.properties.items():
+            path = meta_properties.path_in(directory)
+            cluster_id = cluster_id or found.cluster_id
+            if found.cluster_id not in (None, cluster_id):
+                raise LogDirectoryError(
+                    f"{path}: cluster.id={found.cluster_id}, but {cluster_id} is expected; "
+                    "the directory belongs to another cluster: check log.dirs, or move the directory away"
+                )
+            if found.node_id not in (None, node_id):
+                raise LogDirectoryError(
+                    f"{path}: node.id={found.node_id}, but the configuration has node.id={node_id}; "
+                    "the directory belongs to another node: check node.id and log.dirs"
+                )
+            if found.directory_id is not None:
+                if found.directory_id.is_reserved:
+                    raise LogDirectoryError(f"{path}: directory.id={found.directory_id} is reserved")
+                other = owners.setdefault(found.directory_id, directory)
+                if other != directory:
+                    raise LogDirectoryError(
+                        f"{path}: directory.id={found.directory_id} is also that of {other}; one is a copy of the other"
+                    )
+
+
+class NodeDirectories(NamedTuple):
+    """What a node starts on: its cluster, and the id of each usable log directory."""
+
+    cluster_id: str
+    node_id: int
+    directory_ids: Mapping[str, Uuid]
+    failed: Mapping[str, Exception]
+
+
+def load(directories: Iterable[str], files: Files = OS_FILES) -> Loaded:
+    """Reads meta.properties of each; raises nothing."""
+    properties: dict[str, MetaProperties] = {}
+    empty: list[str] = []
+    failed: dict[str, Exception] = {}
+    for directory in dict.fromkeys(directories):
+        try:
+            found = meta_properties.read(directory, files)
+        except (OSError, MalformedFileError) as error:
+            failed[directory] = error
+            continue
+        if found is None:
+            empty.append(directory)
+        else:
+            properties[directory] = found
+    return Loaded(properties, tuple(empty), failed)
+
+
+def open_directories(
+    config: BrokerConfig,
+    now_ms: int,
+    files: Files = OS_FILES,
+    random_uuid: Callable[[], Uuid] = Uuid.random,
+) -> NodeDirectories:
+    """Checks every log directory at the start of a KRaft node; gives an id to one that was formatted without (KIP-858).
+
+    Raises LogDirectoryError that names the directory and says what to do. A directory other than metadata.log.dir that
+    cannot be read is only reported in `failed`.
+    """
+    loaded = load(config.all_log_dirs, files)
+    metadata_dir = config.metadata_log_dir
+    if metadata_dir in loaded.failed:
+        raise LogDirectoryError(
+            f"{metadata_dir}: cannot be read, and holds the metadata: {loaded.failed[metadata_dir]}"
+        )
+    loaded.check(None, config.node_id)
+    if loaded.empty:
+        raise LogDirectoryError(
+            f"{loaded.empty[0]}: has no meta.properties; format it first: "
+            "kafkacore storage format --config server.properties --cluster-id ID"
+        )
+    directory_ids: dict[str, Uuid] = {}
+    for directory, found in loaded.properties.items():
+        _check_kraft(directory, found, metadata_dir, files)
+        if found.directory_id is None:
+            found = found._replace(directory_id=random_uuid())
+            logging.getLogger(__name__).info("giving %s the id %s", directory, found.directory_id)
+            meta_properties.write(directory, found, now_ms, files)
+        assert found.directory_id is not None
+        directory_ids[directory] = found.directory_id
+    cluster_id = loaded.properties[metadata_dir].cluster_id
+    assert cluster_id is not None
+    return NodeDirectories(cluster_id, config.node_id, directory_ids, loaded.failed)
+
+
+def _check_kraft(directory: str, found: MetaProperties, metadata_dir: str, files: Files) -> None:
+    path = meta_properties.path_in(directory)
+    if found.version == 0:
+        raise LogDirectoryError(f"{path}: version=0, of ZooKeeper mode, cannot be used in KRaft mode")
+    misplaced = metadata_directory(directory)
+    if directory != metadata_dir and files.exists(misplaced):
+        raise LogDirectoryError(
+            f"{misplaced}: the metadata log is in a data directory; "
+            f"metadata.log.dir={metadata_dir} is where it should be: move it there, or change metadata.log.dir"
+        )

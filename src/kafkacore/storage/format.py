@@ -1,0 +1,248 @@
+"""What `kafkacore storage format` and `info` do: KIP-631, and KIP-853 for voters that are records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kafkacore._fast.uuid import Uuid
+from kafkacore.config import BrokerConfig
+from kafkacore.config.addresses import Address, AddressError, is_host, parse_port
+from kafkacore.protocol.features import (
+    KRAFT_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    MetadataVersion,
+    default_levels,
+    metadata_version,
+    parse_metadata_version,
+    validate_levels,
+)
+from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.storage import bootstrap, directories, meta_properties
+from kafkacore.storage.bootstrap import InitialVoter
+from kafkacore.storage.errors import MalformedFileError
+from kafkacore.storage.meta_properties import MetaProperties
+
+_CLUSTER_ID_LENGTH: Final = 22  # 16 bytes in base64 without its padding
+_BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+_ONE_OF_THREE: Final = "--standalone, --initial-controllers or --no-initial-controllers"
+
+
+class FormatError(Exception):
+    """Options that cannot be followed; the message says which and what to do."""
+
+
+class FormatOptions(NamedTuple):
+    """The options of `format`. `initial_controllers` is a list of id@host:port:directory-id entries."""
+
+    cluster_id: str
+    ignore_formatted: bool = False
+    release_version: str | None = None
+    features: Mapping[str, int] = _NONE
+    standalone: bool = False
+    no_initial_controllers: bool = False
+    initial_controllers: str | None = None
+
+
+def format_directories(
+    config: BrokerConfig,
+    options: FormatOptions,
+    now_ms: int,
+    say: Callable[[str], None] = print,
+    files: Files = OS_FILES,
+    random_uuid: Callable[[], Uuid] = Uuid.random,
+) -> None:
+    """Formats every log directory of a KRaft node that is not formatted yet, and `say`s what it does.
+
+    Raises FormatError, LogDirectoryError, MalformedFileError, OSError. meta.properties is what makes a directory a
+    formatted one, and is written last.
+    """
+    if config.zookeeper_mode:
+        raise FormatError("process.roles is not set: only the directories of a KRaft node are formatted")
+    check_cluster_id(options.cluster_id)
+    voters = initial_voters(config, options, random_uuid)
+    version, levels = feature_levels(config, options)
+    loaded = directories.load(config.all_log_dirs, files)
+    loaded.check(options.cluster_id, config.node_id)
+    if loaded.properties and not options.ignore_formatted:
+        raise FormatError(
+            f"Log directory {next(iter(loaded.properties))} is already formatted. "
+            "Use --ignore-formatted to ignore this directory and format the others."
+        )
+    for directory, error in loaded.failed.items():
+        say(f"I/O error trying to read log directory {directory}. Ignoring: {error}")
+    if not loaded.empty and not loaded.properties:
+        raise FormatError("No available log directories to format.")
+    if not loaded.empty:
+        say("All of the log directories are already formatted.")
+    for directory in loaded.empty:
+        kind = _kind(config, directory, voters)
+        say(f"Formatting {kind} {directory} with {METADATA_VERSION} {version.name}.")
+        own = voters.get(config.node_id)
+        is_voter = directory == config.metadata_log_dir and own is not None
+        directory_id = own.directory_id if is_voter and own is not None else random_uuid()
+        files.make_directories(directory)
+        bootstrap.write_bootstrap(directory, levels, now_ms, files)
+        if directory == config.metadata_log_dir and voters:
+            listener = config.controller_listener_names[0]
+            bootstrap.write_voters_checkpoint(directory, voters.values(), listener, now_ms, files)
+        properties = MetaProperties(options.cluster_id, config.node_id, directory_id)
+        meta_properties.write(directory, properties, now_ms, files)
+
+
+def check_cluster_id(text: str) -> None:
+    """Raises FormatError unless it is 16 bytes in URL-safe base64, with or without its padding."""
+    bare = text.removesuffix("==")
+    if len(bare) != _CLUSTER_ID_LENGTH or not _BASE64.issuperset(bare):
+        raise FormatError(
+            f"cluster id {text!r} is not 16 bytes in URL-safe base64; `kafkacore storage random-uuid` makes one"
+        )
+
+
+def feature_levels(config: BrokerConfig, options: FormatOptions) -> tuple[MetadataVersion, dict[str, int]]:
+    """The metadata.version to format at, and the level of every feature. Raises FormatError."""
+    try:
+        version = _release(options)
+        levels = default_levels(version) | dict(options.features)
+        levels[METADATA_VERSION] = version.level
+        levels[KRAFT_VERSION] = _kraft_level(config, options.features.get(KRAFT_VERSION))
+        validate_levels(levels)
+    except ValueError as error:
+        raise FormatError(str(error)) from None
+    return version, levels
+
+
+def initial_voters(
+    config: BrokerConfig, options: FormatOptions, random_uuid: Callable[[], Uuid] = Uuid.random
+) -> dict[int, InitialVoter]:
+    """The voters that the metadata log begins with, by node id; none where controller.quorum.voters has them, or
+    where a quorum that exists already will be joined. Raises FormatError.
+    """
+    asked = options.standalone or options.initial_controllers is not None
+    if sum((options.standalone, options.no_initial_controllers, options.initial_controllers is not None)) > 1:
+        raise FormatError(f"only one of {_ONE_OF_THREE} can be given")
+    if config.controller_quorum_voters:
+        if asked:
+            raise FormatError(
+                "controller.quorum.voters is set, so neither --standalone nor --initial-controllers can be given; "
+                "for voters that can change, remove it and set controller.quorum.bootstrap.servers instead"
+            )
+        return {}
+    if options.initial_controllers is not None:
+        return parse_initial_controllers(options.initial_controllers)
+    if options.standalone:
+        return _standalone(config, random_uuid)
+    if "controller" in config.process_roles and not options.no_initial_controllers:
+        raise FormatError(f"controller.quorum.voters is not set on this controller: give one of {_ONE_OF_THREE}")
+    return {}
+
+
+def parse_initial_controllers(text: str) -> dict[int, InitialVoter]:
+    """From id@host:port:directory-id entries, separated by commas; the host of an IPv6 address is in brackets.
+
+    Raises FormatError that names the entry.
+    """
+    voters: dict[int, InitialVoter] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        node_id, at, rest = entry.partition("@")
+        address, colon, directory_id = rest.rpartition(":")
+        host, port_colon, port = address.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]")
+        if not (at and colon and port_colon and host and is_host(host) and node_id.isascii() and node_id.isdigit()):
+            raise FormatError(f"--initial-controllers entry {entry!r} must be id@host:port:directory-id")
+        try:
+            voter = InitialVoter(int(node_id), Uuid.parse(directory_id), Address(host, parse_port(port, address)))
+        except (AddressError, ValueError) as error:
+            raise FormatError(f"--initial-controllers entry {entry!r}: {error}") from None
+        if voter.node_id in voters:
+            raise FormatError(f"--initial-controllers has node id {voter.node_id} twice")
+        voters[voter.node_id] = voter
+    if not voters:
+        raise FormatError("--initial-controllers names no controller")
+    return voters
+
+
+def describe_directories(config: BrokerConfig, say: Callable[[str], None] = print, files: Files = OS_FILES) -> bool:
+    """`info`: says what the log directories belong to. False where there is a problem, which is said too."""
+    problems: list[str] = []
+    found: list[str] = []
+    first: MetaProperties | None = None
+    for directory in sorted(config.all_log_dirs):
+        if not files.is_directory(directory):
+            problems.append(f"{directory} {'is not a directory' if files.exists(directory) else 'does not exist'}")
+            continue
+        found.append(directory)
+        try:
+            properties = meta_properties.read(directory, files)
+        except (OSError, MalformedFileError) as error:
+            problems.append(f"Error loading {error}")
+            continue
+        if properties is None:
+            problems.append(f"{directory} is not formatted.")
+        elif first is None:
+            first = properties
+        elif properties.cluster_id != first.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif properties.node_id != first.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
+    if first is not None and first.version != (0 if config.zookeeper_mode else 1):
+        modes = ("ZooKeeper", "KRaft") if config.zookeeper_mode else ("KRaft", "ZooKeeper")
+        problems.append(
+            f"The configuration is for {modes[0]} mode, but the directories are formatted for {modes[1]} mode."
+        )
+    _say_list(say, "Found log director{}:", ("y", "ies"), found)
+    if first is not None:
+        fields = ", ".join(f"{key}={value}" for key, value in sorted(first.lines().items()))
+        say(f"Found metadata: {{{fields}}}")
+        say("")
+    _say_list(say, "Found problem{}:", ("", "s"), problems)
+    return not problems
+
+
+def _release(options: FormatOptions) -> MetadataVersion:
+    level = options.features.get(METADATA_VERSION)
+    if level is not None and options.release_version is not None:
+        raise FormatError(f"use --release-version instead of --feature {METADATA_VERSION}={level}, not both")
+    if level is not None:
+        return metadata_version(level)
+    if options.release_version is not None:
+        return parse_metadata_version(options.release_version)
+    return LATEST_METADATA_VERSION
+
+
+def _kraft_level(config: BrokerConfig, asked: int | None) -> int:
+    """1 where voters are records, else 0: what `asked` may only confirm."""
+    level = 0 if config.controller_quorum_voters else 1
+    if asked not in (None, level):
+        voters = "is set" if config.controller_quorum_voters else "is not set"
+        raise FormatError(
+            f"{KRAFT_VERSION} cannot be {asked}: controller.quorum.voters {voters}, which makes it {level}"
+        )
+    return level
+
+
+def _standalone(config: BrokerConfig, random_uuid: Callable[[], Uuid]) -> dict[int, InitialVoter]:
+    if "controller" not in config.process_roles:
+        raise FormatError("--standalone is only for a controller, and process.roles has none")
+    endpoint = config.advertised_controller_listeners[0]
+    address = Address(endpoint.host or "localhost", endpoint.port)
+    return {config.node_id: InitialVoter(config.node_id, random_uuid(), address)}
+
+
+def _kind(config: BrokerConfig, directory: str, voters: Mapping[int, InitialVoter]) -> str:
+    if directory != config.metadata_log_dir:
+        return "data directory"
+    if not voters:
+        return "metadata directory"
+    return "dynamic metadata voter directory" if config.node_id in voters else "dynamic metadata directory"
+
+
+def _say_list(say: Callable[[str], None], title: str, endings: tuple[str, str], lines: list[str]) -> None:
+    if lines:
+        say(title.format(endings[len(lines) > 1]))
+        for line in lines:
+            say(f"  {line}")
+        say("")

@@ -1,0 +1,91 @@
+"""meta.properties: which cluster, node and directory a log directory belongs to (KIP-631, KIP-858)."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Final, NamedTuple
+
+from kafkacore._fast.uuid import Uuid
+from kafkacore.config import ConfigError
+from kafkacore.config import properties as property_files
+from kafkacore.runtime.files import OS_FILES, Files, replace
+from kafkacore.storage.errors import MalformedFileError
+
+NAME: Final = "meta.properties"
+
+
+class MetaProperties(NamedTuple):
+    """`version` 1 is KRaft's; 0, of ZooKeeper mode, may lack any of the others. 1 lacks at most `directory_id`."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: Uuid | None = None
+    version: int = 1
+
+    def lines(self) -> dict[str, str]:
+        """As they stand in the file, in the order in which Kafka writes them."""
+        values = {
+            "node.id" if self.version else "broker.id": self.node_id,
+            "directory.id": self.directory_id,
+            "version": self.version,
+            "cluster.id": self.cluster_id,
+        }
+        return {key: str(value) for key, value in values.items() if value is not None}
+
+
+def path_in(directory: str) -> str:
+    return os.path.join(directory, NAME)
+
+
+def encode(properties: MetaProperties, now_ms: int) -> bytes:
+    """As java.util.Properties stores them: an empty comment, the date, and the lines."""
+    date = time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(now_ms / 1000))
+    return property_files.store(properties.lines(), comments=("", date))
+
+
+def write(directory: str, properties: MetaProperties, now_ms: int, files: Files = OS_FILES) -> None:
+    """Atomic and durable. Raises OSError."""
+    replace(files, path_in(directory), encode(properties, now_ms))
+
+
+def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
+    """None where the directory is not formatted. Raises MalformedFileError, OSError."""
+    path = path_in(directory)
+    try:
+        data = files.read(path)
+    except FileNotFoundError:
+        return None
+    try:
+        lines = property_files.parse(data, path)
+    except ConfigError as error:
+        raise MalformedFileError(path, str(error)) from None
+    return _from_lines(path, lines)
+
+
+def _from_lines(path: str, lines: dict[str, str]) -> MetaProperties:
+    version = _number(path, lines, "version") if "version" in lines else 0
+    if version not in (0, 1):
+        raise MalformedFileError(path, f"version={version} is not known; 0 and 1 are")
+    node_key = "node.id" if version else "broker.id"
+    for key in (node_key, "cluster.id") if version else ():
+        if key not in lines:
+            raise MalformedFileError(path, f"{key} is missing")
+    directory_id = lines.get("directory.id")
+    try:
+        parsed = None if directory_id is None else Uuid.parse(directory_id)
+    except ValueError as error:
+        raise MalformedFileError(path, f"directory.id: {error}") from None
+    return MetaProperties(
+        cluster_id=lines.get("cluster.id"),
+        node_id=_number(path, lines, node_key) if node_key in lines else None,
+        directory_id=parsed,
+        version=version,
+    )
+
+
+def _number(path: str, lines: dict[str, str], key: str) -> int:
+    text = lines[key].strip()
+    if not (text.isascii() and text.removeprefix("-").isdigit()):
+        raise MalformedFileError(path, f"{key}={text} is not a whole number")
+    return int(text)

@@ -1,0 +1,65 @@
+"""`kafkacore COMMAND`: finds the command's module, which is imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Final
+
+# A command's module has DESCRIPTION, add_arguments(parser) and run(arguments) -> exit code.
+COMMANDS: Final = {
+    "start": "runs a node by a server.properties",
+    "dev": "runs a temporary node, without any configuration",
+    "storage": "formats log directories, and tells what they belong to",
+}
+USAGE_ERROR: Final = 2
+INTERRUPTED: Final = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code: 1 with a line on stderr for what the user can put right."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["--version"]:
+        from kafkacore import __version__
+
+        print(f"kafkacore {__version__}")
+        return 0
+    if not given or given[0] not in COMMANDS:
+        asked_for_help = given[:1] in (["-h"], ["--help"])
+        print(
+            _usage(given[0] if given and not asked_for_help else None),
+            file=sys.stdout if asked_for_help else sys.stderr,
+        )
+        return 0 if asked_for_help else USAGE_ERROR
+    module = import_module(f"kafkacore.tools.{given[0]}")
+    parser = argparse.ArgumentParser(prog=f"kafkacore {given[0]}", description=module.DESCRIPTION)
+    module.add_arguments(parser)
+    return _run(module, parser.parse_args(given[1:]))
+
+
+def _run(module: ModuleType, arguments: argparse.Namespace) -> int:
+    from kafkacore.config import ConfigError
+    from kafkacore.storage.errors import LogDirectoryError
+
+    try:
+        return int(module.run(arguments))
+    except (ConfigError, LogDirectoryError, OSError) as error:
+        print(f"kafkacore: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _usage(unknown: str | None) -> str:
+    lines = [f"kafkacore: there is no command {unknown!r}"] if unknown else []
+    lines += ["usage: kafkacore COMMAND ...", "", "commands:"]
+    lines += [f"  {name:<10}{what}" for name, what in COMMANDS.items()]
+    lines += ["", "`kafkacore COMMAND --help` tells more."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

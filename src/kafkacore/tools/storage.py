@@ -1,0 +1,104 @@
+"""`kafkacore storage format | info | random-uuid`: what Apache Kafka's kafka-storage.sh does (KIP-631, KIP-853)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Final
+
+from kafkacore.config import BrokerConfig
+
+DESCRIPTION: Final = "Formats the log directories of a node, and tells what they belong to."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(dest="storage_command", required=True, metavar="COMMAND")
+    info = commands.add_parser("info", help="tell what the log directories belong to")
+    _add_config(info)
+    formatting = commands.add_parser("format", help="format the log directories")
+    _add_config(formatting)
+    _add_format_arguments(formatting)
+    commands.add_parser("random-uuid", help="print a random UUID, as for a cluster id")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    match arguments.storage_command:
+        case "info":
+            return _info(arguments)
+        case "format":
+            return _format(arguments)
+    from kafkacore._fast.uuid import Uuid
+
+    print(Uuid.random())
+    return 0
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before FILE's value")
+
+
+def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cluster-id", "-t", required=True, metavar="ID", help="the same on all nodes of a cluster")
+    parser.add_argument(
+        "--ignore-formatted", "-g", action="store_true", help="leave directories alone that are formatted already"
+    )
+    parser.add_argument(
+        "--release-version", "-r", metavar="VERSION", help="metadata.version to begin with, 3.9 to 4.3 (default: 4.3)"
+    )
+    parser.add_argument(
+        "--feature", "-f", action="append", default=[], metavar="NAME=LEVEL", help="level of a feature to begin with"
+    )
+    voters = parser.add_mutually_exclusive_group()
+    voters.add_argument("--standalone", "-s", action="store_true", help="this controller is the whole quorum")
+    voters.add_argument(
+        "--no-initial-controllers", "-N", action="store_true", help="the quorum is formatted elsewhere, or comes later"
+    )
+    voters.add_argument(
+        "--initial-controllers",
+        "-I",
+        metavar="VOTERS",
+        help="the quorum, as ID@HOST:PORT:DIRECTORY-ID entries separated by commas; the same on all nodes",
+    )
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from kafkacore.storage.format import describe_directories
+
+    return 0 if describe_directories(BrokerConfig.load(arguments.config, arguments.override)) else 1
+
+
+def _format(arguments: argparse.Namespace) -> int:
+    from kafkacore.storage.format import FormatError, FormatOptions, format_directories
+
+    try:
+        options = FormatOptions(
+            cluster_id=arguments.cluster_id,
+            ignore_formatted=arguments.ignore_formatted,
+            release_version=arguments.release_version,
+            features=_features(arguments.feature),
+            standalone=arguments.standalone,
+            no_initial_controllers=arguments.no_initial_controllers,
+            initial_controllers=arguments.initial_controllers,
+        )
+        format_directories(
+            BrokerConfig.load(arguments.config, arguments.override), options, time.time_ns() // 1_000_000
+        )
+    except FormatError as error:
+        print(f"kafkacore: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _features(texts: list[str]) -> dict[str, int]:
+    """Levels by feature. Raises FormatError for a text that is not NAME=LEVEL."""
+    from kafkacore.storage.format import FormatError
+
+    levels: dict[str, int] = {}
+    for text in texts:
+        name, equals, level = text.partition("=")
+        if not equals or not (level.isascii() and level.isdigit()):
+            raise FormatError(f"--feature {text!r} must be NAME=LEVEL, as kraft.version=1")
+        levels[name.strip()] = int(level)
+    return levels

@@ -13,15 +13,15 @@ _LEGAL: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 def topic_name_fault(name: str) -> str | None:
-    """Why a name is illegal, in Kafka's words; None when it is legal."""
+    """Why a name is illegal; None when it is legal."""
     if not name:
-        return "the empty string is not allowed"
+        return "it is empty"
     if name in (".", ".."):
-        return "'.' or '..' is not allowed"
+        return "'.' and '..' are no names"
     if len(name) > MAX_NAME_LENGTH:
-        return f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
+        return f"it has {len(name)} characters, {MAX_NAME_LENGTH} are allowed"
     if not _LEGAL.issuperset(name):
-        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        return f"{name!r} has characters other than ASCII letters and digits, '.', '_' and '-'"
     return None
 
 
@@ -29,4 +29,4 @@ def check_topic_name(name: str) -> None:
     """Raises INVALID_TOPIC_EXCEPTION."""
     fault = topic_name_fault(name)
     if fault is not None:
-        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name is invalid: {fault}.")

@@ -54,15 +54,15 @@ def _entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
     if resource.resource_type == BROKER:
         if not name:
             return _default_entries(context, request, resource)
-        _check_broker(context, name, "expected {0} or empty string, but received {1}")
+        _check_broker(context, name, "{0} is this broker, an empty name is all of them")
         return _broker_entries(context, request, resource)
     if resource.resource_type == BROKER_LOGGER:
         if not name:
-            raise error_for(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        _check_broker(context, name, "expected {0} but received {1}")
+            raise error_for(ErrorCode.INVALID_REQUEST, "Loggers are those of one broker: name its id.")
+        _check_broker(context, name, "{0} is this broker")
         return _logger_entries(resource)
     raise error_for(
-        ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.resource_type} for resource {name}"
+        ErrorCode.INVALID_REQUEST, f"Resources of type {resource.resource_type} have no configuration here."
     )
 
 
@@ -70,9 +70,9 @@ def _check_broker(context: ConfigView, name: str, expected: str) -> None:
     try:
         broker_id = int(name)
     except ValueError:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+        raise error_for(ErrorCode.INVALID_REQUEST, f"A broker is named by its id, not {name!r}.") from None
     if broker_id != context.node_id:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, {expected.format(context.node_id, name)}")
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Broker {name} was asked of another: {expected.format(context.node_id)}.")
 
 
 def _wanted(names: Iterable[str], resource: Any) -> list[str]:

@@ -1,0 +1,52 @@
+"""DescribeLogDirs: what lies in each log directory, and how much room is left on its file system (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kafkacore.server.call import Call
+from kafkacore.server.context import BrokerContext
+
+Result = DescribeLogDirsResponse.DescribeLogDirsResult
+Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
+Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
+
+
+async def handle(broker: BrokerContext, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+    response = DescribeLogDirsResponse()
+    for path, online, partitions in broker.replicas.by_directory():
+        result = Result(log_dir=path)
+        if online:
+            try:
+                # A file system may take its time, a network one above all.
+                space = await asyncio.get_running_loop().run_in_executor(broker.blocking, os.statvfs, path)
+                result.total_bytes = space.f_blocks * space.f_frsize
+                result.usable_bytes = space.f_bavail * space.f_frsize
+                result.topics = _topics(partitions, wanted)
+            except OSError:
+                online = False
+        if not online:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        response.results.append(result)
+    return response
+
+
+def _topics(partitions: Iterable[PartitionHandle], wanted: set[tuple[str, int]] | None) -> list[Any]:
+    topics: dict[str, Topic] = {}
+    for each in partitions:
+        name, index = each.topic, each.index
+        if wanted is None or (name, index) in wanted:
+            topic = topics.get(name) or topics.setdefault(name, Topic(name=name))
+            # How far the log is behind its own high watermark: a follower's that is catching up.
+            lag = max(each.high_watermark - each.end_offset, 0)
+            topic.partitions.append(Partition(partition_index=index, partition_size=each.size_bytes, offset_lag=lag))
+    return list(topics.values())

@@ -1,0 +1,93 @@
+"""ListOffsets: the end, the start, or the first record at or after a time (KIP-79, KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, Final
+
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from kafkacore.server.call import Call
+from kafkacore.server.context import BrokerContext
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+# The first version that knows each of them.
+SINCE: Final = {
+    LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11,
+}  # fmt: skip
+CONSUMER: Final = -1  # replica ids that are none
+DEBUGGER: Final = -2
+READ_COMMITTED: Final = 1
+EPOCH_SINCE: Final = 4
+
+Topic = ListOffsetsResponse.ListOffsetsTopicResponse
+Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+async def handle(broker: BrokerContext, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        found = []
+        for each in topic.partitions:
+            if asked[topic.name, each.partition_index] > 1:
+                found.append(_refused(each, ErrorCode.INVALID_REQUEST))
+            elif each.timestamp < 0 and call.api_version < SINCE.get(each.timestamp, 0x7FFF):
+                found.append(_refused(each, ErrorCode.UNSUPPORTED_VERSION))
+            else:
+                found.append(await _find(broker, call, request, topic.name, each))
+        response.topics.append(Topic(name=topic.name, partitions=found))
+    return response
+
+
+def _refused(asked: Any, error: ErrorCode) -> Partition:
+    return Partition(partition_index=asked.partition_index, error_code=error)
+
+
+async def _find(broker: BrokerContext, call: Call, request: Any, topic: str, asked: Any) -> Partition:
+    leader_only = request.replica_id != DEBUGGER
+    partition, error = broker.replicas.locate(
+        broker.image, topic, asked.partition_index, asked.current_leader_epoch, leader_only=leader_only
+    )
+    if partition is None:
+        return _refused(asked, error)
+    bound = _bound(partition, request)
+    try:
+        offset, timestamp, epoch = await _offset(broker, partition, asked.timestamp, bound)
+    except OSError:
+        return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    found = Partition(partition_index=asked.partition_index, timestamp=timestamp, offset=offset)
+    if call.api_version >= EPOCH_SINCE:
+        found.leader_epoch = epoch
+    return found
+
+
+def _bound(partition: PartitionHandle, request: Any) -> int:
+    """What a reader of this kind may see ends here."""
+    if request.replica_id != CONSUMER:
+        return partition.end_offset
+    return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
+
+
+async def _offset(broker: BrokerContext, partition: PartitionHandle, timestamp: int, bound: int) -> tuple[int, int, int]:
+    if timestamp == LATEST:
+        return bound, -1, partition.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        start = partition.log_start_offset
+        return start, -1, next((epoch for epoch, begins in partition.leader_epochs()[:1] if begins <= start), -1)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    # An index on disk may have to be read: not on this loop.
+    loop = asyncio.get_running_loop()
+    if timestamp == MAX_TIMESTAMP:
+        found: tuple[int, int, int] = await loop.run_in_executor(broker.blocking, partition.offset_of_max_timestamp)
+    else:
+        found = await loop.run_in_executor(broker.blocking, partition.offset_by_time, timestamp, bound)
+    return found if 0 <= found[0] < bound else (-1, -1, -1)

@@ -1,0 +1,133 @@
+"""Metadata: brokers, topics and who leads their partitions, from the committed image; may bring topics into being."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from kafkacore.metadata.image import Topic as TopicImage
+from kafkacore.metadata.partitions import Partition as PartitionImage
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.messages import MetadataRequest, MetadataResponse
+from kafkacore.protocol.uuid import ZERO, Uuid
+from kafkacore.server.call import Call
+from kafkacore.server.context import BrokerContext
+from kafkacore.server.metadata_view import MetadataView
+from kafkacore.server.topic_names import INTERNAL_TOPICS, topic_name_fault
+
+TOPIC_IDS_SINCE: Final = 12  # in requests; before, a name is never null (KIP-516)
+LISTENER_NOT_FOUND_SINCE: Final = 6
+NO_LEADER: Final = -1
+
+Topic = MetadataResponse.MetadataResponseTopic
+Partition = MetadataResponse.MetadataResponsePartition
+
+
+def handle(broker: BrokerContext, call: Call, request: MetadataRequest) -> MetadataResponse:
+    view = MetadataView(broker.image, call.listener)
+    image, shape = view.image, _Shape(view, call)
+    topics: list[Topic]
+    if request.topics is None or (call.api_version == 0 and not request.topics):
+        topics = [shape.topic(topic) for topic in image.topics()]
+    else:
+        _check(request.topics, call)
+        ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO)
+        if ids:
+            topics = [_by_id(shape, topic_id, image.topic_by_id(topic_id)) for topic_id in ids]
+        else:
+            names = dict.fromkeys(topic.name for topic in request.topics)
+            found = {name: image.topic(name) for name in names}
+            topics = [shape.topic(topic) for topic in found.values() if topic is not None]
+            absent = [name for name, topic in found.items() if topic is None]
+            create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+            topics += _absent(broker, absent, create=create)
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=each.broker_id, host=where.host, port=where.port, rack=each.rack)
+            for each, where in view.alive_brokers()
+        ],
+        cluster_id=broker.cluster_id,
+        # Clients send what is for the controller to any broker, which passes it on (KIP-590).
+        controller_id=view.any_alive_broker(broker.node_id),
+        topics=topics,
+    )
+
+
+def _check(topics: Iterable[Any], call: Call) -> None:
+    if call.api_version >= TOPIC_IDS_SINCE:
+        return
+    for topic in topics:
+        if topic.name is None:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} needs a name for every topic.")
+        if topic.topic_id != ZERO:
+            raise error_for(
+                ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} cannot ask by topic id."
+            )
+
+
+def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
+    if topic is None:
+        return Topic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+    return shape.topic(topic)
+
+
+def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> list[Topic]:
+    """Clients ask again after UNKNOWN_TOPIC_OR_PARTITION, and a topic that is being created is there then."""
+    legal = [name for name in names if topic_name_fault(name) is None]
+    if create and legal:
+        broker.auto_topics.request(legal)
+    known_as_legal = set(legal)
+    return [
+        Topic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name in known_as_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
+            name=name,
+            is_internal=name in INTERNAL_TOPICS,
+        )
+        for name in names
+    ]
+
+
+class _Shape:
+    """How partitions look to one listener in one version."""
+
+    def __init__(self, view: MetadataView, call: Call) -> None:
+        self._view = view
+        self._alive = {each.broker_id for each, _ in view.alive_brokers()}
+        # Version 0 leaves out replicas that cannot be reached; later ones name them and say that they are offline.
+        self._filter = call.api_version == 0
+        self._no_listener = (
+            ErrorCode.LISTENER_NOT_FOUND
+            if call.api_version >= LISTENER_NOT_FOUND_SINCE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+
+    def topic(self, topic: TopicImage) -> Topic:
+        return Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[self._partition(state) for state in self._view.partitions(topic)],
+        )
+
+    def _partition(self, state: PartitionImage) -> Partition:
+        replicas, isr = self._shown(state.replicas), self._shown(state.isr)
+        error = ErrorCode.NONE
+        reachable = self._view.endpoint(state.leader) is not None
+        if state.leader not in self._view.image.brokers:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+        elif not reachable:
+            error = self._no_listener
+        elif len(replicas) < len(state.replicas) or len(isr) < len(state.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        return Partition(
+            error_code=error,
+            partition_index=state.partition,
+            leader_id=state.leader if reachable else NO_LEADER,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=self._view.offline_replicas(state),
+        )
+
+    def _shown(self, ids: Sequence[int]) -> list[int]:
+        return [each for each in ids if each in self._alive] if self._filter else list(ids)

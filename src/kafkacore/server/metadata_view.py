@@ -1,0 +1,57 @@
+"""The committed image as the clients of one listener see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kafkacore.metadata.image import MetadataImage, Topic
+from kafkacore.metadata.partitions import Partition
+from kafkacore.metadata.registrations import BrokerRegistration, Endpoint
+
+
+class MetadataView:
+    """One root through one listener. Cheap to make, and good for one request: it keeps what it looked up."""
+
+    def __init__(self, image: MetadataImage, listener: str) -> None:
+        self.image = image
+        self._listener = listener
+        self._endpoints: dict[int, Endpoint | None] = {}
+
+    def endpoint(self, broker_id: int) -> Endpoint | None:
+        """Where a registered broker, fenced or not, is reached; None when it is unknown or has no such listener."""
+        try:
+            return self._endpoints[broker_id]
+        except KeyError:
+            broker = self.image.brokers.get(broker_id)
+            found = self._endpoints[broker_id] = None if broker is None else broker.endpoint(self._listener)
+            return found
+
+    def alive_brokers(self) -> list[tuple[BrokerRegistration, Endpoint]]:
+        """Unfenced brokers that have this listener, by id."""
+        alive = []
+        for broker_id, broker in sorted(self.image.brokers.items()):
+            where = self.endpoint(broker_id)
+            if where is not None and not broker.fenced:
+                alive.append((broker, where))
+        return alive
+
+    def any_alive_broker(self, preferred: int) -> int:
+        """`preferred` when it is alive; -1 when nobody is. Clients take it for the controller (KIP-590)."""
+        alive = [broker_id for broker_id, broker in self.image.brokers.items() if not broker.fenced]
+        return preferred if preferred in alive else min(alive, default=-1)
+
+    def partitions(self, topic: Topic) -> Iterator[Partition]:
+        """In order of their numbers."""
+        for row in topic.partition_rows:
+            if row >= 0:
+                yield self.image.partition_at(row)
+
+    def offline_replicas(self, partition: Partition) -> Sequence[int]:
+        """Replicas that cannot be read: unknown or fenced brokers, those without this listener, or with a failed disk."""
+        return [
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+            if self.endpoint(replica) is None
+            or self.image.brokers[replica].fenced
+            or not self.image.brokers[replica].has_online_directory(directory)
+        ]

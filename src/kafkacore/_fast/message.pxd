@@ -1,4 +1,4 @@
-"""The object sink: messages as Python objects with slots. The GIL is held through every walk."""
+"""Messages as Python objects with slots."""
 
 cdef class Struct:
     """Base of every generated class. Subclasses are made by `message_class`, one for each struct of a table."""

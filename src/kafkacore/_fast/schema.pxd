@@ -1,9 +1,9 @@
-"""Programs: a message table compiled for one version, and the walker that runs it over bytes.
+"""Programs: a message table compiled for one version, and the vocabulary of the walk that runs it over bytes (walk.pxd).
 
 A Shape is a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this version
 does not have. The walker knows lengths, nulls, tags and limits; what it reads it hands to a Sink, what it writes it asks of
 one. `Op.offset` says where a sink keeps the field: an offset into a C struct (view.pxd), the slot of a Python object
-(message.pyx), a column (columns.pyx).
+(plan.pxd), a column (columns.pyx).
 
 Shapes live as long as the process and never change: any thread may walk them. A Walk is its caller's and is run by one
 thread at a time; it may pause between the elements of an array and go on later. Nothing here takes the GIL: the object
@@ -113,6 +113,7 @@ ctypedef struct Sink:
     # writing
     int64_t (*get_integer)(Walk *, void *target, const Op *) noexcept nogil
     Slice (*get_slice)(Walk *, void *target, const Op *) noexcept nogil
+    bint (*get_encoded)(Walk *, void *target, const Op *) noexcept nogil    # True: it has written the array itself
     int32_t (*get_array)(Walk *, void *target, const Op *, void **items) noexcept nogil
     void (*get_block)(Walk *, void *items, const Op *, int32_t count) noexcept nogil
     void *(*get_item)(Walk *, void *items, const Op *, int32_t index) noexcept nogil
@@ -156,7 +157,13 @@ cdef class Layout:
 
 cdef const Shape *compile_message(object message, int version, dict layouts) except NULL
 
-cdef void walk_begin(Walk *walk, const Sink *sink, const Shape *shape, void *target) noexcept nogil
-cdef int walk_read(Walk *walk) noexcept nogil
-cdef int walk_write(Walk *walk) noexcept nogil
-cdef int raise_fault(Walk *walk) except -1
+
+cdef inline int32_t fixed_width(int kind) noexcept nogil:
+    """Bytes of a kind up to UUID on the wire."""
+    if kind == INT32:
+        return 4
+    if kind == UUID:
+        return 16
+    if kind == INT64 or kind == FLOAT64:
+        return 8
+    return 2 if kind == INT16 or kind == UINT16 else 1

@@ -9,9 +9,9 @@ from kafkacore._fast.cursor cimport (
 )
 from kafkacore._fast.schema cimport (
     ARRAY, BOOL, COMPACT, DEFAULT_NULL, FAULT_NO_ROOM, FAULT_NONE, FLOAT64, INT8, INT16, INT32, INT64, NULLABLE, RECORDS,
-    STRUCT, UINT16, UUID, WALK_FAILED, Array, Layout, Op, Shape, Sink, Slice, Walk, compile_message, walk_begin,
-    walk_read, walk_write,
+    STRUCT, UINT16, UUID, WALK_FAILED, Array, Layout, Op, Shape, Sink, Slice, Walk, compile_message, fixed_width,
 )
+from kafkacore._fast.walk cimport walk_begin, walk_read, walk_write
 
 from kafkacore._fast import tables
 from kafkacore._fast.errors import ProtocolError
@@ -139,15 +139,7 @@ cdef inline int32_t host_width(const Op *op) noexcept nogil:
     """Bytes of an array's element in the arena."""
     if op.element == STRUCT:
         return op.child.size
-    if op.element == INT32:
-        return 4
-    if op.element == INT64 or op.element == FLOAT64:
-        return 8
-    if op.element == INT16 or op.element == UINT16:
-        return 2
-    if op.element == UUID:
-        return 16
-    return 1 if op.element <= INT8 else <int32_t> sizeof(Slice)
+    return fixed_width(op.element) if op.element <= UUID else <int32_t> sizeof(Slice)
 
 
 cdef void *put_array(Walk *walk, void *target, const Op *op, int32_t count) noexcept nogil:
@@ -254,6 +246,10 @@ cdef void note_gap(Walk *walk, const Op *op, const Slice *slice) noexcept nogil:
     gaps.count += 1
 
 
+cdef bint get_encoded(Walk *walk, void *target, const Op *op) noexcept nogil:
+    return False
+
+
 cdef int32_t get_array(Walk *walk, void *target, const Op *op, void **items) noexcept nogil:
     cdef const Array *array = <const Array *> (<const uint8_t *> target + op.offset)
     items[0] = array.items
@@ -328,6 +324,7 @@ SINK.put_struct = put_struct
 SINK.put_unknown = put_unknown
 SINK.get_integer = get_integer
 SINK.get_slice = get_slice
+SINK.get_encoded = get_encoded
 SINK.get_array = get_array
 SINK.get_block = get_block
 SINK.get_item = get_item

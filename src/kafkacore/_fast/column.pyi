@@ -1,0 +1,2 @@
+class Columns:
+    """The columns of one call; made by a RowCodec."""

@@ -1,0 +1,35 @@
+"""The columns sink: many structs of one kind from and to arrays, one call for all of them.
+
+Rows are written by a loop of their own and not by the walker, because a row is flat (no structs within): it has no frames
+to keep, and at 10,000 partitions in a Metadata answer each nanosecond of a row counts. They are read by the walker.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.column cimport Columns
+from kafkacore._fast.cursor cimport Writer
+from kafkacore._fast.schema cimport Op, Shape
+
+# The rows of a call: all, or those that a column of row numbers names.
+ctypedef struct Selection:
+    const uint8_t *rows         # NULL: all, in order
+    int32_t width
+    Py_ssize_t stride
+    int64_t count
+
+cdef class RowCodec:
+    """Encodes and decodes the rows of one struct at one version."""
+    cdef readonly str name
+    cdef readonly str struct
+    cdef readonly int version
+    cdef const Shape *shape
+    cdef dict places        # field -> place in the array of columns
+    cdef int32_t column_count
+
+    cdef int put(self, Writer *writer, Columns given, const Selection *selection, const uint8_t[::1] prefix,
+                 int64_t *ends) except -1
+    cdef int refuse(self, int fault, int64_t row, const Op *at) except -1
+    cdef int take_row(self, Columns given, int64_t row, const uint8_t *data, size_t size) except -1
+    cdef int fill_objects(self, Columns given, int64_t row) except -1
+    cdef Columns columns(self, dict columns, bint writable)
+    cdef const Op *op(self, int32_t place) except NULL

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkacore._fast.compression cimport Codec
-from kafkacore._fast.cursor cimport Reader
+from kafkacore._fast.cursor cimport Reader, Writer
 from kafkacore._fast.record cimport BatchBuilder, BatchHeader, RecordView
 
 
@@ -45,6 +45,7 @@ cdef class Batches:
 
 cdef class RecordBatchBuilder:
     cdef BatchBuilder builder
+    cdef Writer headers          # of the record being added, encoded
     cdef int codec
     cdef int level
     cdef bint closed

@@ -27,10 +27,10 @@ from kafkacore._fast.cursor cimport (
     Reader, Writer, be16, reader_init, write_raw, write_varint, writer_detach, writer_free, writer_init,
 )
 from kafkacore._fast.record cimport (
-    BATCH_BAD_CODEC, BATCH_BAD_CRC, BATCH_BAD_LENGTH, BATCH_BAD_MAGIC, BATCH_BAD_RECORD, BATCH_FULL, BATCH_NO_MEMORY,
-    BATCH_OK, BATCH_SHORT, BATCH_TOO_LARGE, CONTROL, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, MAX_BATCH_BYTES,
-    NO_TIMESTAMP, TRANSACTIONAL, FoundRecord, RecordView, batch_checksum, batch_codec, builder_append, builder_close,
-    builder_free, builder_init, find_max_timestamp, find_timestamp, has_producer_id, is_control, is_transactional,
+    BATCH_BAD_CODEC, BATCH_BAD_CRC, BATCH_BAD_LENGTH, BATCH_BAD_MAGIC, BATCH_BAD_RECORD, BATCH_NO_MEMORY, BATCH_OK,
+    BATCH_SHORT, BATCH_TOO_LARGE, CONTROL, DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, MAX_BATCH_BYTES,
+    TRANSACTIONAL, FoundRecord, RecordView, batch_checksum, batch_codec, builder_append, builder_close,
+    builder_free, builder_init, find_max_timestamp, find_timestamp, is_control, is_transactional,
     last_offset, last_sequence, next_record, next_record_header, parse_header, record_offset, record_timestamp,
     timestamp_type,
 )
@@ -159,10 +159,10 @@ cdef class Record:
         """list of (str, bytes or None)."""
         cdef Reader reader
         cdef RecordView header
-        cdef int32_t left
+        cdef int32_t _left
         found = []
         reader_init(&reader, self.view.headers, self.view.headers_size)
-        for left in range(self.view.header_count):
+        for _left in range(self.view.header_count):
             if next_record_header(&reader, &header) != BATCH_OK:
                 raise InvalidRecordError("a header of the record is cut off")
             name = (<const char *> header.key)[:header.key_size].decode("utf-8", "surrogateescape")
@@ -321,7 +321,8 @@ cdef class Batch:
         writer_init(&out, <size_t> self.codec.limits.max_bytes)
         with nogil:
             status = inflate_all(
-                context, codec, self.start + HEADER_BYTES, self.header.size_bytes - HEADER_BYTES, &self.codec.limits, &out
+                context, codec, self.start + HEADER_BYTES, self.header.size_bytes - HEADER_BYTES, &self.codec.limits,
+                &out,
             )
         if status != CODEC_OK:
             writer_free(&out)
@@ -386,8 +387,8 @@ cdef looked_up(int status, FoundRecord *found):
 cdef class Batches:
     """The batches that lie one after the other in `data`, any contiguous buffer, which is kept and not copied.
 
-    A batch that is cut off at the end is left out, as a Fetch may end in one: `position` tells where the whole ones end.
-    Iterating raises CorruptBatchError at what is no batch. Checksums are the caller's to ask for (`batch.crc_ok`).
+    A batch that is cut off at the end is left out, as a Fetch may end in one: `position` tells where the whole ones
+    end. Iterating raises CorruptBatchError at what is no batch. Checksums are the caller's to ask for (`batch.crc_ok`).
     """
 
     def __init__(self, data, Codec codec=None):
@@ -443,26 +444,29 @@ cdef inline int borrow_bytes(object data, const void **start, int32_t *size, Py_
 
 cdef int encode_headers(object headers, Writer *out) except -1:
     """Appends (varint size, name, varint size or -1, value) for each pair; gives their number."""
-    cdef Py_buffer view
-    cdef const void *start
-    cdef int32_t size
     cdef int count = 0
-    cdef int part, held
     for name, value in headers:
-        for part in range(2):
-            item = value if part else name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name
-            if item is None and not part:
-                raise InvalidRecordError("a header has a name; only its value may be None")
-            held = borrow_bytes(item, &start, &size, &view)
-            write_varint(out, size)
-            if size > 0:
-                write_raw(out, start, size)
-            if held:
-                PyBuffer_Release(&view)
+        if name is None:
+            raise InvalidRecordError("a header has a name; only its value may be None")
+        encode_sized(name.encode("utf-8", "surrogateescape") if isinstance(name, str) else name, out)
+        encode_sized(value, out)
         count += 1
     if out.bad:
         raise MemoryError
     return count
+
+
+cdef int encode_sized(object data, Writer *out) except -1:
+    cdef Py_buffer view
+    cdef const void *start
+    cdef int32_t size
+    cdef int held = borrow_bytes(data, &start, &size, &view)
+    write_varint(out, size)
+    if size > 0:
+        write_raw(out, start, size)
+    if held:
+        PyBuffer_Release(&view)
+    return 0
 
 
 @cython.final
@@ -482,6 +486,7 @@ cdef class RecordBatchBuilder:
         bint control=False, log_append_time_ms=None, delete_horizon_ms=None, int64_t limit_bytes=DEFAULT_LIMIT_BYTES
     ):
         builder_init(&self.builder, max(limit_bytes, <int64_t> HEADER_BYTES), base_offset)
+        writer_init(&self.headers, MAX_HEADERS_BYTES)
         add64(&live, 1)
         self.codec = codec_id(codec)
         self.level = LEVEL_DEFAULT if level is None else level
@@ -503,6 +508,7 @@ cdef class RecordBatchBuilder:
 
     def __dealloc__(self):
         builder_free(&self.builder)
+        writer_free(&self.headers)
         add64(&live, -1)
 
     def append(self, int64_t timestamp, key, value, headers=None, int offset_delta=-1):
@@ -544,8 +550,7 @@ cdef class RecordBatchBuilder:
         cdef const void *key_data
         cdef const void *value_data
         cdef int32_t key_size, value_size
-        cdef Writer encoded
-        cdef int status
+        cdef Writer *encoded = &self.headers
         held[0] = borrow_bytes(key, &key_data, &key_size, &views[0])
         held[1] = borrow_bytes(value, &value_data, &value_size, &views[1])
         if offset_delta == -1:
@@ -554,16 +559,13 @@ cdef class RecordBatchBuilder:
             return builder_append(
                 &self.builder, offset_delta, timestamp, key_data, key_size, value_data, value_size, NULL, 0, 0
             )
-        writer_init(&encoded, MAX_HEADERS_BYTES)
-        try:
-            count = encode_headers(headers, &encoded)
-            status = builder_append(
-                &self.builder, offset_delta, timestamp, key_data, key_size, value_data, value_size,
-                encoded.data, <int32_t> encoded.size, count
-            )
-        finally:
-            writer_free(&encoded)
-        return status
+        encoded.size = 0
+        encoded.bad = False
+        count = encode_headers(headers, encoded)
+        return builder_append(
+            &self.builder, offset_delta, timestamp, key_data, key_size, value_data, value_size,
+            encoded.data, <int32_t> encoded.size, count
+        )
 
     @property
     def record_count(self):

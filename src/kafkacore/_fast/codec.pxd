@@ -1,10 +1,10 @@
 """gzip, snappy, lz4 and zstd bodies of record batches, bounded, without the GIL.
 
-A CodecContext belongs to one thread at a time and keeps the libraries' own contexts and one scratch block, so that steady
-state allocates nothing. Inflating is pulled: `inflate_begin`, then `inflate_next` until it gives 0 (the end) or a negative
-CodecStatus; a chunk lies in the scratch and is good until the next call on the same context. The source must stay put
-meanwhile. The libraries are opened at their first use; where one is missing, cramjam does the work under the GIL
-(`codec_needs_gil` tells), so never call this while holding a native lock.
+A CodecContext belongs to one thread at a time and keeps the libraries' own contexts and one scratch block, so that
+steady state allocates nothing. Inflating is pulled: `inflate_begin`, then `inflate_next` until it gives 0 (the end)
+or a negative CodecStatus; a chunk lies in the scratch and is good until the next call on the same context. The source
+must stay put meanwhile. The libraries are opened at their first use; where one is missing, cramjam does the work
+under the GIL (`codec_needs_gil` tells), so never call this while holding a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,9 +1,9 @@
-"""Kafka's four codecs over the C libraries: framing, limits, and one scratch block for each context; `compression.pyx` is
-their Python face.
+"""Kafka's four codecs over the C libraries: framing, limits, and one scratch block for each context;
+`compression.pyx` is their Python face.
 
-How Kafka frames each: gzip members (RFC 1952); snappy-java's stream (a magic, two versions, then blocks with a big-endian
-length each) or one raw snappy block; one LZ4 frame of independent blocks with a right header checksum (KIP-57), zstd frames
-(RFC 8878, KIP-110).
+How Kafka frames each: gzip members (RFC 1952); snappy-java's stream (a magic, two versions, then blocks with a big-
+endian length each) or one raw snappy block; one LZ4 frame of independent blocks with a right header checksum
+(KIP-57), zstd frames (RFC 8878, KIP-110).
 """
 
 import os
@@ -18,12 +18,12 @@ from kafkacore._fast.atomics cimport add64, load64
 from kafkacore._fast.codec_library cimport (
     Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_package_libs, snappy, zlib, zstd,
 )
-from kafkacore._fast.cursor cimport Writer, be32, put32, reserve, writer_free, writer_init
+from kafkacore._fast.cursor cimport Writer, be32, put32, reserve
 from kafkacore._fast.snappy cimport SNAPPY_HASH_BITS, snappy_bound, snappy_deflate, snappy_inflate, snappy_promised
 
 cdef enum:
     SCRATCH_BYTES = 131072       # a chunk: what zstd gives at once, and two of the blocks that Kafka writes with lz4
-    SCRATCH_KEPT_BYTES = 2097152 # a snappy block may need more, which the next body gives back
+    SCRATCH_KEPT_BYTES = 2097152  # a snappy block may need more, which the next body gives back
     SNAPPY_BLOCK_BYTES = 32768   # as snappy-java's streams
     SNAPPY_HEADER_BYTES = 16
     SNAPPY_MAX_RATIO = 22        # no element makes more than 64 bytes of 3

@@ -1,9 +1,9 @@
 """zlib, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
 
-No header or link-time dependency: a source build needs no -dev package, and a node that never meets a codec never loads its
-library. The functions taken have had the same signatures since zlib 1.2, LZ4 1.8, zstd 1.4 and snappy 1.1.
-Each is searched in the directory that KAFKACORE_CODEC_LIBS names (then nowhere else), else in the package's `_libs`, else
-where the loader looks.
+No header or link-time dependency: a source build needs no -dev package, and a node that never meets a codec never
+loads its library. The functions taken have had the same signatures since zlib 1.2, LZ4 1.8, zstd 1.4 and snappy 1.1.
+Each is searched in the directory that KAFKACORE_CODEC_LIBS names (then nowhere else), else in the package's `_libs`,
+else where the loader looks.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -138,7 +138,9 @@ cdef extern from * nogil:
         }
         return state == 1;
     }
-    static void kc_codec_set_package_libs(const char *path) { snprintf(kc_package_libs, sizeof kc_package_libs, "%s", path); }
+    static void kc_codec_set_package_libs(const char *path) {
+        snprintf(kc_package_libs, sizeof kc_package_libs, "%s", path);
+    }
     """
     ctypedef struct ZStream "kc_z_stream":
         const uint8_t *next_in

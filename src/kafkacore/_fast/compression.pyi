@@ -12,8 +12,8 @@ class CodecError(ValueError):
 class Codec:
     """One thread's contexts of the libraries, kept between bodies.
 
-    `max_bytes` is the most that a body may inflate to; `max_ratio` the most inflated : stored, asked once a body inflates
-    beyond `ratio_floor_bytes`.
+    `max_bytes` is the most that a body may inflate to; `max_ratio` the most inflated : stored, asked once a body
+    inflates beyond `ratio_floor_bytes`.
     """
 
     def __init__(

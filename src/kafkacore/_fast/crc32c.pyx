@@ -1,8 +1,8 @@
 """CRC-32C by the fastest means this processor has, chosen once at import.
 
 Four ways, all compiled in (no -march), the best one that the processor offers is taken:
-- `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for Generic
-  Polynomials Using PCLMULQDQ", Intel 2009), the residue by the crc32 instruction;
+- `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for
+  Generic Polynomials Using PCLMULQDQ", Intel 2009), the residue by the crc32 instruction;
 - `sse42`, `armv8`: the crc32 instruction on three independent streams, whose sums are joined by shifting tables (the
   instruction gives one result per cycle but takes three);
 - `table`: slicing by eight (Kounavis and Berry, 2005).
@@ -24,7 +24,7 @@ cdef extern from * nogil:
     typedef uint32_t (*kc_crc_fn)(uint32_t crc, const uint8_t *p, size_t n);
 
     static uint32_t kc_crc_slices[8][256];
-    static uint32_t kc_crc_after_long[4][256];   /* the sum once KC_CRC_LONG zero bytes follow, a byte of it at a time */
+    static uint32_t kc_crc_after_long[4][256];   /* by a byte of a sum: what it is once KC_CRC_LONG zero bytes follow */
     static uint32_t kc_crc_after_short[4][256];
     static uint32_t kc_crc_x2n[31];              /* x^(2^n) modulo the polynomial */
 
@@ -250,7 +250,7 @@ def implementation():
 
 
 def implementations():
-    """Every way that this processor offers, by name, as functions `(data, seed=0)`; the tests hold them against each other."""
+    """Every way that this processor offers, by name, as functions `(data, seed=0)`, which tests compare."""
     cdef const char *name = NULL
     cdef int number
     found = {}

@@ -16,7 +16,7 @@ cdef enum:
     ATTRIBUTES_AT = 21           # where the checksum of magic 2 begins
     HEADER_BYTES = 61            # a whole batch header of magic 2
     LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
-    MAX_BATCH_BYTES = 0x7FFFFFFF # LOG_OVERHEAD included, so that sizes of batches fit 32 bits
+    MAX_BATCH_BYTES = 0x7FFFFFFF  # LOG_OVERHEAD included, so that sizes of batches fit 32 bits
 
 cdef enum:
     NO_PRODUCER_ID = -1
@@ -67,7 +67,8 @@ ctypedef struct BatchHeader:
 # Reads the header at `data`, of which `available` bytes are at hand (61 are always enough); does not ask whether the
 # whole batch is. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
 cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
-# parse_header, and the whole batch is at hand (else BATCH_SHORT) and its checksum is right (CRC-32C, or CRC-32 for 0 and 1).
+# parse_header, and the whole batch is at hand (else BATCH_SHORT) and its checksum is right (CRC-32C, or CRC-32 for 0
+# and 1).
 cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil
 # The checksum that a whole batch of `size` bytes should carry.
 cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil
@@ -161,8 +162,8 @@ ctypedef struct FoundRecord:
     int64_t timestamp
     bint found
 
-# The first record of a whole magic 2 batch with timestamp >= `timestamp` and offset >= `start_offset` (ListOffsets by time);
-# BATCH_OK whether or not there is one.
+# The first record of a whole magic 2 batch with timestamp >= `timestamp` and offset >= `start_offset` (ListOffsets by
+# time); BATCH_OK whether or not there is one.
 cdef int find_timestamp(
     const void *data, size_t size, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
@@ -173,20 +174,22 @@ cdef int find_max_timestamp(
 ) noexcept nogil
 
 ctypedef struct BatchBuilder:
-    Writer out                   # the header's room, then records; `limit` is the most bytes of a batch before compression
-    BatchHeader header           # the caller sets what is its own before builder_close: ids, sequence, attribute bits; with
-                                 # LOG_APPEND_TIME also max_timestamp, with DELETE_HORIZON base_timestamp before the first append
+    # The header's room, then records; its `limit` is the most bytes of a batch before compression.
+    Writer out
+    # The caller sets what is its own before builder_close: ids, sequence, attribute bits; with LOG_APPEND_TIME also
+    # max_timestamp, with DELETE_HORIZON base_timestamp before the first append.
+    BatchHeader header
     int64_t max_timestamp        # of the records so far
 
 cdef void builder_init(BatchBuilder *builder, size_t limit_bytes, int64_t base_offset) noexcept nogil
 cdef void builder_free(BatchBuilder *builder) noexcept nogil
-# `headers`: already encoded (see RecordView.headers). Offset deltas must grow. BATCH_OK, BATCH_FULL (nothing written) or
-# BATCH_BAD_RECORD (an offset delta that does not grow, a timestamp below NO_TIMESTAMP, a size below -1).
+# `headers`: already encoded (see RecordView.headers). Offset deltas must grow. BATCH_OK, BATCH_FULL (nothing written)
+# or BATCH_BAD_RECORD (an offset delta that does not grow, a timestamp below NO_TIMESTAMP, a size below -1).
 cdef int builder_append(
     BatchBuilder *builder, int32_t offset_delta, int64_t timestamp,
     const void *key, int32_t key_size, const void *value, int32_t value_size,
     const void *headers, int32_t headers_size, int32_t header_count
 ) noexcept nogil
-# Finishes lengths, maximum, codec bits and checksum. With a codec the compressed batch replaces builder.out, unless codec
-# is CODEC_NONE (then `context` may be NULL). The bytes are builder.out.data, .size.
+# Finishes lengths, maximum, codec bits and checksum. With a codec the compressed batch replaces builder.out, unless
+# codec is CODEC_NONE (then `context` may be NULL). The bytes are builder.out.data, .size.
 cdef int builder_close(BatchBuilder *builder, int codec, int level, CodecContext *context) noexcept nogil

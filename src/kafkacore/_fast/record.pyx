@@ -9,7 +9,7 @@ from kafkacore._fast.codec cimport (
 )
 from kafkacore._fast.crc32c cimport crc32c
 from kafkacore._fast.cursor cimport (
-    Reader, Writer, be16, be32, be64, put16, put32, put64, reader_init, reserve, writer_free, writer_init, zigzag32, zigzag64,
+    Reader, Writer, be16, be32, be64, put16, put32, put64, reader_init, reserve, writer_free, writer_init, zigzag64,
 )
 from kafkacore._fast.varint cimport get_varint, get_varlong, put_uvarint, uvarint_size
 
@@ -82,10 +82,10 @@ cdef uint32_t crc32(const uint8_t *p, size_t size) noexcept nogil:
     """CRC-32 (IEEE) of a magic 0 or 1 message, by the bit: such entries come only from old directories."""
     cdef uint32_t crc = 0xFFFFFFFFu
     cdef size_t i
-    cdef int bit
+    cdef int _bit
     for i in range(size):
         crc ^= p[i]
-        for bit in range(8):
+        for _bit in range(8):
             crc = (crc >> 1) ^ (0xEDB88320u & (~(crc & 1) + 1))
     return ~crc
 

@@ -1,6 +1,8 @@
-"""One raw snappy block each way, for machines without libsnappy (a plain Debian has none, and cramjam would take the GIL).
+"""One raw snappy block each way, for machines without libsnappy (a plain Debian has none, and cramjam would take the
+GIL).
 
-Format: google/snappy `format_description.txt`: a varint of the inflated size, then literals and copies of 4 to 64 bytes.
+Format: google/snappy `format_description.txt`: a varint of the inflated size, then literals and copies of 4 to 64
+bytes.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t
@@ -95,7 +97,7 @@ cdef extern from * nogil:
     }
 
     static uint8_t *kc_snappy_back(uint8_t *out, size_t distance, size_t size) {
-        while (size > 0) {  /* a copy has at most 64 bytes, and what is left needs no least size with two-byte distances */
+        while (size > 0) {  /* a copy has 1 to 64 bytes when its distance has two */
             size_t part = size > 64 ? 64 : size;
             *out++ = (uint8_t)((part - 1) << 2 | 2);
             *out++ = (uint8_t)distance;

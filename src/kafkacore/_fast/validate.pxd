@@ -1,12 +1,14 @@
-"""What a leader asks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the GIL.
+"""What a leader asks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the
+GIL.
 
-Use: `validate_batch`; when it is 0, `result.rewrite` says whether `rewrite_batch` must make other bytes (another codec),
-else `stamp_batch` sets type and maximum timestamp where they differ (checksum included); last, under the partition's lock,
-`assign_offsets`, which touches only what the checksum does not cover.
+Use: `validate_batch`; when it is 0, `result.rewrite` says whether `rewrite_batch` must make other bytes (another
+codec), else `stamp_batch` sets type and maximum timestamp where they differ (checksum included); last, under the
+partition's lock, `assign_offsets`, which touches only what the checksum does not cover.
 
-Stricter than LogValidator: an offset delta that is not the record's index is refused in an uncompressed batch too and never
-repaired; a batch's tail that is no whole batch is refused, not dropped; a body that does not inflate is INVALID_RECORD (there:
-UNKNOWN_SERVER_ERROR); log append time set by a producer is refused always; inflated size and ratio have limits.
+Stricter than LogValidator: an offset delta that is not the record's index is refused in an uncompressed batch too and
+never repaired; a batch's tail that is no whole batch is refused, not dropped; a body that does not inflate is
+INVALID_RECORD (there: UNKNOWN_SERVER_ERROR); log append time set by a producer is refused always; inflated size and
+ratio have limits.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -62,8 +64,8 @@ cdef int16_t validate_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, int64_t now_ms, CodecContext *context,
     ValidateResult *result
 ) noexcept nogil
-# The accepted batch with its new codec and timestamps, appended to `out`, whose limit leaves room for the most that the codec
-# may write (rewrite_room). 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
+# The accepted batch with its new codec and timestamps, appended to `out`, whose limit leaves room for the most that
+# the codec may write (rewrite_room). 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
 cdef int16_t rewrite_batch(
     const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,
     Writer *out
@@ -81,7 +83,7 @@ ctypedef struct BatchesResult:   # what a follower learns of the bytes it was se
     int16_t error
     const char *message
     int32_t batch_count
-    size_t valid_bytes           # whole batches from the start, up to one of a higher epoch (KAFKA-18723) or a partial tail
+    size_t valid_bytes           # whole batches, up to one of a higher epoch (KAFKA-18723) or a partial tail
     int64_t first_offset         # -1 when there is none
     int64_t last_offset
     int64_t max_timestamp

@@ -1,8 +1,8 @@
-"""Validation of a batch before it is appended, in one walk over bytes that stay where they are; `validator.pyx` is its
-Python face.
+"""Validation of a batch before it is appended, in one walk over bytes that stay where they are; `validator.pyx` is
+its Python face.
 
-The walk pulls: an uncompressed body is one piece, a compressed one comes in the codec's chunks, and only a record that lies
-across two of them is read byte by byte. Nothing is allocated.
+The walk pulls: an uncompressed body is one piece, a compressed one comes in the codec's chunks, and only a record
+that lies across two of them is read byte by byte. Nothing is allocated.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t
@@ -13,7 +13,7 @@ from kafkacore._fast.codec cimport (
     inflate_begin, inflate_next,
 )
 from kafkacore._fast.crc32c cimport crc32c
-from kafkacore._fast.cursor cimport Reader, Writer, put16, put32, put64, reserve, write_raw, writer_free, writer_init
+from kafkacore._fast.cursor cimport Reader, Writer, put16, put32, put64, write_raw, writer_free, writer_init
 from kafkacore._fast.record cimport (
     ATTRIBUTES_AT, BATCH_BAD_CRC, BATCH_BAD_LENGTH, BATCH_BAD_MAGIC, BATCH_OK, BATCH_SHORT, CODEC_MASK, CONTROL, CRC_AT,
     DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP,
@@ -260,7 +260,9 @@ cdef int16_t walk_records(
 
 # --- the batch -----------------------------------------------------------------------------------------------------
 
-cdef int16_t check_frame(const uint8_t *data, size_t size, const ValidateRules *rules, ValidateResult *result) noexcept nogil:
+cdef int16_t check_frame(
+    const uint8_t *data, size_t size, const ValidateRules *rules, ValidateResult *result
+) noexcept nogil:
     """One whole magic 2 batch of allowed size with a right checksum."""
     cdef const BatchHeader *header = &result.header
     cdef int status = parse_header(data, size, &result.header)
@@ -354,7 +356,7 @@ cdef int16_t status_to_error(int status) noexcept nogil:
 cdef int recode_body(
     const uint8_t *data, const ValidateRules *rules, const ValidateResult *result, CodecContext *context, Writer *out
 ) noexcept nogil:
-    """The records as `result.codec` writes them: their bytes do not change, for deltas are relative to the same header."""
+    """The records as `result.codec` writes them; their own bytes stay, for their deltas refer to the same header."""
     cdef Writer plain
     cdef const uint8_t *body = data + HEADER_BYTES
     cdef size_t size = result.header.size_bytes - HEADER_BYTES

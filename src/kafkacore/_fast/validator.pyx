@@ -11,7 +11,7 @@ from kafkacore._fast.compression cimport Codec, codec_id
 from kafkacore._fast.cursor cimport Writer, writer_free, writer_init
 from kafkacore._fast.record cimport HEADER_BYTES
 from kafkacore._fast.validate cimport (
-    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_RAFT_LEADER, TARGET_PRODUCER, BatchesResult, ValidateResult, ValidateRules,
+    ORIGIN_CLIENT, ORIGIN_COORDINATOR, ORIGIN_RAFT_LEADER, TARGET_PRODUCER, BatchesResult, ValidateResult,
     assign_offsets, check_batches, rewrite_batch, rewrite_room, stamp_batch, validate_batch,
 )
 

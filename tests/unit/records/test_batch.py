@@ -23,7 +23,7 @@ from kafkacore._fast.batch import (
     live_objects,
 )
 from kafkacore._fast.codec import live_contexts
-from kafkacore._fast.compression import CodecError
+from kafkacore._fast.compression import Codec, CodecError
 from kafkacore._fast.crc32c import checksum
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
@@ -121,9 +121,8 @@ def test_reads_what_aiokafka_builds(codec: str) -> None:
 
 
 def test_header_fields() -> None:
-    data = build(
-        base_offset=2**40, partition_leader_epoch=9, producer_id=5, producer_epoch=3, base_sequence=2**31 - 2, transactional=True
-    )
+    ids = {"producer_id": 5, "producer_epoch": 3, "base_sequence": 2**31 - 2, "transactional": True}
+    data = build(base_offset=2**40, partition_leader_epoch=9, **ids)
     (batch,) = Batches(data)
     assert (batch.base_offset, batch.last_offset) == (2**40, 2**40 + 4)
     assert (batch.partition_leader_epoch, batch.magic) == (9, 2)
@@ -263,7 +262,7 @@ def test_what_is_no_batch(at: int, new: bytes, reason: str) -> None:
 
 def test_checksum_covers_from_the_attributes_on() -> None:
     data = build()
-    for at in range(len(data) if len(data) < 200 else 200):
+    for at in range(min(len(data), 200)):
         if 8 <= at < 12 or at == 16:
             continue  # length and magic decide what is there at all
         changed = bytearray(data)
@@ -274,8 +273,6 @@ def test_checksum_covers_from_the_attributes_on() -> None:
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
 def test_malformed_records(codec: str) -> None:
-    from kafkacore._fast.compression import Codec
-
     both = Codec()
     good = Codec().inflate(codec, build(codec=codec)[61:]) if codec != "none" else build()[61:]
     for body, count in (

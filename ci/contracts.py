@@ -66,7 +66,7 @@ def imported_from(node: ast.ImportFrom, path: Path, module: str) -> Iterator[str
 
 
 def cython_imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Every `import` and `cimport` line of a `.pyx` or `.pxd` file; lines are enough, nobody continues one before its module."""
+    """Every `import` and `cimport` line of a `.pyx` or `.pxd` file; a line is enough, its module comes first."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not (match := CIMPORT.match(line)):
             continue

@@ -1,0 +1,132 @@
+package kafkacore.peers;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
+import org.apache.kafka.common.utils.Exit;
+
+import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * Runs many command-line tools in one process, one after the other, because a JVM's start costs more than the tools do.
+ *
+ * <p>One JSON object a line on standard input, {"main", "args", "stdin"}; one a line back, {"exit", "out", "err"}.
+ */
+public final class Runner {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** Thrown where a tool would have ended the process; an Error, since tools catch Exception around their main. */
+    private static final class Exited extends Error {
+        final int status;
+
+        Exited(int status) {
+            super("exit " + status, null, false, false);
+            this.status = status;
+        }
+    }
+
+    /** Standard streams are installed once, for good: Scala's Console and log4j keep the ones that they saw first. */
+    private static final class Switch extends OutputStream {
+        private final OutputStream idle;
+        private volatile OutputStream target;
+
+        Switch(OutputStream idle) {
+            this.idle = idle;
+            this.target = idle;
+        }
+
+        void to(OutputStream next) {
+            target = next == null ? idle : next;
+        }
+
+        @Override
+        public void write(int octet) throws java.io.IOException {
+            target.write(octet);
+        }
+
+        @Override
+        public void write(byte[] bytes, int start, int length) throws java.io.IOException {
+            target.write(bytes, start, length);
+        }
+    }
+
+    private static volatile InputStream stdin = InputStream.nullInputStream();
+    private static volatile Exited first;
+
+    private Runner() {
+    }
+
+    private static void exit(int status, String message) {
+        if (message != null)
+            System.err.println(message);
+        // A handler that catches Throwable exits a second time, with another status: what the tool meant came first.
+        if (first == null)
+            first = new Exited(status);
+        throw first;
+    }
+
+    private static ObjectNode run(JsonNode request, Switch out, Switch err) throws Exception {
+        ByteArrayOutputStream stdout = new ByteArrayOutputStream();
+        ByteArrayOutputStream stderr = new ByteArrayOutputStream();
+        stdin = new ByteArrayInputStream(request.path("stdin").asText("").getBytes(StandardCharsets.UTF_8));
+        String[] args = JSON.convertValue(request.get("args"), String[].class);
+        first = null;
+        out.to(stdout);
+        err.to(stderr);
+        int status = 0;
+        try {
+            Class.forName(request.get("main").asText()).getMethod("main", String[].class).invoke(null, (Object) args);
+        } catch (InvocationTargetException failure) {
+            if (first == null) {
+                failure.getCause().printStackTrace(System.err);
+                status = 1;
+            }
+        } finally {
+            System.out.flush();
+            System.err.flush();
+            out.to(null);
+            err.to(null);
+        }
+        ObjectNode answer = JSON.createObjectNode();
+        answer.put("exit", first == null ? status : first.status);
+        answer.put("out", stdout.toString(StandardCharsets.UTF_8));
+        answer.put("err", stderr.toString(StandardCharsets.UTF_8));
+        return answer;
+    }
+
+    public static void main(String[] ignored) throws Exception {
+        PrintStream answers = new PrintStream(new java.io.FileOutputStream(java.io.FileDescriptor.out), true, "UTF-8");
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        Switch out = new Switch(OutputStream.nullOutputStream());
+        Switch err = new Switch(new java.io.FileOutputStream(java.io.FileDescriptor.err));
+        System.setOut(new PrintStream(out, true, "UTF-8"));
+        System.setErr(new PrintStream(err, true, "UTF-8"));
+        System.setIn(new InputStream() {
+            @Override
+            public int read() throws java.io.IOException {
+                return stdin.read();
+            }
+
+            @Override
+            public int read(byte[] bytes, int start, int length) throws java.io.IOException {
+                return stdin.read(bytes, start, length);
+            }
+        });
+        Exit.setExitProcedure(Runner::exit);
+        Exit.setHaltProcedure(Runner::exit);
+        // A tool's hook closes its client when the process ends; here the process outlives the tool.
+        Exit.setShutdownHookAdder((name, hook) -> { });
+        for (String line = requests.readLine(); line != null; line = requests.readLine())
+            answers.println(JSON.writeValueAsString(run(JSON.readTree(line), out, err)));
+        Runtime.getRuntime().halt(0);
+    }
+}

@@ -1,0 +1,106 @@
+"""Fixtures that start real processes; what they need and is not on this machine skips a test, or fails it where CI=true."""
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from brokers import APACHE, ApacheKafka, ExternalBroker, Node
+from processes import PEERS, ROOT
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--peer", choices=["kafkacore", *APACHE], default="kafkacore", help="the broker that tests/clients runs against"
+    )
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("ours") and item.config.getoption("--peer") != "kafkacore":
+        pytest.skip("says something about a kafkacore node alone")
+
+
+def need(present, how):
+    """Skips with one line on how to get what is missing; a failure where CI=true, since nobody reads its skips."""
+    if present:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(how, pytrace=False)
+    pytest.skip(how)
+
+
+def need_java(name):
+    need(shutil.which("java"), "no java: apt install openjdk-17-jdk-headless maven, then make peers")
+    need((PEERS / f"kafka-{APACHE[name]}" / ".complete").exists(), f"no jars of {name}: make peers")
+
+
+@pytest.fixture(scope="session")
+def apache_kafka(tmp_path_factory):
+    """Starts Apache Kafka: `apache_kafka("apache-4.3", {"log.segment.bytes": "1048576"})`; stopped with the session."""
+    started = []
+
+    def start(name, overrides=None):
+        need_java(name)
+        broker = ApacheKafka(name, tmp_path_factory.mktemp(name), overrides)
+        started.append(broker)
+        return broker
+
+    yield start
+    for broker in started:
+        broker.stop()
+
+
+@pytest.fixture
+def start_node(tmp_path):
+    """Starts nodes of ours: `start_node("--topic", "a:3", overrides={...})`; whatever is left running is stopped."""
+    started, number = [], itertools.count(1)
+
+    def start(*arguments, overrides=None, directory=None, environment=None):
+        node = Node(directory or tmp_path / f"node-{next(number)}", *arguments, overrides=overrides, environment=environment)
+        started.append(node)
+        return node
+
+    yield start
+    for node in started:
+        node.stop()
+
+
+def external():
+    bootstrap = os.environ["KAFKACORE_TEST_BOOTSTRAP"]
+    return ExternalBroker(
+        bootstrap, os.environ.get("KAFKACORE_TEST_CONTROLLER"), os.environ.get("KAFKACORE_TEST_LOG_DIR")
+    )
+
+
+@pytest.fixture(scope="session")
+def broker(request, tmp_path_factory):
+    """The broker under test, one for the session: ours, or what --peer or KAFKACORE_TEST_BOOTSTRAP names."""
+    if "KAFKACORE_TEST_BOOTSTRAP" in os.environ:
+        yield external()
+        return
+    peer = request.config.getoption("--peer")
+    if peer in APACHE:
+        yield request.getfixturevalue("apache_kafka")(peer)
+        return
+    need((ROOT / ".venv" / "bin" / "kafkacore").exists(), "no .venv/bin/kafkacore: make build")
+    node = Node(Path(tmp_path_factory.mktemp("kafkacore")) / "node")
+    yield node
+    assert node.stop() == 0, node.child.tail()
+
+
+@pytest.fixture
+def log_dir(broker):
+    """Where the broker keeps its logs, for the tests that read segments."""
+    need(broker.log_dir, "where the broker keeps its logs is unknown: set KAFKACORE_TEST_LOG_DIR")
+    return broker.log_dir
+
+
+NAMES = itertools.count(1)
+
+
+@pytest.fixture
+def topic_name(request):
+    """A topic name that no other test uses; the topic is not made."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    return f"{plain[:80]}.{os.getpid()}.{next(NAMES)}"

@@ -1,0 +1,151 @@
+"""Whole brokers as child processes: ours by `kafkacore dev`, and Apache Kafka as a combined KRaft node.
+
+Each has `name`, `bootstrap`, `controller` (host:port or None), `log_dir`, `pid`, `ours`, and `stop()`.
+"""
+
+import json
+import os
+import select
+import subprocess
+import time
+from pathlib import Path
+
+from processes import PEERS, ROOT, Child, accepts, free_ports
+
+APACHE = {"apache-4.3": "4.3.1", "apache-3.9": "3.9.2"}
+APACHE_START_TIMEOUT_S = 60
+OUR_START_TIMEOUT_S = 20
+
+
+def classpath(release):
+    """Jars of one Apache Kafka release, the classes of ci/peers/java, and a quiet log configuration."""
+    return f"{ROOT / 'ci' / 'peers'}:{PEERS / 'java'}:{PEERS / f'kafka-{release}'}/*"
+
+
+def log_configuration(release):
+    old = release.startswith("3.")
+    file = ROOT / "ci" / "peers" / ("log4j.properties" if old else "log4j2.properties")
+    return f"-Dlog4j.configuration=file:{file}" if old else f"-Dlog4j2.configurationFile={file}"
+
+
+class ExternalBroker:
+    """A broker that somebody else started; its log directory may be unknown."""
+
+    def __init__(self, bootstrap, controller=None, log_dir=None, *, name="external", ours=False):
+        self.name, self.bootstrap, self.controller, self.ours = name, bootstrap, controller, ours
+        self.log_dir = Path(log_dir) if log_dir else None
+        self.pid = None
+
+    def stop(self):
+        """Nothing: who started it stops it."""
+
+
+class ApacheKafka:
+    """One combined broker and controller of Apache Kafka, formatted and started in `directory`."""
+
+    ours = False
+
+    def __init__(self, name, directory, overrides=None, jvm=("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")):
+        self.name, self.release = name, APACHE[name]
+        self.directory = Path(directory)
+        self.log_dir = self.directory / "data"
+        self.jvm = list(jvm)
+        data, control = free_ports(2)
+        self.bootstrap, self.controller = f"127.0.0.1:{data}", f"127.0.0.1:{control}"
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.properties = self.directory / "server.properties"
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings(overrides or {}).items()))
+        self.java("kafka.tools.StorageTool", "format", "-t", "kafkacorePeerAAAAAAAAA", "-c", self.properties)
+        self.start()
+
+    def settings(self, overrides):
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@{self.controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{self.controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self.log_dir,
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "offsets.topic.num.partitions": "1",
+            # What `kafkacore dev` sets too: a client suite makes and deletes many topics.
+            "log.segment.delete.delay.ms": "1000",
+            **overrides,
+        }
+
+    def command(self, main, *arguments):
+        return ["java", *self.jvm, log_configuration(self.release), "-cp", classpath(self.release), main, *arguments]
+
+    def java(self, main, *arguments):
+        command = [str(word) for word in self.command(main, *arguments)]
+        subprocess.run(command, check=True, capture_output=True, timeout=APACHE_START_TIMEOUT_S)
+
+    def start(self):
+        # A pytest that is killed takes its brokers along.
+        command = ["setpriv", "--pdeathsig", "KILL", "--", *self.command("kafka.Kafka", self.properties)]
+        self.child = Child(command, self.directory / "broker.log")
+        self.pid = self.child.pid
+        self.child.wait_ready(self.serves, APACHE_START_TIMEOUT_S, f"{self.name} ready")
+
+    def serves(self):
+        """The socket opens long before the broker is unfenced: ready is when metadata shows it."""
+        from wire import brokers_in_metadata
+
+        return accepts(self.bootstrap) and brokers_in_metadata(self.bootstrap)
+
+    def kill(self):
+        return self.child.kill()
+
+    def stop(self):
+        return self.child.terminate()
+
+
+class Node:
+    """Ours: `kafkacore dev --json` in a process of its own; `start()` again goes on with the same directory and port."""
+
+    ours = True
+    name = "kafkacore"
+
+    def __init__(self, directory, *arguments, overrides=None, environment=None):
+        self.log_dir = self.directory = Path(directory)
+        self.arguments = [*arguments, *(f"--override={key}={value}" for key, value in (overrides or {}).items())]
+        self.environment = {**os.environ, **(environment or {})}
+        self.port = free_ports(1)[0]
+        self.start()
+
+    def start(self):
+        command = [
+            ROOT / ".venv" / "bin" / "kafkacore", "dev", "--json", "--with-parent",
+            "--dir", self.directory, "--port", self.port, *self.arguments,
+        ]  # fmt: skip
+        log = self.directory.with_name(self.directory.name + ".log")
+        self.child = Child(command, log, stdout=subprocess.PIPE, env=self.environment)
+        line = self.first_line()
+        if not line:
+            self.child.kill()
+            raise RuntimeError(f"kafkacore dev did not become ready\n{self.child.tail()}")
+        self.ready = json.loads(line)
+        self.bootstrap, self.controller, self.pid = (self.ready[key] for key in ("bootstrap", "controller", "pid"))
+        self.metrics, self.log_dir = self.ready["metrics"], Path(self.ready["dir"])
+
+    def first_line(self):
+        """The one line that says ready, or nothing when the process ends or is silent for too long."""
+        stdout = self.child.process.stdout
+        line, deadline = b"", time.monotonic() + OUR_START_TIMEOUT_S
+        while not line.endswith(b"\n"):
+            readable, _, _ = select.select([stdout], [], [], max(0, deadline - time.monotonic()))
+            chunk = os.read(stdout.fileno(), 4096) if readable else b""
+            if not chunk:
+                return b""
+            line += chunk
+        return line
+
+    def kill(self):
+        return self.child.kill()
+
+    def stop(self):
+        return self.child.terminate()

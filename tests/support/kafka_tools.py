@@ -1,0 +1,78 @@
+"""Apache Kafka's own command-line tools, many in one Java process: see ci/peers/java."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+
+from brokers import APACHE, classpath, log_configuration
+
+MAIN = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "java-client": "kafkacore.peers.JavaClient",
+}
+MAIN_3_9 = {
+    "kafka-console-producer": "kafka.tools.ConsoleProducer",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a tool printed and how it ended."""
+
+    exit: int
+    out: str
+    err: str
+
+    @property
+    def lines(self):
+        return self.out.splitlines()
+
+
+class KafkaTools:
+    """One Java process with the tools of one release; `run` is for one thread at a time."""
+
+    def __init__(self, name):
+        self.name, self.release = name, APACHE[name]
+        command = [
+            "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+            log_configuration(self.release), "-cp", classpath(self.release), "kafkacore.peers.Runner",
+        ]  # fmt: skip
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
+        )
+
+    def attempt(self, tool, *args, stdin=""):
+        """Runs one tool and returns its Outcome, whatever its exit status."""
+        mains = MAIN | MAIN_3_9 if self.release.startswith("3.9") else MAIN
+        request = {"main": mains[tool], "args": [str(arg) for arg in args], "stdin": stdin}
+        self.process.stdin.write(json.dumps(request) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process of {self.name}'s tools ended while running {tool}")
+        return Outcome(**json.loads(answer))
+
+    def run(self, tool, *args, stdin=""):
+        """Runs one tool, which must exit with 0."""
+        outcome = self.attempt(tool, *args, stdin=stdin)
+        assert outcome.exit == 0, f"{tool} {args}: exit {outcome.exit}\n{outcome.out}\n{outcome.err}"
+        return outcome
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(20)

@@ -7,7 +7,7 @@ from libc.string cimport memset
 
 from kafkacore._fast.atomics cimport add64, load32, store64
 from kafkacore._fast.codec cimport CodecContext
-from kafkacore._fast.cursor cimport Reader, Writer, be16, be32, put16, put32, put64, reader_init, writer_free, writer_init
+from kafkacore._fast.cursor cimport writer_free, writer_init
 from kafkacore._fast.epochs cimport epochs_assign
 from kafkacore._fast.io cimport io_fail
 from kafkacore._fast.log cimport (
@@ -15,17 +15,16 @@ from kafkacore._fast.log cimport (
 )
 from kafkacore._fast.log_open cimport log_save_epochs, log_start_open, log_start_roll
 from kafkacore._fast.producers cimport (
-    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_end_transaction,
-    producers_first_unstable, producers_note, producers_reserve
+    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_first_unstable, producers_note_batch,
+    producers_reserve
 )
-from kafkacore._fast.record cimport (
-    BATCH_OK, HEADER_BYTES, BatchHeader, RecordView, has_producer_id, is_control, last_offset, next_record, parse_header
-)
+from kafkacore._fast.record cimport BATCH_OK, BatchHeader, has_producer_id, last_offset, parse_header
 from kafkacore._fast.segment cimport (
     LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, segment_note_batch, segment_reserve,
     segment_write_indexes
 )
 from kafkacore._fast.thread_codec cimport thread_codec
+from kafkacore._fast.txn_index cimport txn_index_append
 from kafkacore._fast.validate cimport (
     ORIGIN_CLIENT, BatchesResult, ValidateRules, assign_offsets, rewrite_batch, stamp_batch, validate_batch
 )
@@ -37,10 +36,6 @@ cdef enum:
     RECORD_LIST_TOO_LARGE = 18
     KAFKA_STORAGE_ERROR = 56
     UNWRITTEN_ENTRIES = 512      # index entries that may wait in memory
-    END_MARKER_VALUE_BYTES = 6   # version and coordinator epoch of an EndTransactionMarker
-    MARKER_KEY_BYTES = 4
-    MARKER_ABORT = 0
-    MARKER_COMMIT = 1
 
 
 cdef void append_info_init(AppendInfo *info) noexcept nogil:
@@ -196,8 +191,9 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         return error
     note_position(log, <int64_t> prepared.size, first, last, info.validated.max_timestamp)
     if prepared.idempotent:
-        header.max_timestamp = info.validated.max_timestamp
-        note_producer(log, header, first, last, prepared.data, prepared.size, &ended)
+        # Its place was reserved, so this cannot fail; the bytes now carry their offsets and timestamps.
+        producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
+        log.first_unstable_offset = producers_first_unstable(log.producers)
     write_waiting_entries(log)
     note_unflushed(log)
     if log.epochs_dirty:
@@ -207,48 +203,17 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
     return 0
 
 
-cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch, int64_t *delta_ms) noexcept nogil:
-    """The one record of a control batch, when it ends a transaction (KIP-98, "Control Messages")."""
-    cdef Reader body
-    cdef RecordView record
-    reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
-    if next_record(&body, &record) != BATCH_OK or record.key_size < MARKER_KEY_BYTES:
-        return False
-    if record.value_size < END_MARKER_VALUE_BYTES:
-        return False
-    kind[0] = be16(record.key + 2)
-    coordinator_epoch[0] = <int32_t> be32(record.value + 2)
-    delta_ms[0] = record.timestamp_delta
-    return kind[0] == MARKER_ABORT or kind[0] == MARKER_COMMIT
-
-
-cdef void note_producer(Log *log, const BatchHeader *header, int64_t first, int64_t last, const uint8_t *batch, size_t size,
-                        EndedTransaction *ended) noexcept nogil:
-    cdef int kind
-    cdef int32_t coordinator_epoch
-    cdef int64_t delta_ms
-    ended.last_offset = -1
-    if not is_control(header):
-        producers_note(log.producers, header, first, last)
-    elif parse_marker(batch, size, &kind, &coordinator_epoch, &delta_ms):
-        if not producers_end_transaction(log.producers, header, first, header.base_timestamp + delta_ms, coordinator_epoch,
-                                         kind == MARKER_ABORT, ended):
-            ended.last_offset = -1
-    log.first_unstable_offset = producers_first_unstable(log.producers)
-
-
 cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil:
     cdef BatchHeader header
+    cdef int result
     ended.last_offset = -1
     if parse_header(batch, size, &header) != BATCH_OK or header.magic < 2:
         return 0
     if header.partition_leader_epoch >= 0 and epochs_assign(log, header.partition_leader_epoch, header.base_offset) < 0:
         return -ENOMEM
-    if has_producer_id(&header):
-        if producers_reserve(log.producers, &header) < 0:
-            return -ENOMEM
-        note_producer(log, &header, header.base_offset, last_offset(&header), batch, size, ended)
-    return 0
+    result = producers_note_batch(log.producers, batch, size, ended)
+    log.first_unstable_offset = producers_first_unstable(log.producers)
+    return result
 
 
 # --- batches that carry their offsets ---
@@ -263,6 +228,15 @@ cdef int reserve_all(Log *log, const uint8_t *records, size_t size) noexcept nog
             return -ENOMEM
         at += <size_t> header.size_bytes
     return 0
+
+
+cdef int note_aborted(Log *log, const EndedTransaction *ended) noexcept nogil:
+    cdef int result = txn_index_append(log.active, ended)
+    if result == 0:
+        return 0
+    io_fail(log.dir, -result)
+    log.state = LOG_FAILED
+    return KAFKA_STORAGE_ERROR
 
 
 cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
@@ -288,13 +262,17 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
     if reserve_all(log, records, checked.valid_bytes) < 0:
         return UNKNOWN_SERVER_ERROR
     error = write_bytes(log, records, checked.valid_bytes)
-    while error == 0 and at < checked.valid_bytes:
+    if error != 0:
+        return error
+    while at < checked.valid_bytes:
         parse_header(records + at, checked.valid_bytes - at, &header)
         if segment_reserve(log.active) < 0 or log_note_state(log, records + at, header.size_bytes, &ended) < 0:
             io_fail(log.dir, ENOMEM)  # the bytes are there, what they mean is not: only a restart can tell
             log.state = LOG_FAILED
             return KAFKA_STORAGE_ERROR
         note_position(log, header.size_bytes, header.base_offset, last_offset(&header), header.max_timestamp)
+        if ended.last_offset >= 0 and ended.aborted and error == 0:
+            error = note_aborted(log, &ended)
         at += <size_t> header.size_bytes
     if error != 0:
         return error

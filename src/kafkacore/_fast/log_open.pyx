@@ -18,7 +18,7 @@ from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, w
 from kafkacore._fast.park cimport WAKE_READY, Waiter
 from kafkacore._fast.producers cimport Producers, producers_free, producers_new
 from kafkacore._fast.segment cimport (
-    Segment, segment_create, segment_hold, segment_new, segment_release, segment_seal, segment_sync, segment_unlink
+    Segment, segment_create, segment_forget_indexes, segment_hold, segment_new, segment_release, segment_seal, segment_sync
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
@@ -74,7 +74,7 @@ cdef int make_first_segment(Log *log, const char *path, Segment **made) noexcept
     made[0] = segment_new(log.dir.disk, path, log.end_offset)
     if made[0] == NULL:
         return -ENOMEM
-    result = segment_create(made[0], log_now_ms(log))
+    result = segment_create(made[0], log_now_ms(log), True)
     if result == 0:
         result = write_identity(log, path)  # syncs the directory, the segment's names with it
     made[0].entry_synced = True
@@ -152,19 +152,10 @@ cdef int append_segment(Log *log, Segment *segment) noexcept nogil:
         for i in range(count):
             segment_release(items[i])
     else:
-        forget_indexes(sealed)
+        segment_forget_indexes(sealed)
         recent_clear(log)
     free(items)
     return result
-
-
-cdef void forget_indexes(Segment *segment) noexcept nogil:
-    free(segment.offset_index)
-    free(segment.time_index)
-    segment.offset_index = NULL
-    segment.time_index = NULL
-    segment.offset_count = segment.offset_capacity = 0
-    segment.time_count = segment.time_capacity = 0
 
 
 cdef int roll(Log *log) noexcept nogil:
@@ -178,7 +169,7 @@ cdef int roll(Log *log) noexcept nogil:
     segment = segment_new(log.dir.disk, log.path, log.roll_offset)
     if segment == NULL:
         return -ENOMEM
-    result = segment_create(segment, log_now_ms(log))
+    result = segment_create(segment, log_now_ms(log), False)
     if result == 0:
         mutex_lock(&log.lock)
         result = append_segment(log, segment)

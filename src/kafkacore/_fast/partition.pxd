@@ -108,3 +108,9 @@ cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # no-op
 
 # The high watermark follows what is synced, appended and replicated. Under the lock; True: call again for more wakes.
 cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
+
+# The high watermark of an earlier run, brought within the log.
+cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
+# DeleteRecords: everything below `offset` (-1: the high watermark) goes. 0 or Kafka's error code; may block.
+cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil
+cdef int partition_expire_producers(Partition *p) noexcept nogil  # how many went

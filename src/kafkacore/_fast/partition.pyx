@@ -15,8 +15,9 @@ from kafkacore._fast.log_append cimport (
 )
 from kafkacore._fast.log_open cimport log_commit_init, log_commit_soon, log_save_epochs
 from kafkacore._fast.log_read cimport log_read, log_read_slowly
+from kafkacore._fast.log_trim cimport log_advance_start
 from kafkacore._fast.park cimport WAKE_BATCH, WAKE_GONE, WAKE_READY, park_release, wake_all
-from kafkacore._fast.producers cimport producers_replicated, producers_first_unstable
+from kafkacore._fast.producers cimport producers_expire, producers_first_unstable, producers_replicated
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.validate cimport ORIGIN_CLIENT, BatchesResult, check_batches
 from kafkacore._fast.waiting cimport waiter_push, waiter_unlink, waiters_take, waiters_take_all
@@ -137,6 +138,11 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
         if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
             producers_replicated(p.log.producers, reached)
             p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
+    # A truncation takes it back, a log that begins anew takes it along.
+    if p.high_watermark > p.log.end_offset:
+        p.high_watermark = p.log.end_offset
+    if p.high_watermark < p.log.log_start_offset:
+        p.high_watermark = p.log.log_start_offset
     p.last_stable_offset = p.high_watermark
     if 0 <= p.log.first_unstable_offset < p.high_watermark:
         p.last_stable_offset = p.log.first_unstable_offset
@@ -405,6 +411,47 @@ cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch,
     mutex_lock(&p.log.lock)
     epochs_end(&p.log, epoch, found_epoch, end_offset)
     mutex_unlock(&p.log.lock)
+
+
+# --- upkeep ---
+
+cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil:
+    mutex_lock(&p.log.lock)
+    if high_watermark > p.log.end_offset:
+        high_watermark = p.log.end_offset
+    if high_watermark < p.log.log_start_offset:
+        high_watermark = p.log.log_start_offset
+    p.high_watermark = high_watermark
+    advance_high_watermark(p)
+    mutex_unlock(&p.log.lock)
+
+
+cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil:
+    cdef int error
+    low_watermark[0] = -1
+    mutex_lock(&p.log.lock)
+    error = role_error(p, -1)
+    if offset < 0:
+        offset = p.high_watermark if offset == -1 else FOREVER
+    if error == 0 and offset > p.high_watermark:
+        error = OFFSET_OUT_OF_RANGE
+    mutex_unlock(&p.log.lock)
+    if error == 0:
+        error = log_advance_start(&p.log, offset)
+    if error == 0:
+        mutex_lock(&p.log.lock)
+        low_watermark[0] = p.log.log_start_offset
+        mutex_unlock(&p.log.lock)
+    return error
+
+
+cdef int partition_expire_producers(Partition *p) noexcept nogil:
+    cdef int gone = 0
+    mutex_lock(&p.log.lock)
+    if p.log.producers != NULL and p.log.producers.count:
+        gone = producers_expire(p.log.producers, log_now_ms(&p.log), p.log.config.producer_id_expiration_ms)
+    mutex_unlock(&p.log.lock)
+    return gone
 
 
 def live_count():

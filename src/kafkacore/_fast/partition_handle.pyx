@@ -2,7 +2,7 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINVAL
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -15,19 +15,24 @@ from kafkacore._fast.log cimport (
 )
 from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.log_open cimport log_commit_soon
+from kafkacore._fast.log_trim cimport log_delete_old, log_shut, log_truncate_fully, log_truncate_to
+from kafkacore._fast.recovery cimport FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load
 from kafkacore._fast.log_read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
 from kafkacore._fast.mail cimport Inbox, Mail, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
 from kafkacore._fast.park cimport Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
     READ_LOG_END, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower, Partition,
-    partition_append, partition_append_as_follower, partition_become, partition_close, partition_epoch_end, partition_new,
-    partition_read, partition_release, partition_unwait, partition_view, partition_wait
+    partition_append, partition_append_as_follower, partition_become, partition_close, partition_delete_records,
+    partition_epoch_end, partition_expire_producers, partition_high_watermark, partition_new, partition_read, partition_release,
+    partition_restore, partition_unwait, partition_wait
 )
 from kafkacore._fast.segment cimport Segment, segment_open_log, segment_release
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
 from collections import namedtuple
-from uuid import UUID
+from os import strerror
+
+from kafkacore._fast.uuid import Uuid
 
 cdef extern from "<poll.h>" nogil:
     ctypedef struct PollFile "struct pollfd":
@@ -47,6 +52,7 @@ ReadBytes = namedtuple(
     "error records first_offset high_watermark last_stable_offset log_start_offset leader_id leader_epoch "
     "diverging_epoch diverging_end_offset",
 )
+LoadReport = namedtuple("LoadReport", "recovered_bytes truncated_bytes recovered_segments dropped_segments")
 SegmentInfo = namedtuple("SegmentInfo", "base_offset size_bytes sealed")
 
 ROLES = ("none", "leader", "follower", "gone")
@@ -202,19 +208,61 @@ cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, bin
     return error
 
 
+cdef int64_t *copy_offsets(offsets) except NULL:
+    cdef int64_t *copied = <int64_t *> malloc((len(offsets) + 1) * sizeof(int64_t))
+    cdef int i
+    if copied == NULL:
+        raise MemoryError
+    for i, offset in enumerate(offsets):
+        copied[i] = offset
+    return copied
+
+
+cdef enum:
+    TRUNCATE = 0
+    TRUNCATE_FULLY = 1
+    DELETE_OLD = 2
+    SHUT = 3
+
+
+cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) noexcept nogil:
+    cdef int result
+    while True:
+        if what == TRUNCATE:
+            result = log_truncate_to(&p.log, offset, &sleeper.waiter)
+        elif what == TRUNCATE_FULLY:
+            result = log_truncate_fully(&p.log, offset, &sleeper.waiter)
+        elif what == DELETE_OLD:
+            result = log_delete_old(&p.log, partition_high_watermark(p), &sleeper.waiter)
+        else:
+            result = log_shut(&p.log, &sleeper.waiter)
+        if result != LOG_BLOCKED:
+            return result
+        sleep_until_woken(sleeper, -1)
+
+
 # --- partitions ---
+
+cdef class LoadProgress:
+    """How far loads have come, for whoever shows it: bytes looked through so far, of any number of logs."""
+    cdef int64_t bytes
+
+    @property
+    def bytes_done(self):
+        return load64(&self.bytes)
+
 
 cdef class PartitionHandle:
     """One partition on one log directory. Costs no file until the first append.
 
-    `topic_id` is a UUID; None for a log that has none (`__cluster_metadata`). Blocking methods are marked; none of them may run
+    `topic_id` is a Uuid; None for a log that has none (`__cluster_metadata`). Blocking methods are marked; none of them may run
     on a loop's thread.
     """
 
     def __cinit__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
                   LogSettings settings=None):
         cdef bytes name = topic.encode()
-        cdef bytes raw = topic_id.bytes if topic_id is not None else bytes(16)
+        cdef bytes raw = bytes(topic_id) if topic_id is not None else bytes(16)
         if settings is None:
             settings = LogSettings()
         self.directory = directory
@@ -240,7 +288,7 @@ cdef class PartitionHandle:
 
     @property
     def topic_id(self):
-        return UUID(bytes=self.partition.topic_id[:16])
+        return Uuid(self.partition.topic_id[:16])
 
     @property
     def role(self):
@@ -336,6 +384,110 @@ cdef class PartitionHandle:
         """No more appends; whoever waits is told. `gone`: the partition is deleted."""
         with nogil:
             partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
+
+    # --- its life on disk; all of these block ---
+
+    def load(self, base_offsets, indexed, snapshots=(), *, int64_t log_start_offset=0, int64_t recovery_point=0, bint clean=False,
+             LoadProgress progress=None):
+        """Takes up what the directory holds, before the first use: `base_offsets` of its .log files, growing; for each in
+        `indexed`, whether its .index and .timeindex are there; offsets of its producer snapshots, growing. Unless `clean`, what
+        lies behind the recovery point is checked and rebuilt. Gives a LoadReport; raises OSError."""
+        cdef LoadPlan plan
+        cdef NativeReport report
+        cdef int result
+        cdef int64_t *offsets = NULL
+        cdef int32_t *files = NULL
+        cdef int64_t *taken = NULL
+        if progress is None:
+            progress = LoadProgress()
+        try:
+            offsets = copy_offsets(base_offsets)
+            taken = copy_offsets(snapshots)
+            files = <int32_t *> calloc(len(base_offsets) + 1, sizeof(int32_t))
+            if files == NULL:
+                raise MemoryError
+            for i, has in enumerate(indexed):
+                files[<int> i] = FILE_HAS_INDEXES if has else 0
+            plan.base_offsets = offsets
+            plan.files = files
+            plan.count = <int32_t> len(base_offsets)
+            plan.snapshots = taken
+            plan.snapshot_count = <int32_t> len(snapshots)
+            plan.log_start_offset = log_start_offset
+            plan.recovery_point = recovery_point
+            plan.clean = clean
+            plan.progress = &progress.bytes
+            with nogil:
+                result = log_load(&self.partition.log, &plan, &report)
+        finally:
+            free(offsets)
+            free(files)
+            free(taken)
+        if result == -EINVAL:
+            raise OSError(EINVAL, f"{self.topic}-{self.index} in {self.directory.path}: leader-epoch-checkpoint is malformed")
+        if result < 0:
+            raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
+        return LoadReport(report.recovered_bytes, report.truncated_bytes, report.recovered_segments, report.dropped_segments)
+
+    def restore_high_watermark(self, int64_t offset):
+        """From replication-offset-checkpoint, after `load` and before a role: within the log."""
+        with nogil:
+            partition_restore(self.partition, offset)
+
+    def truncate_to(self, int64_t offset):
+        """The log ends at `offset` (or where it ended before). Raises OSError when the directory is offline."""
+        self.change(TRUNCATE, offset)
+
+    def truncate_fully(self, int64_t offset):
+        """Drops everything and begins anew at `offset` (full truncation; a metadata snapshot's end)."""
+        self.change(TRUNCATE_FULLY, offset)
+
+    def delete_records(self, int64_t offset):
+        """Records below `offset` (-1: below the high watermark) go; `(error, low watermark)` as DeleteRecords answers."""
+        cdef int error
+        cdef int64_t low_watermark
+        with nogil:
+            error = partition_delete_records(self.partition, offset, &low_watermark)
+        return error, low_watermark
+
+    def delete_old_segments(self):
+        """Retention as configured: how many segments went. Raises OSError when the directory is offline."""
+        return self.change(DELETE_OLD, 0)
+
+    def shut(self):
+        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Raises OSError."""
+        self.change(SHUT, 0)
+
+    def expire_producers(self):
+        """producer.id.expiration.ms: how many are forgotten."""
+        cdef int gone
+        with nogil:
+            gone = partition_expire_producers(self.partition)
+        return gone
+
+    @property
+    def unflushed_since_ms(self):
+        """When the oldest byte that is not synced was appended (wall clock); -1 when all is."""
+        return locked(self.partition, &self.partition.log.unflushed_since_ms)
+
+    def flush_soon(self):
+        """Syncs everything appended so far in the committer's next round; returns at once."""
+        cdef int64_t end_offset = self.end_offset
+        with nogil:
+            log_commit_soon(&self.partition.log, end_offset)
+
+    def change(self, int what, int64_t offset):
+        """One of the changes above, again until the log is free for it."""
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef int result
+        if sleeper == NULL:
+            raise MemoryError
+        with nogil:
+            result = change_log(self.partition, what, offset, sleeper)
+            park_release(&sleeper.parked)
+        if result < 0 or (result > 0 and what != DELETE_OLD):
+            raise OSError(f"{self.topic}-{self.index}: the log directory {self.directory.path} is offline or the log is closed")
+        return result
 
     # --- appends ---
 

@@ -2,6 +2,7 @@
 open transactions. Covered by the log's lock. Written to and read from `.snapshot` files (ProducerStateManager's format).
 """
 
+from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kafkacore._fast.cursor cimport Writer
@@ -59,11 +60,9 @@ cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcep
 cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences, ProducerBatch *duplicate) noexcept nogil
 # A place for the batch's producer, so that noting it cannot fail: 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
-# A data batch is in the log at these offsets.
-cdef void producers_note(Producers *producers, const BatchHeader *header, int64_t first_offset, int64_t last_offset) noexcept nogil
-# A marker (control batch: commit or abort) is in the log at `offset`; True when it ended an open transaction.
-cdef bint producers_end_transaction(Producers *producers, const BatchHeader *header, int64_t offset, int64_t timestamp_ms,
-                                    int32_t coordinator_epoch, bint aborted, EndedTransaction *ended) noexcept nogil
+# A whole batch of magic 2 is in the log: its producer's sequences, or the transaction that its marker ends (`ended`, whose
+# last_offset stays -1 when there was none). 0, or -ENOMEM when its place was not reserved.
+cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none
 # Transactions that ended below it hold nothing back any more.
 cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil

@@ -8,10 +8,11 @@ from libc.string cimport memmove, memset
 from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.crc32c cimport crc32c
 from kafkacore._fast.cursor cimport (
-    Reader, Writer, be32, put32, read_i16, read_i32, read_i64, reader_init, remaining, write_i16, write_i32, write_i64
+    Reader, Writer, be16, be32, put32, read_i16, read_i32, read_i64, reader_init, remaining, write_i16, write_i32, write_i64
 )
 from kafkacore._fast.record cimport (
-    NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, add_sequence, has_producer_id, is_control, is_transactional, last_sequence
+    BATCH_OK, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, RecordView, add_sequence, has_producer_id, is_control,
+    is_transactional, last_offset, last_sequence, next_record, parse_header
 )
 
 cdef enum:
@@ -24,6 +25,10 @@ cdef enum:
     SNAPSHOT_ENTRY_BYTES = 46
     CHECKSUM_AT = 2
     CHECKED_FROM = 6
+    MARKER_KEY_BYTES = 4
+    MARKER_VALUE_BYTES = 6        # version and coordinator epoch of an EndTransactionMarker
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
 
 cdef int32_t live_producers = 0  # atomic; tests hold it against zero
 
@@ -198,21 +203,19 @@ cdef void open_transaction(Producers *producers, Producer *producer, int64_t fir
     producers.transaction_count += 1
 
 
-cdef void producers_note(Producers *producers, const BatchHeader *header, int64_t first_offset, int64_t last_offset) noexcept nogil:
+cdef void note_data(Producers *producers, const BatchHeader *header) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef ProducerBatch batch
-    if producer == NULL:
-        return
     take_epoch(producer, header.producer_epoch)
     batch.first_sequence = header.base_sequence
     batch.last_sequence = last_sequence(header)
-    batch.first_offset = first_offset
-    batch.last_offset = last_offset
+    batch.first_offset = header.base_offset
+    batch.last_offset = last_offset(header)
     batch.timestamp_ms = header.max_timestamp
     add_batch(producer, &batch)
     producer.last_timestamp_ms = header.max_timestamp
     if is_transactional(header) and producer.transaction_first_offset < 0:
-        open_transaction(producers, producer, first_offset)
+        open_transaction(producers, producer, header.base_offset)
 
 
 cdef int64_t stable_without(const Producers *producers, int64_t producer_id, int64_t otherwise) noexcept nogil:
@@ -223,28 +226,55 @@ cdef int64_t stable_without(const Producers *producers, int64_t producer_id, int
     return otherwise
 
 
-cdef bint producers_end_transaction(Producers *producers, const BatchHeader *header, int64_t offset, int64_t timestamp_ms,
-                                    int32_t coordinator_epoch, bint aborted, EndedTransaction *ended) noexcept nogil:
+cdef void end_transaction(Producers *producers, const BatchHeader *header, int64_t timestamp_ms, int32_t coordinator_epoch,
+                          bint aborted, EndedTransaction *ended) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
-    cdef bint was_open
     cdef int32_t i
-    if producer == NULL:
-        return False
-    was_open = producer.transaction_first_offset >= 0
-    if was_open:
+    if producer.transaction_first_offset >= 0:
         ended.producer_id = producer.producer_id
         ended.first_offset = producer.transaction_first_offset
-        ended.last_offset = offset
+        ended.last_offset = header.base_offset
         ended.aborted = aborted
-        ended.last_stable_offset = stable_without(producers, producer.producer_id, offset + 1)
+        ended.last_stable_offset = stable_without(producers, producer.producer_id, header.base_offset + 1)
         for i in range(producers.transaction_count):
             if producers.transactions[i].first_offset == ended.first_offset:
-                producers.transactions[i].last_offset = offset
+                producers.transactions[i].last_offset = header.base_offset
     take_epoch(producer, header.producer_epoch)
     producer.coordinator_epoch = coordinator_epoch
     producer.last_timestamp_ms = timestamp_ms
     producer.transaction_first_offset = -1
-    return was_open
+
+
+cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch, int64_t *delta_ms) noexcept nogil:
+    """The one record of a control batch, when it ends a transaction (KIP-98, "Control Messages")."""
+    cdef Reader body
+    cdef RecordView record
+    reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
+    if next_record(&body, &record) != BATCH_OK or record.key_size < MARKER_KEY_BYTES:
+        return False
+    if record.value_size < MARKER_VALUE_BYTES:
+        return False
+    kind[0] = be16(record.key + 2)
+    coordinator_epoch[0] = <int32_t> be32(record.value + 2)
+    delta_ms[0] = record.timestamp_delta
+    return kind[0] == MARKER_ABORT or kind[0] == MARKER_COMMIT
+
+
+cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil:
+    cdef BatchHeader header
+    cdef int kind
+    cdef int32_t coordinator_epoch
+    cdef int64_t delta_ms
+    ended.last_offset = -1
+    if parse_header(batch, size, &header) != BATCH_OK or header.magic < 2 or not has_producer_id(&header):
+        return 0
+    if producers_reserve(producers, &header) < 0:
+        return -ENOMEM
+    if not is_control(&header):
+        note_data(producers, &header)
+    elif <size_t> header.size_bytes <= size and parse_marker(batch, <size_t> header.size_bytes, &kind, &coordinator_epoch, &delta_ms):
+        end_transaction(producers, &header, header.base_timestamp + delta_ms, coordinator_epoch, kind == MARKER_ABORT, ended)
+    return 0
 
 
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil:
@@ -287,7 +317,9 @@ cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expirati
 # --- .snapshot ---
 
 cdef void write_producer(const Producer *producer, Writer *out) noexcept nogil:
-    cdef const ProducerBatch *last = &producer.batches[producer.batch_count - 1] if producer.batch_count else NULL
+    cdef const ProducerBatch *last = NULL
+    if producer.batch_count:
+        last = &producer.batches[producer.batch_count - 1]
     write_i64(out, producer.producer_id)
     write_i16(out, producer.producer_epoch)
     write_i32(out, last.last_sequence if last != NULL else NO_SEQUENCE)
@@ -323,7 +355,7 @@ cdef int read_producer(Producers *producers, Reader *reader) noexcept nogil:
     cdef int64_t producer_id = read_i64(reader)
     cdef int16_t epoch = read_i16(reader)
     cdef int32_t last_sequence_ = read_i32(reader)
-    cdef int64_t last_offset = read_i64(reader)
+    cdef int64_t last = read_i64(reader)
     cdef int32_t delta = read_i32(reader)
     cdef Producer *producer
     cdef ProducerBatch batch
@@ -336,11 +368,11 @@ cdef int read_producer(Producers *producers, Reader *reader) noexcept nogil:
     producer.last_timestamp_ms = read_i64(reader)
     producer.coordinator_epoch = read_i32(reader)
     producer.transaction_first_offset = read_i64(reader)
-    if last_offset >= 0:
+    if last >= 0:
         batch.last_sequence = last_sequence_
         batch.first_sequence = NO_SEQUENCE if last_sequence_ == NO_SEQUENCE else add_sequence(last_sequence_, -delta)
-        batch.last_offset = last_offset
-        batch.first_offset = last_offset - delta
+        batch.last_offset = last
+        batch.first_offset = last - delta
         batch.timestamp_ms = producer.last_timestamp_ms
         add_batch(producer, &batch)
     return 0

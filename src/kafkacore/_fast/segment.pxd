@@ -70,13 +70,24 @@ cdef void segment_release(Segment *segment) noexcept nogil
 
 # --- life; all may block and give 0 or -errno ---
 cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_offset) noexcept nogil  # NULL: no memory
-cdef int segment_create(Segment *segment, int64_t now_ms) noexcept nogil  # new, empty files, open for appends
+# New, empty files, open for appends; `first` of its log: a .log that is there already is an error (-EEXIST).
+cdef int segment_create(Segment *segment, int64_t now_ms, bint first) noexcept nogil
 cdef int segment_open_log(Segment *segment) noexcept nogil  # once; any thread
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # of an active segment: into memory; -EINVAL: corrupt
 cdef int segment_write_indexes(Segment *segment) noexcept nogil  # what memory has and the files have not
 cdef int segment_seal(Segment *segment) noexcept nogil  # last time entry, indexes written and out of memory
-cdef int segment_unlink(Segment *segment) noexcept nogil  # marks it dropped; the last holder closes
+cdef int segment_unlink(Segment *segment) noexcept nogil  # with its producer snapshot; the last holder closes
+cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil  # a file handle, or -errno
+cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil  # the .log alone
+# A truncation, once `size` says where the .log ends: the entries at or behind `offset` leave memory (under the lock), then the
+# files follow (without it; may block).
+cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil
+cdef int segment_cut_files(Segment *segment) noexcept nogil
+# The greatest timestamp of an active segment and the last offset of the first batch that has it (LogSegment.readLargestTimestamp).
+cdef int segment_largest_timestamp(Segment *segment, int64_t *timestamp_ms, int64_t *offset) noexcept nogil
+cdef int segment_reset_indexes(Segment *segment) noexcept nogil  # as if nothing had been appended yet
+cdef void segment_forget_indexes(Segment *segment) noexcept nogil  # they are in their files and leave memory
 cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil
 
 # --- under the log's lock, on the active segment ---

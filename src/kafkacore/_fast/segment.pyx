@@ -6,13 +6,13 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memmove, strlen
 
-from kafkacore._fast.atomics cimport add32, cas32, load32, load64, store32
+from kafkacore._fast.atomics cimport add32, cas32, load32, load64, store32, store64
 from kafkacore._fast.cursor cimport be32, be64, put32, put64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.record cimport BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, last_offset, parse_header
 
 cdef extern from "<fcntl.h>" nogil:
-    int O_CREAT, O_RDWR, O_TRUNC, O_CLOEXEC
+    int O_CREAT, O_EXCL, O_RDWR, O_TRUNC, O_CLOEXEC
 
 cdef enum:
     LEAST_ENTRIES = 32
@@ -67,7 +67,7 @@ cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_
     return segment
 
 
-cdef int open_part(Segment *segment, const char *suffix, int flags) noexcept nogil:
+cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil:
     """A file handle, or -errno."""
     cdef size_t room = strlen(segment.path) + SUFFIX_ROOM
     cdef char *name = <char *> malloc(room)
@@ -85,7 +85,7 @@ cdef int open_once(Segment *segment, int32_t *file, const char *suffix, int flag
     cdef int handle
     if load32(file) >= 0:
         return 0
-    handle = open_part(segment, suffix, flags)
+    handle = segment_open_part(segment, suffix, flags)
     if handle < 0:
         return handle
     if not cas32(file, -1, handle):
@@ -104,14 +104,102 @@ cdef int segment_open_indexes(Segment *segment) noexcept nogil:
     return open_once(segment, &segment.time_index_file, b".timeindex", O_RDWR | O_CREAT | O_CLOEXEC)
 
 
-cdef int segment_create(Segment *segment, int64_t now_ms) noexcept nogil:
-    cdef int result = open_once(segment, &segment.file, b".log", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC)
+cdef int segment_create(Segment *segment, int64_t now_ms, bint first) noexcept nogil:
+    cdef int flags = O_RDWR | O_CREAT | O_CLOEXEC
+    # Files that a crash left behind a roll are begun anew; where no log was, there can be none to lose.
+    cdef int result = open_once(segment, &segment.file, b".log", flags | (O_EXCL if first else O_TRUNC))
     if result == 0:
-        result = open_once(segment, &segment.offset_index_file, b".index", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC)
+        result = open_once(segment, &segment.offset_index_file, b".index", flags | O_TRUNC)
     if result == 0:
-        result = open_once(segment, &segment.time_index_file, b".timeindex", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC)
-    segment.created_ms = now_ms
+        result = open_once(segment, &segment.time_index_file, b".timeindex", flags | O_TRUNC)
+    segment.created_ms = segment.modified_ms = now_ms
     return result
+
+
+cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil:
+    cdef const Disk *disk = segment.disk
+    cdef int result = disk.truncate(disk.self, segment.file, size)
+    if result < 0:
+        return result
+    store64(&segment.size, size)
+    if segment.synced_size > size:
+        segment.synced_size = size
+    return 0
+
+
+cdef int segment_reset_indexes(Segment *segment) noexcept nogil:
+    cdef const Disk *disk = segment.disk
+    cdef int result = segment_open_indexes(segment)
+    if result == 0:
+        result = disk.truncate(disk.self, segment.offset_index_file, 0)
+    if result == 0:
+        result = disk.truncate(disk.self, segment.time_index_file, 0)
+    segment.offset_count = segment.offset_written = 0
+    segment.time_count = segment.time_written = 0
+    segment.bytes_since_index = 0
+    segment.max_timestamp_ms = -1
+    segment.offset_of_max_timestamp = segment.base_offset
+    segment.first_timestamp_ms = -1
+    return result
+
+
+cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil:
+    cdef int64_t relative = offset - segment.base_offset
+    while segment.offset_count and segment.offset_index[segment.offset_count - 1].relative_offset >= relative:
+        segment.offset_count -= 1
+    while segment.time_count and segment.time_index[segment.time_count - 1].relative_offset >= relative:
+        segment.time_count -= 1
+    if segment.offset_written > segment.offset_count:
+        segment.offset_written = segment.offset_count
+    if segment.time_written > segment.time_count:
+        segment.time_written = segment.time_count
+    segment.bytes_since_index = 0
+    if segment.size == 0:
+        segment.first_timestamp_ms = -1
+
+
+cdef int segment_cut_files(Segment *segment) noexcept nogil:
+    cdef const Disk *disk = segment.disk
+    cdef int result = disk.truncate(disk.self, segment.file, segment.size)
+    if result == 0:
+        result = segment_open_indexes(segment)
+    if result == 0:
+        result = disk.truncate(disk.self, segment.offset_index_file, <int64_t> segment.offset_written * OFFSET_ENTRY_BYTES)
+    if result == 0:
+        result = disk.truncate(disk.self, segment.time_index_file, <int64_t> segment.time_written * TIME_ENTRY_BYTES)
+    return result
+
+
+cdef int segment_largest_timestamp(Segment *segment, int64_t *timestamp_ms, int64_t *offset) noexcept nogil:
+    cdef uint8_t raw[HEADER_BYTES]
+    cdef BatchHeader header
+    cdef int64_t at, got
+    timestamp_ms[0] = -1
+    offset[0] = segment.base_offset
+    if segment.time_count > 0:
+        timestamp_ms[0] = segment.time_index[segment.time_count - 1].timestamp_ms
+        offset[0] = segment.base_offset + segment.time_index[segment.time_count - 1].relative_offset
+    at = segment_floor(segment, offset[0])
+    while at < segment.size:
+        got = segment.disk.pread(segment.disk.self, segment.file, raw, HEADER_BYTES, at)
+        if got < 0:
+            return <int> got
+        if parse_header(raw, <size_t> got, &header) != BATCH_OK:
+            return -EILSEQ
+        if header.max_timestamp > timestamp_ms[0]:
+            timestamp_ms[0] = header.max_timestamp
+            offset[0] = last_offset(&header)
+        at += header.size_bytes
+    return 0
+
+
+cdef void segment_forget_indexes(Segment *segment) noexcept nogil:
+    free(segment.offset_index)
+    free(segment.time_index)
+    segment.offset_index = NULL
+    segment.time_index = NULL
+    segment.offset_count = segment.offset_capacity = segment.offset_written = 0
+    segment.time_count = segment.time_capacity = segment.time_written = 0
 
 
 # --- indexes on disk ---
@@ -294,6 +382,8 @@ cdef int segment_unlink(Segment *segment) noexcept nogil:
     rest = unlink_part(segment, b".timeindex")
     result = result if result < 0 else rest
     rest = unlink_part(segment, b".txnindex")
+    result = result if result < 0 else rest
+    rest = unlink_part(segment, b".snapshot")
     return result if result < 0 else rest
 
 

@@ -8,7 +8,7 @@ from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.partition cimport Partition, partition_hold, partition_release
 from kafkacore._fast.partition_handle cimport PartitionHandle
 
-from uuid import UUID
+from kafkacore._fast.uuid import Uuid
 
 cdef enum:
     LEAST_PLACES = 8
@@ -155,7 +155,7 @@ cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) n
 
 cdef Topic *topic_of(str name, topic_id, partitions) except NULL:
     """`partitions`: by index, None where this node has none."""
-    cdef bytes raw = topic_id.bytes
+    cdef bytes raw = bytes(topic_id)
     cdef bytes encoded = name.encode()
     cdef PartitionHandle handle
     cdef int32_t i
@@ -217,9 +217,9 @@ cdef class Table:
             raise MemoryError
         try:
             for topic_id in gone:
-                mark_id(self.table, leaves, topic_id.bytes)
+                mark_id(self.table, leaves, bytes(topic_id))
             for name, topic_id, _ in topics:
-                mark_id(self.table, leaves, topic_id.bytes)
+                mark_id(self.table, leaves, bytes(topic_id))
                 mark_name(self.table, leaves, name.encode())
             made.table = table_new(self.table.count + <int32_t> len(topics))
             if made.table == NULL:
@@ -240,13 +240,13 @@ cdef class Table:
         for i in range(self.table.mask + 1):
             topic = self.table.by_id[i]
             if topic != NULL:
-                found.append((topic.name[:topic.name_size].decode(), UUID(bytes=topic.topic_id[:16]), topic.count))
+                found.append((topic.name[:topic.name_size].decode(), Uuid(topic.topic_id[:16]), topic.count))
         return found
 
     def find(self, topic, int32_t index):
-        """Whether the partition of a topic name or a topic id (UUID) is here."""
-        cdef bytes key = topic.bytes if isinstance(topic, UUID) else topic.encode()
-        if isinstance(topic, UUID):
+        """Whether the partition of a topic name or a topic id (Uuid) is here."""
+        cdef bytes key = bytes(topic) if isinstance(topic, Uuid) else topic.encode()
+        if isinstance(topic, Uuid):
             return table_find_id(self.table, <const uint8_t *> <char *> key, index) != NULL
         return table_find_name(self.table, <const uint8_t *> <char *> key, <int32_t> len(key), index) != NULL
 

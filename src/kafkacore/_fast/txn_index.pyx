@@ -1,0 +1,95 @@
+"""Transaction indexes, as txn_index.pxd says."""
+
+from libc.errno cimport EINVAL, EIO, ENOENT, ENOMEM
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+
+from kafkacore._fast.cursor cimport be16, be64, put16, put64
+from kafkacore._fast.env cimport Disk
+from kafkacore._fast.segment cimport ABORTED_ENTRY_BYTES, segment_open_part
+
+cdef extern from "<fcntl.h>" nogil:
+    int O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, O_CLOEXEC
+
+cdef enum:
+    ENTRY_VERSION = 0
+
+
+cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil:
+    cdef const Disk *disk = segment.disk
+    cdef uint8_t entry[ABORTED_ENTRY_BYTES]
+    cdef int64_t at
+    cdef int file = segment_open_part(segment, b".txnindex", O_RDWR | O_CREAT | O_CLOEXEC)
+    if file < 0:
+        return file
+    put16(entry, ENTRY_VERSION)
+    put64(entry + 2, ended.producer_id)
+    put64(entry + 10, ended.first_offset)
+    put64(entry + 18, ended.last_offset)
+    put64(entry + 26, ended.last_stable_offset)
+    at = disk.size(disk.self, file)
+    if at >= 0:
+        at = disk.pwrite(disk.self, file, entry, ABORTED_ENTRY_BYTES, at)
+    disk.close(disk.self, file)
+    return <int> at if at < 0 else 0
+
+
+cdef int txn_index_reset(Segment *segment) noexcept nogil:
+    return cut(segment, 0)
+
+
+cdef int cut(Segment *segment, int64_t size) noexcept nogil:
+    cdef const Disk *disk = segment.disk
+    cdef int result
+    cdef int file = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
+    if file < 0:
+        return 0 if file == -ENOENT else file
+    result = disk.truncate(disk.self, file, size)
+    disk.close(disk.self, file)
+    return result
+
+
+cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcept nogil:
+    cdef const Disk *disk = segment.disk
+    cdef uint8_t entry[ABORTED_ENTRY_BYTES]
+    cdef int64_t size, got = 0
+    cdef int64_t i, count = 0
+    cdef int file = segment_open_part(segment, b".txnindex", O_RDONLY | O_CLOEXEC)
+    into[0] = NULL
+    if file < 0:
+        return 0 if file == -ENOENT else file
+    size = disk.size(disk.self, file)
+    if size >= 0:
+        count = size // ABORTED_ENTRY_BYTES
+        into[0] = <AbortedTransaction *> malloc(count * sizeof(AbortedTransaction) + 1)
+        got = 0 if into[0] != NULL else -ENOMEM
+    for i in range(count):
+        if got < 0:
+            break
+        got = disk.pread(disk.self, file, entry, ABORTED_ENTRY_BYTES, i * ABORTED_ENTRY_BYTES)
+        if got == ABORTED_ENTRY_BYTES and be16(entry) != ENTRY_VERSION:
+            got = -EINVAL
+        if got >= 0 and got != ABORTED_ENTRY_BYTES:
+            got = -EIO
+        into[0][i].producer_id = <int64_t> be64(entry + 2)
+        into[0][i].first_offset = <int64_t> be64(entry + 10)
+        into[0][i].last_offset = <int64_t> be64(entry + 18)
+        into[0][i].last_stable_offset = <int64_t> be64(entry + 26)
+    disk.close(disk.self, file)
+    if size < 0 or got < 0:
+        free(into[0])
+        into[0] = NULL
+        return size if size < 0 else got
+    return count
+
+
+cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil:
+    cdef AbortedTransaction *entries
+    cdef int64_t kept = 0
+    cdef int64_t count = txn_index_read(segment, &entries)
+    if count <= 0:
+        return <int> count
+    while kept < count and entries[kept].last_offset < end_offset:
+        kept += 1
+    free(entries)
+    return cut(segment, kept * ABORTED_ENTRY_BYTES)

@@ -15,8 +15,8 @@ from kafkacore._fast.sync cimport Mutex
 from kafkacore._fast.timer cimport Timer, Wheel
 
 cdef enum:
-    SCRATCH_BYTES = 32768     # one read of small frames; also the most that a stalled connection keeps unparsed
-    BIG_FRAME_BYTES = 16384   # after a frame of this size the next one's prefix is read by itself, and the body in place
+    SCRATCH_BYTES = 16384     # one read of small frames; also the most that a stalled connection keeps uncut, unbudgeted
+    BIG_FRAME_BYTES = 8192    # after a frame of this size the next one's prefix is read by itself, and the body in place
     SPARE_REQUESTS = 256      # that a home keeps for reuse
 
 # Why a connection is not read or served.

@@ -21,10 +21,10 @@ from kafkacore._fast.epoll cimport (
 )
 from kafkacore._fast.gate cimport GATE_CLOSE, GATE_PUNT, Gate, gate_judge
 from kafkacore._fast.mail cimport inbox_close, inbox_init
-from kafkacore._fast.memory cimport budget_cancel, budget_force, budget_release, budget_reserve, frame_new, frame_release
+from kafkacore._fast.memory cimport budget_cancel, budget_release, budget_reserve, frame_new, frame_release
 from kafkacore._fast.outgoing cimport answer_sent, note_stages, send_answers
 from kafkacore._fast.plane cimport (
-    API_KEYS, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING, SERVED,
+    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING, SERVED,
     SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, ApiVersionRange, VersionAnswers, address_leave,
     plane_hold, plane_notice, plane_release,
 )
@@ -136,10 +136,13 @@ cdef void home_sweep(Home *home) noexcept nogil:
     cdef Connection *next
     while conn != NULL:
         next = conn.next
-        if load32(&conn.plane.draining):
+        if load32(&conn.plane.draining) == DRAIN_AT_ONCE:
+            connection_close(conn)
+        elif load32(&conn.plane.draining):
             conn.closing = True
             make_ready(conn)
         conn = next
+    home_bury(home)
     drop_links(home)
 
 
@@ -449,11 +452,11 @@ cdef bint keep_rest(Connection *conn, Turn *turn) noexcept nogil:
     elif conn.rest != NULL:
         conn.rest_at = turn.at - conn.rest.data
     else:
-        rest = frame_new(&conn.plane.budget, size, size)
+        # Not from the budget: a frame that waits for memory must not be kept waiting by what waits with it.
+        rest = frame_new(NULL, size, 0)
         if rest == NULL:
             connection_close(conn)
             return False
-        budget_force(&conn.plane.budget, size)
         memcpy(rest.data, turn.at, size)
         conn.rest = rest
         conn.rest_at = 0

@@ -33,7 +33,6 @@ cdef void budget_close(Budget *budget) noexcept nogil
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
 # True: it no longer waits. False: it did not wait; if it ever did, its bytes are granted and its mail is out.
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
-cdef void budget_force(Budget *budget, int64_t size) noexcept nogil  # counts what is there already, also over the limit
 cdef void budget_release(Budget *budget, int64_t size) noexcept nogil
 
 ctypedef struct Frame:

@@ -123,10 +123,6 @@ cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
     return found
 
 
-cdef void budget_force(Budget *budget, int64_t size) noexcept nogil:
-    add64(&budget.used, size)
-
-
 cdef void budget_release(Budget *budget, int64_t size) noexcept nogil:
     add64(&budget.used, -size)
     fence()

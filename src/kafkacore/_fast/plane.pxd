@@ -69,6 +69,10 @@ cdef enum:
     REQUEST_DONE = 4      # its answer is complete
 
 cdef enum:
+    DRAIN_ANSWERED = 1    # connections close when they are answered
+    DRAIN_AT_ONCE = 2
+
+cdef enum:
     SERVED = 0            # the answer is complete
     SERVED_PARKED = 1     # its effect is done, the answer comes later: a following Produce may be served
     SERVED_BLOCKED = 2    # no or partial effect so far: nothing else of this connection is served until it comes back
@@ -135,7 +139,7 @@ ctypedef struct Plane:
     int64_t turn_bytes
     int32_t send_buffer_bytes       # socket.send.buffer.bytes; -1: the system's
     int32_t receive_buffer_bytes
-    int32_t draining                # atomic
+    int32_t draining                # atomic: 0 or DRAIN_*
     int32_t connection_count        # atomic
     int32_t requests_out            # atomic: on the ring or with a handler
     int64_t expired_connections_killed   # atomic counters from here on

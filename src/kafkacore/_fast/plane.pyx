@@ -418,10 +418,11 @@ cdef class NativePlane:
         if entry == NULL:
             raise MemoryError
 
-    def start_draining(self) -> None:
-        """New connections are refused; those there are close when they are answered, once their processors sweep."""
+    def start_draining(self, bint force=False) -> None:
+        """New connections are refused; those there are close when they are answered, or with `force` at once, when their
+        processors sweep."""
         self.check()
-        store32(&self.plane.draining, 1)
+        store32(&self.plane.draining, DRAIN_AT_ONCE if force else DRAIN_ANSWERED)
 
     # The ring
 

@@ -222,6 +222,21 @@ cdef class NativeProcessor:
         global live_processors
         live_processors -= 1
 
+    def close_inherited(self) -> None:
+        """In a child after fork: closes the descriptors that it has of this processor, so that peers hear their end."""
+        cdef Connection *conn
+        if getpid() == self.pid:
+            raise RuntimeError(f"processor {self.name} lives in this process: stop it")
+        if not self.running:
+            return
+        self.running = False
+        conn = self.processor.home.first
+        while conn != NULL:
+            c_close(conn.handle)
+            conn = conn.next
+        c_close(self.processor.home.epoll)
+        c_close(self.processor.home.inbox.eventfd)
+
     def serve(self, NativePlane plane not None) -> None:
         """Lets the plane hand connections to this processor."""
         self.check()

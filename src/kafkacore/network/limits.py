@@ -1,0 +1,89 @@
+"""What bounds a plane: limits by the keys of server.properties, and one of our own where Kafka has none."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final, NamedTuple
+
+CONTROL_PLANE_QUEUE: Final = 20  # KIP-291: the ring of control.plane.listener.name
+MEMORY_SHARE: Final = 4  # queued.max.request.bytes=-1 still means: a quarter of the memory
+_UNLIMITED: Final = 0x7FFFFFFF
+
+
+class PlaneLimits(NamedTuple):
+    """Bytes, milliseconds, counts. The defaults are Kafka's where it has the key."""
+
+    queued_max_requests: int = 500
+    queued_max_request_bytes: int = -1
+    socket_request_max_bytes: int = 104857600
+    connections_max_idle_ms: int = 600000
+    max_connections: int = _UNLIMITED
+    max_connections_per_ip: int = _UNLIMITED
+    max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
+    max_connection_creation_rate: int = _UNLIMITED
+    socket_listen_backlog_size: int = 50
+    socket_send_buffer_bytes: int = 102400
+    socket_receive_buffer_bytes: int = 102400
+    # Not Kafka's.
+    slow_frame_ms: int = 30000  # a frame may stay incomplete for so long, and 1 ms for each 16 bytes of it
+    half_closed_ms: int = 10000  # answers still go to a peer that sends no more
+    answers_depth: int = 64  # answers that one connection may await
+    answers_bytes: int = 8 << 20  # complete answers of one connection that wait for its socket
+    turn_frames: int = 16  # a connection's share of a processor's turn
+    turn_bytes: int = 1 << 20
+
+    @property
+    def memory_bytes(self) -> int:
+        """What all requests of the plane may occupy: never less than one of them."""
+        if self.queued_max_request_bytes > 0:
+            return max(self.queued_max_request_bytes, self.socket_request_max_bytes)
+        return max(physical_memory_bytes() // MEMORY_SHARE, self.socket_request_max_bytes)
+
+    def native(self) -> dict[str, int]:
+        """As `NativePlane` takes them."""
+        return {
+            "max_request_bytes": self.socket_request_max_bytes,
+            # Kafka: a negative time means for ever.
+            "idle_ms": self.connections_max_idle_ms if self.connections_max_idle_ms > 0 else 1 << 50,
+            "slow_frame_ms": self.slow_frame_ms,
+            "half_closed_ms": self.half_closed_ms,
+            "max_connections": self.max_connections,
+            "max_connections_per_ip": self.max_connections_per_ip,
+            "answers_depth": self.answers_depth,
+            "answers_bytes": self.answers_bytes,
+            "turn_frames": self.turn_frames,
+            "turn_bytes": self.turn_bytes,
+            # A buffer as small as Kafka's default throttles a connection; the system grows its own by need.
+            "send_buffer_bytes": -1 if self.socket_send_buffer_bytes == 102400 else self.socket_send_buffer_bytes,
+            "receive_buffer_bytes": (
+                -1 if self.socket_receive_buffer_bytes == 102400 else self.socket_receive_buffer_bytes
+            ),
+        }
+
+
+def limits_from(config: Any) -> PlaneLimits:
+    """From a BrokerConfig."""
+    return PlaneLimits(
+        queued_max_requests=config.queued_max_requests,
+        queued_max_request_bytes=config.queued_max_request_bytes,
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        max_connections=config.max_connections,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=tuple(sorted(config.max_connections_per_ip_overrides.items())),
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+    )
+
+
+def physical_memory_bytes() -> int:
+    """Of the machine, or of the control group where that is less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
+            text = limit.read().strip()
+    except OSError:
+        return total
+    return min(total, int(text)) if text.isdigit() else total

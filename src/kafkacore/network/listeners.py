@@ -1,0 +1,65 @@
+"""Listening sockets."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from typing import Final, NamedTuple
+
+_HINTS: Final = {
+    errno.EADDRINUSE: "another process listens there; choose another port in `listeners`, or stop that process",
+    errno.EADDRNOTAVAIL: "this machine has no such address; correct the host in `listeners`",
+    errno.EACCES: "ports below 1024 need a privilege; choose a higher one in `listeners`",
+}
+
+
+class Listener(NamedTuple):
+    """Where to listen. `host` None: every address of the machine; `port` 0: any free one."""
+
+    name: str
+    host: str | None
+    port: int
+
+
+class ListenError(OSError):
+    """A listener could not be opened; the message says which, why, and what to do."""
+
+
+def listen(listener: Listener, backlog: int) -> socket.socket:
+    """A listening socket that does not block. Raises ListenError."""
+    try:
+        family, address = _resolve(listener)
+        opened = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise _explained(listener, error) from None
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # The wildcard means IPv4 too; an address means itself.
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if listener.host is None else 1)
+        opened.setblocking(False)
+        opened.bind(address)
+        opened.listen(backlog)
+    except OSError as error:
+        opened.close()
+        raise _explained(listener, error) from None
+    return opened
+
+
+def _resolve(listener: Listener) -> tuple[int, tuple[str, int]]:
+    if listener.host is None:
+        if socket.has_dualstack_ipv6():
+            return socket.AF_INET6, ("::", listener.port)
+        return socket.AF_INET, ("0.0.0.0", listener.port)
+    found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # IPv4 first: a name such as localhost has both, and clients try 127.0.0.1 before ::1.
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    family, _, _, _, address = found[0]
+    return family, (str(address[0]), listener.port)
+
+
+def _explained(listener: Listener, error: OSError) -> ListenError:
+    where = f"{listener.name}://{listener.host or ''}:{listener.port}"
+    hint = _HINTS.get(error.errno or 0, "")
+    text = f"cannot listen on {where}: {error.strerror or error}" + (f" ({hint})" if hint else "")
+    return ListenError(error.errno or 0, text)

@@ -1,0 +1,269 @@
+"""A plane: the listeners of one kind, their acceptor and processors, the ring behind them, and the loop of handlers.
+
+One class for the data plane, the controller's and the control plane of KIP-291; they differ in the kind of threads that the
+Runtime gives them (each kind has its own acceptor, processors and loop) and in the capacity of their ring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from kafkacore._fast.env import Environment
+from kafkacore._fast.plane import HotApi, InboundRequest, NativePlane, pack_address
+from kafkacore.network.limits import CONTROL_PLANE_QUEUE, PlaneLimits
+from kafkacore.network.listeners import Listener, listen
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
+from kafkacore.protocol.errors import ProtocolError
+from kafkacore.runtime.process import CONTROL, Runtime
+
+LOG: Final = logging.getLogger("kafkacore.network")
+
+BATCH: Final = 32  # requests that one callback of the loop starts
+HANDLERS_IN_FLIGHT: Final = 1024  # beyond these, requests stay on the ring
+_SWEEP_SECONDS: Final = 0.005
+
+Response = bytes | Sequence[bytes] | Iterator[bytes] | None
+# Gives the response's header and body: whole, in parts, or as an iterator between whose parts the loop goes on with other
+# work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
+Answer = Callable[[RequestContext, memoryview], Response | Awaitable[Response]]
+
+
+class Plane:
+    """Serves `answer` on `listeners`. `open`, `start` and `stop` run on `loop`, the handlers' own.
+
+    `api_ranges` is what the plane takes, (key, lowest, highest) each: requests for anything else close their connection, as
+    in Kafka. `hot` are APIs served without the GIL; what they do not serve comes to `answer` like the others.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        listeners: Sequence[Listener],
+        answer: Answer,
+        api_ranges: Iterable[tuple[int, int, int]],
+        *,
+        runtime: Runtime,
+        environment: Environment | None = None,
+        limits: PlaneLimits | None = None,
+        hot: Iterable[tuple[int, HotApi]] = (),
+    ) -> None:
+        self.kind = kind
+        self.limits = limits or PlaneLimits()
+        self.loop = runtime.loop(kind)
+        self._listeners = tuple(listeners)
+        self._answer = answer
+        self._acceptor = runtime.acceptor(kind)
+        self._processors = runtime.processors(kind)
+        self._sockets: list[socket.socket] = []
+        self._accepting = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._paused = False
+        self._reading = False
+        self.native = NativePlane(
+            kind,
+            environment or runtime.environment,
+            ring_capacity=CONTROL_PLANE_QUEUE if kind == CONTROL else self.limits.queued_max_requests,
+            memory_bytes=self.limits.memory_bytes,
+            **self.limits.native(),
+        )
+        self.native.set_apis((key, low, high, _first_flexible(key)) for key, low, high in api_ranges)
+        for key, api in hot:
+            self.native.install(key, api)
+        for host, limit in self.limits.max_connections_per_ip_overrides:
+            for address in _addresses(host):
+                self.native.limit_address(address, limit)
+        for processor in self._processors:
+            processor.serve(self.native)
+
+    # -- life
+
+    def open(self) -> dict[str, tuple[str, int]]:
+        """Binds; address and port by listener. Clients that connect now wait until `start`. Raises ListenError."""
+        for listener in self._listeners:
+            try:
+                self._sockets.append(listen(listener, self.limits.socket_listen_backlog_size))
+            except OSError:
+                self._close_sockets()
+                raise
+        return {
+            listener.name: opened.getsockname()[:2]
+            for listener, opened in zip(self._listeners, self._sockets, strict=True)
+        }
+
+    async def start(self) -> None:
+        """Serves from now on."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self.native.fileno(), self._wake)
+        loop.add_reader(self.native.notices_fileno(), self._log_notices)
+        self._reading = True
+        self._log_notices()
+        loop.call_soon(self._drain)
+        rate = self.limits.max_connection_creation_rate
+        for number, opened in enumerate(self._sockets):
+            self._acceptor.add(self.native, opened.fileno(), number, rate if rate < 0x7FFFFFFF else 0)
+            self._accepting += 1
+
+    async def stop(self, drain_ms: float = 0.0) -> None:
+        """No new connections; those there are get `drain_ms` to hear their answers; then all are closed."""
+        while self._accepting:
+            self._accepting -= 1
+            self._acceptor.remove(self.native, self._accepting)
+        self._close_sockets()
+        if drain_ms > 0:
+            self.native.start_draining()
+            await self._swept(drain_ms)
+        self.native.start_draining(force=True)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self._swept(10_000)
+        if self._reading:
+            self._reading = False
+            self._log_notices()
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self.native.fileno())
+            loop.remove_reader(self.native.notices_fileno())
+
+    @property
+    def response_tasks(self) -> int:
+        """Handlers that run."""
+        return len(self._tasks)
+
+    async def _swept(self, limit_ms: float) -> None:
+        """Until no connection and no handler is left, and the processors have let go of the plane."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit_ms / 1000
+        while True:
+            for processor in self._processors:
+                processor.sweep()
+            await asyncio.sleep(_SWEEP_SECONDS)
+            counters = self.native.counters()
+            if not (counters["connections"] or counters["requests_out"] or self._tasks) or loop.time() > deadline:
+                return
+
+    def _close_sockets(self) -> None:
+        for opened in self._sockets:
+            opened.close()
+        self._sockets.clear()
+
+    # -- requests
+
+    def _wake(self) -> None:
+        self.native.awake()
+        self._drain()
+
+    def _drain(self) -> None:
+        """Starts a batch; comes back for more, and lets the ring wake the loop when there is no more."""
+        if not self._reading:
+            return
+        room = HANDLERS_IN_FLIGHT - len(self._tasks)
+        if room <= 0:
+            self._paused = True
+            return
+        batch = self.native.pop(min(BATCH, room))
+        for inbound in batch:
+            self._start(inbound)
+        if len(batch) == BATCH or not self.native.may_sleep():
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def _start(self, inbound: InboundRequest) -> None:
+        try:
+            context = RequestContext(
+                inbound.api_key,
+                inbound.api_version,
+                inbound.correlation_id,
+                inbound.client_id,
+                self._listeners[inbound.listener].name,
+                inbound.peer.rpartition(":")[0].strip("[]"),
+                received_ns=inbound.received_ns,
+            )
+            body = memoryview(inbound)[inbound.header_size :]
+            response: Any = self._answer(context, body)
+        except Exception as error:
+            self._refuse(inbound, error)
+            return
+        if isinstance(response, bytes):
+            inbound.answer(response)
+            _release(body)
+            return
+        task = asyncio.get_running_loop().create_task(self._finish(inbound, body, response))
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    async def _finish(self, inbound: InboundRequest, body: memoryview, response: Any) -> None:
+        try:
+            if isinstance(response, Awaitable):
+                response = await response
+            if isinstance(response, Iterator):
+                response = await _collected(response)
+            if response is None:
+                inbound.answer_nothing()
+            else:
+                inbound.answer(response)
+        except asyncio.CancelledError:
+            inbound.close()
+            raise
+        except Exception as error:
+            self._refuse(inbound, error)
+        finally:
+            _release(body)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._paused:
+            self._paused = False
+            asyncio.get_running_loop().call_soon(self._drain)
+
+    def _refuse(self, inbound: InboundRequest, error: Exception) -> None:
+        """Closes the connection: what its peer sent is no request, or nothing is left to answer it with."""
+        if inbound.answered:
+            LOG.error("an answer was given twice", exc_info=error)
+        elif isinstance(error, ProtocolError):
+            LOG.info("%s: %s; closed", inbound.peer, str(error))
+            inbound.close()
+        else:
+            LOG.error("%s: request %d failed; closed", inbound.peer, inbound.api_key, exc_info=error)
+            inbound.close()
+
+    def _log_notices(self) -> None:
+        for line in self.native.take_notices():
+            LOG.info("%s listener: %s", self.kind, line)
+        self.native.collect()
+
+
+def _release(body: memoryview) -> None:
+    """Gives a frame's memory back now, also where a traceback still knows the view; unless a handler kept a part of it."""
+    try:
+        body.release()
+    except BufferError:
+        LOG.debug("a handler keeps a part of its request")
+
+
+async def _collected(parts: Iterator[bytes]) -> list[bytes]:
+    """All parts, with the loop going on between them."""
+    collected = []
+    for part in parts:
+        collected.append(part)
+        await asyncio.sleep(0)
+    return collected
+
+
+def _first_flexible(key: int) -> int:
+    return min(apis.api(key).flexible, 0x7FFF)
+
+
+def _addresses(host: str) -> list[str]:
+    """The addresses of a host, itself when it is one. One that does not resolve is logged and limits nobody."""
+    try:
+        pack_address(host)
+    except ValueError:
+        try:
+            return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
+        except OSError as error:
+            LOG.warning("max.connections.per.ip.overrides: %s does not resolve (%s) and is left out", host, error)
+            return []
+    return [host]

@@ -1,0 +1,19 @@
+"""What a handler is told of a request beside its body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class RequestContext:
+    """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` of the node's clock."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    listener: str
+    client_host: str
+    principal: str = "User:ANONYMOUS"
+    received_ns: int = 0

@@ -1,0 +1,81 @@
+"""Event loops on threads of their own, one for each kind of plane of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+_STOP_SECONDS: Final = 5.0
+
+
+class LoopThread:
+    """A running uvloop loop. `call` and `run` may be used from every other thread."""
+
+    def __init__(self, name: str) -> None:
+        import uvloop
+
+        self.name = name
+        self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        self.loop.set_exception_handler(_report)
+        self._started_ns = time.monotonic_ns()
+        self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Soon, on the loop."""
+        self.loop.call_soon_threadsafe(function, *arguments)
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """Waits for the result. Raises TimeoutError, and RuntimeError when called on the loop itself."""
+        if self.inside:
+            coroutine.close()
+            raise RuntimeError(f"loop {self.name} cannot wait for itself")
+        return self.submit(coroutine).result(timeout_seconds)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the caller runs on this loop."""
+        return threading.get_ident() == self._thread.ident
+
+    def idle_share(self) -> float:
+        """Share of the time since its start that the loop did not compute, from 0 to 1."""
+        ident = self._thread.ident
+        if ident is None or not self._thread.is_alive():
+            return 1.0
+        busy_ns = time.clock_gettime_ns(time.pthread_getcpuclockid(ident))
+        return max(0.0, 1.0 - busy_ns / max(time.monotonic_ns() - self._started_ns, 1))
+
+    def stop(self) -> None:
+        """Cancels what still runs there and ends the thread."""
+        if self._thread.is_alive():
+            self.submit(_cancel_tasks()).result(_STOP_SECONDS)
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(_STOP_SECONDS)
+        if not self._thread.is_alive() and not self.loop.is_closed():
+            self.loop.close()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+
+async def _cancel_tasks() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    import logging
+
+    logging.getLogger("kafkacore.runtime").error("%s", context["message"], exc_info=context.get("exception"))

@@ -1,0 +1,144 @@
+"""What a process has once, however many nodes live in it: processors, acceptors, handler loops, the budget of spinning.
+
+Nodes take a share of the Runtime with `Runtime.shared()` and give it back with `release`; the last one ends the threads.
+Threads start when a plane of their kind first needs them.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import ClassVar, Final
+
+from kafkacore._fast.acceptor import NativeAcceptor
+from kafkacore._fast.env import Environment
+from kafkacore._fast.errors import ForkedNodeError
+from kafkacore._fast.processor import NativeProcessor, SpinBudget
+from kafkacore.runtime.loops import LoopThread
+
+DATA: Final = "data"
+CONTROLLER: Final = "controller"
+CONTROL: Final = "control"
+KINDS: Final = (DATA, CONTROLLER, CONTROL)
+
+SPIN_US: Final = 80
+# Data processors give way to every thread that can hold the GIL, and so to the control plane.
+_DATA_NICE: Final = 5
+
+
+class Runtime:
+    """The threads of a process that serve planes. A child after fork has none of them: its use raises ForkedNodeError.
+
+    `data_processors` is num.network.threads of the process; None: one for each two cores, at least 1, at most 8.
+    `spin_us` is how long one idle processor at a time looks for work before it sleeps; 0: never.
+    """
+
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _shared: ClassVar[Runtime | None] = None
+
+    def __init__(
+        self, data_processors: int | None = None, spin_us: int = SPIN_US, environment: Environment | None = None
+    ) -> None:
+        self.environment = environment or Environment()
+        self.spin_budget = SpinBudget(spin_us)
+        self._pid = os.getpid()
+        self._data_processors = data_processors or default_processors()
+        self._processors: dict[str, list[NativeProcessor]] = {}
+        self._acceptors: dict[str, NativeAcceptor] = {}
+        self._loops: dict[str, LoopThread] = {}
+        self._users = 0
+        self._mutex = threading.Lock()
+        _RUNTIMES.add(self)
+
+    @classmethod
+    def shared(cls) -> Runtime:
+        """The process's own, counted: each call is to be met by one `release`."""
+        with cls._lock:
+            if cls._shared is None or cls._shared._pid != os.getpid():
+                cls._shared = cls()
+            cls._shared._users += 1
+            return cls._shared
+
+    def release(self) -> None:
+        """Gives one share back; the last one stops the threads."""
+        with Runtime._lock:
+            self._users -= 1
+            if self._users > 0:
+                return
+            if Runtime._shared is self:
+                Runtime._shared = None
+        self.close()
+
+    def processors(self, kind: str) -> list[NativeProcessor]:
+        """Those that serve planes of a kind: several for data, one for each of the others (KIP-291)."""
+        with self._mutex:
+            self._check()
+            if kind not in self._processors:
+                count, nice = (self._data_processors, _DATA_NICE) if kind == DATA else (1, 0)
+                self._processors[kind] = [
+                    NativeProcessor(f"kc-{kind}-{number}", self.environment, self.spin_budget, nice)
+                    for number in range(count)
+                ]
+            return self._processors[kind]
+
+    def acceptor(self, kind: str) -> NativeAcceptor:
+        with self._mutex:
+            self._check()
+            if kind not in self._acceptors:
+                self._acceptors[kind] = NativeAcceptor(f"kc-acc-{kind}")
+            return self._acceptors[kind]
+
+    def loop(self, kind: str) -> LoopThread:
+        """The loop that runs the handlers of planes of a kind."""
+        with self._mutex:
+            self._check()
+            if kind not in self._loops:
+                self._loops[kind] = LoopThread(f"kafkacore-{kind}")
+            return self._loops[kind]
+
+    def close(self) -> None:
+        """Ends all threads. Planes are closed before."""
+        if os.getpid() != self._pid:
+            return
+        with self._mutex:
+            for acceptor in self._acceptors.values():
+                acceptor.stop()
+            for loop in self._loops.values():
+                loop.stop()
+            for processors in self._processors.values():
+                for processor in processors:
+                    processor.stop()
+            self._acceptors.clear()
+            self._loops.clear()
+            self._processors.clear()
+
+    def close_inherited(self) -> None:
+        """In a child after fork."""
+        for processors in self._processors.values():
+            for processor in processors:
+                processor.close_inherited()
+
+    def _check(self) -> None:
+        if os.getpid() != self._pid:
+            raise ForkedNodeError(
+                f"the threads of process {self._pid} are not in its child {os.getpid()}: "
+                "make nodes in the process that uses them, or start it by exec"
+            )
+
+
+_RUNTIMES: Final[weakref.WeakSet[Runtime]] = weakref.WeakSet()
+
+
+def _close_inherited() -> None:
+    for runtime in tuple(_RUNTIMES):
+        runtime.close_inherited()
+
+
+os.register_at_fork(after_in_child=_close_inherited)
+
+
+def default_processors() -> int:
+    """Processors of the data plane: each is busy with copying and checksums, and handlers need cores too."""
+    cores = len(os.sched_getaffinity(0))
+    return min(max(cores // 2, 1), 8)

@@ -1,0 +1,119 @@
+"""Work that is due at a time: once or again and again, on a loop, by a clock that a test may move."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kafkacore.runtime.clock import Clock
+
+LOG: Final = logging.getLogger("kafkacore.runtime")
+_NS_OF_A_MS: Final = 1_000_000
+
+
+class _Handle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class _Later(Protocol):
+    def __call__(self, delay: float, callback: Callable[[], None], /) -> _Handle: ...
+
+
+class Scheduled:
+    """A piece of work that is due some time; `cancel` takes it back."""
+
+    __slots__ = ("cancelled", "due_ns", "function", "interval_ns", "name")
+
+    def __init__(self, name: str, function: Callable[[], object], due_ns: int, interval_ns: int) -> None:
+        self.name = name
+        self.function = function
+        self.due_ns = due_ns
+        self.interval_ns = interval_ns
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Scheduler:
+    """Belongs to one thread: that of the loop whose `call_later` it is given, or whoever calls `run_due`.
+
+    Work that raises is logged and, when it is periodic, comes again. A periodic piece that was late is not made up for.
+    """
+
+    def __init__(self, clock: Clock, call_later: _Later | None = None) -> None:
+        self._clock = clock
+        self._call_later = call_later
+        self._queue: list[tuple[int, int, Scheduled]] = []
+        self._order = itertools.count()
+        self._handle: _Handle | None = None
+        self._armed_ns = 0
+
+    def after(self, delay_ms: float, function: Callable[[], object], name: str = "") -> Scheduled:
+        """Once."""
+        return self._add(name, function, delay_ms, 0)
+
+    def every(
+        self, interval_ms: float, function: Callable[[], object], name: str = "", delay_ms: float | None = None
+    ) -> Scheduled:
+        """Again and again, first after `delay_ms` (an interval, where none is given). Raises ValueError below 1 ms."""
+        if interval_ms < 1:
+            raise ValueError(f"an interval is at least 1 ms, not {interval_ms}")
+        return self._add(name, function, interval_ms if delay_ms is None else delay_ms, int(interval_ms * _NS_OF_A_MS))
+
+    def run_due(self) -> int:
+        """Runs what is due by the clock; how many. A test calls it after it has moved the clock."""
+        count = 0
+        now_ns = self._clock.monotonic_ns()
+        while self._queue and self._queue[0][0] <= now_ns:
+            scheduled = heapq.heappop(self._queue)[2]
+            if scheduled.cancelled:
+                continue
+            count += 1
+            if scheduled.interval_ns:
+                late = (now_ns - scheduled.due_ns) // scheduled.interval_ns
+                self._push(scheduled, scheduled.due_ns + (late + 1) * scheduled.interval_ns)
+            try:
+                scheduled.function()
+            except Exception:
+                LOG.exception("scheduled work %s failed", scheduled.name or scheduled.function)
+        return count
+
+    def next_due_ns(self) -> int | None:
+        """When something is due next, by the clock."""
+        while self._queue and self._queue[0][2].cancelled:
+            heapq.heappop(self._queue)
+        return self._queue[0][0] if self._queue else None
+
+    def close(self) -> None:
+        self._queue.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _add(self, name: str, function: Callable[[], object], delay_ms: float, interval_ns: int) -> Scheduled:
+        scheduled = Scheduled(name, function, 0, interval_ns)
+        self._push(scheduled, self._clock.monotonic_ns() + int(max(delay_ms, 0) * _NS_OF_A_MS))
+        self._arm()
+        return scheduled
+
+    def _push(self, scheduled: Scheduled, due_ns: int) -> None:
+        scheduled.due_ns = due_ns
+        heapq.heappush(self._queue, (due_ns, next(self._order), scheduled))
+
+    def _arm(self) -> None:
+        due_ns = self.next_due_ns()
+        if self._call_later is None or due_ns is None or (self._handle is not None and self._armed_ns <= due_ns):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._armed_ns = due_ns
+        self._handle = self._call_later(max(due_ns - self._clock.monotonic_ns(), 0) / 1e9, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = None
+        self.run_due()
+        self._arm()

@@ -1,0 +1,515 @@
+"""A plane under real sockets: what it answers, in which order, and what it does with bad input."""
+
+import asyncio
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kafkacore._fast import connection as native_connection
+from kafkacore._fast import memory as native_memory
+from kafkacore._fast import plane as native_plane
+from kafkacore.network.limits import PlaneLimits
+from kafkacore.network.listeners import Listener
+from kafkacore.network.plane import Plane
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ProtocolError
+from kafkacore.runtime.process import CONTROL, DATA, Runtime
+
+ECHO = 3  # Metadata's key, whose header is version 1 up to version 8
+RANGES = [(ECHO, 0, 8), (18, 0, 4)]
+LIMIT_SECONDS = 10
+
+
+def echo(context: RequestContext, body: memoryview) -> bytes:
+    return struct.pack(">i", context.correlation_id) + bytes(body)
+
+
+def frame(body: bytes = b"", correlation_id: int = 1, key: int = ECHO, version: int = 1, client: bytes = b"me") -> bytes:
+    inside = struct.pack(">hhih", key, version, correlation_id, len(client)) + client + body
+    return struct.pack(">i", len(inside)) + inside
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for a state of another thread."""
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        threading.Event().wait(0.002)
+
+
+class Peer:
+    """One connection of a test."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_SECONDS)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def answer(self) -> tuple[int, bytes]:
+        """Correlation id and what follows."""
+        size = struct.unpack(">i", self._exactly(4))[0]
+        data = self._exactly(size)
+        return struct.unpack_from(">i", data)[0], data[4:]
+
+    def ask(self, body: bytes, correlation_id: int = 1) -> bytes:
+        self.send(frame(body, correlation_id))
+        answered, data = self.answer()
+        assert answered == correlation_id
+        return data
+
+    def is_closed(self) -> bool:
+        """Waits for the end of the connection; False when something else comes."""
+        try:
+            return self.socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            if not part:
+                raise EOFError
+            data += part
+        return bytes(data)
+
+
+class Serving:
+    """A plane on a free port."""
+
+    def __init__(self, plane: Plane, port: int) -> None:
+        self.plane = plane
+        self.port = port
+        self.peers: list[Peer] = []
+
+    def peer(self) -> Peer:
+        made = Peer(self.port)
+        self.peers.append(made)
+        return made
+
+    def counter(self, name: str) -> int:
+        return self.plane.native.counters()[name]
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    made = Runtime(data_processors=2, spin_us=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
+    """Makes planes; holds live objects against what they were before when all are stopped."""
+    before = native_connection.live(), native_memory.live(), native_plane.live()["inbound"]
+    made: list[Serving] = []
+
+    def start(answer: Any = echo, kind: str = DATA, **limits: Any) -> Serving:
+        plane = Plane(
+            kind, [Listener("PLAINTEXT", "127.0.0.1", 0)], answer, RANGES, runtime=runtime, limits=PlaneLimits(**limits)
+        )
+        port = plane.open()["PLAINTEXT"][1]
+        plane.loop.run(plane.start())
+        made.append(Serving(plane, port))
+        return made[-1]
+
+    yield start
+    for serving in made:
+        serving.plane.loop.run(serving.plane.stop(), LIMIT_SECONDS)
+        for peer in serving.peers:
+            peer.socket.close()
+        assert serving.counter("memory_used_bytes") == 0
+        assert serving.counter("response_queue_size") == 0
+    assert (native_connection.live(), native_memory.live(), native_plane.live()["inbound"]) == before
+
+
+@contextmanager
+def does_not_disturb(serving: Serving) -> Iterator[None]:
+    """Another client is served before, meanwhile and after."""
+    other = serving.peer()
+    assert other.ask(b"before") == b"before"
+    yield
+    assert other.ask(b"after") == b"after"
+
+
+def test_a_request_is_answered(serve: Callable[..., Serving]) -> None:
+    assert serve().peer().ask(b"hello", 77) == b"hello"
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 16384, 32768, 70000, 1 << 20, 5 << 20])
+def test_frames_of_every_size_arrive_whole(serve: Callable[..., Serving], size: int) -> None:
+    peer = serve().peer()
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    for _ in range(3):
+        assert peer.ask(body) == body
+    assert peer.ask(b"small again") == b"small again"
+
+
+def test_a_frame_may_come_byte_by_byte(serve: Callable[..., Serving]) -> None:
+    peer = serve().peer()
+    for byte in frame(b"abc", 5):
+        peer.send(bytes([byte]))
+    assert peer.answer() == (5, b"abc")
+
+
+def test_pipelined_requests_are_answered_in_order(serve: Callable[..., Serving]) -> None:
+    peer = serve().peer()
+    peer.send(b"".join(frame(b"%d" % i, i) for i in range(2000)))
+    for i in range(2000):
+        assert peer.answer() == (i, b"%d" % i)
+
+
+def test_a_connection_has_one_request_with_the_handlers_at_a_time(serve: Callable[..., Serving]) -> None:
+    running = 0
+    most = 0
+
+    async def slow(context: RequestContext, body: memoryview) -> bytes:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+        return echo(context, body)
+
+    peer = serve(slow).peer()
+    peer.send(b"".join(frame(b"", i) for i in range(50)))
+    assert [peer.answer()[0] for _ in range(50)] == list(range(50))
+    assert most == 1
+
+
+def test_a_handler_that_waits_does_not_hold_up_other_connections(serve: Callable[..., Serving]) -> None:
+    gate = asyncio.Event()
+
+    async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
+        if bytes(body) == b"wait":
+            await gate.wait()
+        return echo(context, body)
+
+    serving = serve(wait_for_gate)
+    waiting, quick = serving.peer(), serving.peer()
+    waiting.send(frame(b"wait"))
+    assert quick.ask(b"quick") == b"quick"
+    serving.plane.loop.call(gate.set)
+    assert waiting.answer() == (1, b"wait")
+
+
+def test_a_long_answer_comes_in_parts(serve: Callable[..., Serving]) -> None:
+    def parts(context: RequestContext, body: memoryview) -> Iterator[bytes]:
+        yield struct.pack(">i", context.correlation_id)
+        for _ in range(100):
+            yield b"x" * 1000
+
+    assert serve(parts).peer().ask(b"") == b"x" * 100_000
+
+
+def test_no_answer_is_sent_where_there_is_none(serve: Callable[..., Serving]) -> None:
+    def sometimes(context: RequestContext, body: memoryview) -> bytes | None:
+        return None if bytes(body) == b"quiet" else echo(context, body)
+
+    peer = serve(sometimes).peer()
+    peer.send(frame(b"quiet", 1) + frame(b"loud", 2))
+    assert peer.answer() == (2, b"loud")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", -(1 << 31)),
+        struct.pack(">i", 0x7FFFFFFF),
+        struct.pack(">i", 0),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">i", 9) + struct.pack(">hhi", ECHO, 1, 1) + b"\0",
+        struct.pack(">i", 10) + struct.pack(">hhih", ECHO, 1, 1, 500),
+        struct.pack(">i", 10) + struct.pack(">hhih", ECHO, 1, 1, -2),
+        frame(key=77),
+        frame(key=-1),
+        frame(key=95),
+        frame(key=9999),
+        frame(version=9),
+        frame(version=-1),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+def test_malformed_input_closes_that_connection_only(serve: Callable[..., Serving], bad: bytes) -> None:
+    serving = serve()
+    with does_not_disturb(serving):
+        peer = serving.peer()
+        peer.send(bad)
+        assert peer.is_closed()
+        assert serving.counter("malformed_frames") == 1
+
+
+def test_a_header_with_lying_tagged_fields_closes(serve: Callable[..., Serving]) -> None:
+    serving = serve()
+    for tags in (b"\xff\xff\xff\xff\x0f", b"\x01\x00\xff\xff\xff\xff\x0f", b"\x01\x00\x05abc", b"\x80" * 11):
+        peer = serving.peer()
+        inside = struct.pack(">hhih", 18, 3, 1, -1) + tags
+        peer.send(struct.pack(">i", len(inside)) + inside)
+        assert peer.is_closed()
+
+
+def test_a_handler_may_close_the_connection(serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(context: RequestContext, body: memoryview) -> bytes:
+        raise ProtocolError("no such message")
+
+    serving = serve(refuse)
+    with caplog.at_level("INFO", "kafkacore.network"):
+        peer = serving.peer()
+        peer.send(frame())
+        assert peer.is_closed()
+    assert [record.message for record in caplog.records if "no such message" in record.message]
+
+
+def test_a_handler_that_fails_closes_and_is_logged(
+    serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(context: RequestContext, body: memoryview) -> bytes:
+        raise ZeroDivisionError
+
+    serving = serve(fail)
+    peer = serving.peer()
+    peer.send(frame())
+    assert peer.is_closed()
+    assert [record for record in caplog.records if record.exc_info]
+
+
+def test_each_malformed_frame_is_one_logged_line(
+    serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
+) -> None:
+    serving = serve()
+    with caplog.at_level("INFO", "kafkacore.network"):
+        for _ in range(5):
+            peer = serving.peer()
+            peer.send(struct.pack(">i", -5))
+            assert peer.is_closed()
+        until(lambda: sum("claims -5 bytes" in record.message for record in caplog.records) == 5)
+
+
+def test_a_slow_frame_loses_its_connection(serve: Callable[..., Serving]) -> None:
+    serving = serve(slow_frame_ms=50)
+    with does_not_disturb(serving):
+        peers = [serving.peer() for _ in range(3)]
+        peers[0].send(b"\0\0")
+        peers[1].send(struct.pack(">i", 100))
+        peers[2].send(struct.pack(">i", 100) + b"0123456789")
+        assert all(peer.is_closed() for peer in peers)
+    until(lambda: serving.counter("memory_used_bytes") == 0)
+
+
+def test_an_idle_connection_is_closed_and_counted(serve: Callable[..., Serving]) -> None:
+    serving = serve(connections_max_idle_ms=60)
+    peer = serving.peer()
+    assert peer.ask(b"x") == b"x"
+    assert peer.is_closed()
+    assert serving.counter("expired_connections_killed") == 1
+
+
+def test_a_connection_that_waits_for_its_answer_is_not_idle(serve: Callable[..., Serving]) -> None:
+    async def slow(context: RequestContext, body: memoryview) -> bytes:
+        await asyncio.sleep(0.2)
+        return echo(context, body)
+
+    assert serve(slow, connections_max_idle_ms=50).peer().ask(b"late") == b"late"
+
+
+def test_a_half_closed_peer_hears_its_answers(serve: Callable[..., Serving]) -> None:
+    peer = serve().peer()
+    peer.send(b"".join(frame(b"%d" % i, i) for i in range(100)))
+    peer.socket.shutdown(socket.SHUT_WR)
+    assert [peer.answer()[0] for _ in range(100)] == list(range(100))
+    assert peer.is_closed()
+
+
+def test_a_half_closed_peer_is_not_waited_for_for_ever(serve: Callable[..., Serving]) -> None:
+    async def never(context: RequestContext, body: memoryview) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    serving = serve(never, half_closed_ms=50)
+    peer = serving.peer()
+    peer.send(frame())
+    until(lambda: serving.counter("requests_out") == 1)
+    peer.socket.shutdown(socket.SHUT_WR)
+    assert peer.is_closed()
+
+
+def test_a_peer_that_is_gone_frees_what_it_had(serve: Callable[..., Serving]) -> None:
+    gate = asyncio.Event()
+
+    async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
+        await gate.wait()
+        return echo(context, body)
+
+    serving = serve(wait_for_gate)
+    for _ in range(10):
+        peer = serving.peer()
+        peer.send(frame(b"x" * 1000))
+    until(lambda: serving.counter("requests_out") == 10)
+    for peer in serving.peers:
+        peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.socket.close()
+    serving.plane.loop.call(gate.set)
+    until(lambda: serving.counter("connections") == 0)
+
+
+def test_memory_is_bounded_and_nobody_starves(serve: Callable[..., Serving]) -> None:
+    size = 100_000
+    serving = serve(queued_max_request_bytes=size + 100, socket_request_max_bytes=size + 100)
+    peers = [serving.peer() for _ in range(8)]
+    most = 0
+    for number, peer in enumerate(peers):
+        thread = threading.Thread(target=peer.send, args=(frame(b"%d" % number * size, number),), daemon=True)
+        thread.start()
+    for number, peer in enumerate(peers):
+        most = max(most, serving.counter("memory_used_bytes"))
+        assert peer.answer() == (number, b"%d" % number * size)
+    assert most <= size + 100
+
+
+def test_a_full_ring_holds_connections_back_and_loses_nothing(serve: Callable[..., Serving]) -> None:
+    gate = asyncio.Event()
+
+    async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
+        await gate.wait()
+        return echo(context, body)
+
+    serving = serve(wait_for_gate, queued_max_requests=1)
+    peers = [serving.peer() for _ in range(50)]
+    for peer in peers:
+        peer.send(b"".join(frame(b"", i) for i in range(20)))
+    serving.plane.loop.call(gate.set)
+    for peer in peers:
+        assert [peer.answer()[0] for _ in range(20)] == list(range(20))
+
+
+def test_answers_wait_for_a_peer_that_does_not_read(serve: Callable[..., Serving]) -> None:
+    serving = serve(answers_bytes=1 << 20)
+    body = b"x" * 500_000
+    peer = serving.peer()
+    sender = threading.Thread(target=lambda: [peer.send(frame(body, i)) for i in range(40)], daemon=True)
+    with does_not_disturb(serving):
+        sender.start()
+        threading.Event().wait(0.1)
+        # Socket buffers aside, the plane holds a few answers and frames, not forty.
+        assert serving.counter("memory_used_bytes") < 4 << 20
+        for i in range(40):
+            assert peer.answer() == (i, body)
+    sender.join()
+
+
+def test_connections_over_the_limit_of_an_address_are_refused(serve: Callable[..., Serving]) -> None:
+    serving = serve(max_connections_per_ip=3)
+    for _ in range(3):
+        assert serving.peer().ask(b"in") == b"in"
+    assert serving.peer().is_closed()
+    assert serving.counter("refused_connections") == 1
+    serving.peers[0].socket.close()
+    until(lambda: serving.counter("connections") == 2)
+    assert serving.peer().ask(b"in again") == b"in again"
+
+
+def test_an_address_may_have_a_limit_of_its_own(serve: Callable[..., Serving]) -> None:
+    serving = serve(max_connections_per_ip=1, max_connections_per_ip_overrides=(("127.0.0.1", 2),))
+    assert [serving.peer().ask(b"in") for _ in range(2)] == [b"in", b"in"]
+    assert serving.peer().is_closed()
+
+
+def test_connections_over_max_connections_wait_for_a_place(serve: Callable[..., Serving]) -> None:
+    serving = serve(max_connections=2)
+    assert [serving.peer().ask(b"in") for _ in range(2)] == [b"in", b"in"]
+    third = serving.peer()
+    third.send(frame(b"patient"))
+    serving.peers[0].socket.close()
+    assert third.answer() == (1, b"patient")
+
+
+def test_connections_are_made_no_faster_than_the_rate(serve: Callable[..., Serving]) -> None:
+    serving = serve(max_connection_creation_rate=20)
+    started = time.monotonic()
+    assert all(serving.peer().ask(b"x") == b"x" for _ in range(30))
+    assert time.monotonic() - started > 0.4
+
+
+def test_api_versions_need_no_handler(serve: Callable[..., Serving]) -> None:
+    def never(context: RequestContext, body: memoryview) -> bytes:
+        raise AssertionError("the handler was asked")
+
+    serving = serve(never)
+    serving.plane.native.publish_api_versions([b"v%d" % version for version in range(5)])
+    peer = serving.peer()
+    for version in range(3):
+        peer.send(frame(key=18, version=version, correlation_id=version))
+        assert peer.answer() == (version, b"v%d" % version)
+    peer.send(frame(b"\0\x05test\x041.0\0", key=18, version=3))  # header tags, software name and version, tags
+    assert peer.answer() == (1, b"v3")
+
+
+def test_api_versions_of_the_future_are_told_what_there_is(serve: Callable[..., Serving]) -> None:
+    peer = serve().peer()
+    peer.send(frame(b"\xff\xff", key=18, version=99, correlation_id=9))
+    assert peer.answer() == (9, struct.pack(">hihhh", 35, 1, 18, 0, 4))
+
+
+def test_a_strange_software_name_is_left_to_the_handler(serve: Callable[..., Serving]) -> None:
+    serving = serve(lambda context, body: struct.pack(">i", context.correlation_id) + b"handler")
+    serving.plane.native.publish_api_versions([b"native"] * 5)
+    peer = serving.peer()
+    peer.send(frame(b"\0\x05 bad\x041.0\0", key=18, version=3))
+    assert peer.answer() == (1, b"handler")
+
+
+def test_what_is_replaced_goes_when_no_turn_can_see_it(serve: Callable[..., Serving]) -> None:
+    serving = serve()
+    peer = serving.peer()
+    for i in range(200):
+        serving.plane.native.publish_api_versions([b"%d" % i])
+        peer.send(frame(key=18, version=0))
+        assert peer.answer() == (1, b"%d" % i)
+    until(lambda: serving.plane.native.collect() == 0)
+
+
+def test_draining_lets_answers_out(serve: Callable[..., Serving]) -> None:
+    gate = asyncio.Event()
+
+    async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
+        await gate.wait()
+        return echo(context, body)
+
+    serving = serve(wait_for_gate)
+    busy, idle = serving.peer(), serving.peer()
+    busy.send(frame(b"last words"))
+    until(lambda: serving.counter("requests_out") == 1)
+    stopping = serving.plane.loop.submit(serving.plane.stop(drain_ms=5000))
+    assert idle.is_closed()
+    serving.plane.loop.call(gate.set)
+    assert busy.answer() == (1, b"last words")
+    assert busy.is_closed()
+    stopping.result(LIMIT_SECONDS)
+
+
+def test_a_used_port_is_named(runtime: Runtime, serve: Callable[..., Serving]) -> None:
+    port = serve().port
+    other = Plane(DATA, [Listener("CLIENTS", "127.0.0.1", port)], echo, RANGES, runtime=runtime)
+    with pytest.raises(OSError, match=f"CLIENTS://127.0.0.1:{port}.*another process listens there"):
+        other.open()
+
+
+def test_the_control_plane_has_its_own_threads_and_a_ring_of_twenty(
+    runtime: Runtime, serve: Callable[..., Serving]
+) -> None:
+    serving = serve(kind=CONTROL)
+    assert serving.peer().ask(b"leader and isr") == b"leader and isr"
+    assert len(runtime.processors(CONTROL)) == 1
+    assert not set(runtime.processors(CONTROL)) & set(runtime.processors(DATA))
+    assert runtime.loop(CONTROL) is not runtime.loop(DATA)
+    assert serving.plane.native.counters()["request_queue_size"] == 0

@@ -1,7 +1,68 @@
-"""What of a node its handlers may use."""
+"""What of a broker its handlers may use, and nothing else of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
 
+from kafkacore._fast.fetch_session import FetchSessionCache
+from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.metadata.registrations import Endpoint
+from kafkacore.protocol.apis import ApiRange
+from kafkacore.protocol.features import KRAFT_VERSION
+from kafkacore.replication.replica_manager import ReplicaManager
+from kafkacore.server.auto_topics import AutoTopics
+from kafkacore.server.channel import ControllerChannel
+from kafkacore.server.features import supported_features
+from kafkacore.server.partition_waits import PartitionWaits
+from kafkacore.server.producer_ids import ProducerIds
+
+
+@dataclass(slots=True)
 class BrokerContext:
-    pass
+    """Belongs to the data plane's loop. `read_image` gives the committed root, `kraft_version` the quorum's own level."""
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    read_image: Callable[[], MetadataImage]
+    read_kraft_version: Callable[[], int]
+    replicas: ReplicaManager
+    channel: ControllerChannel
+    producer_ids: ProducerIds
+    auto_topics: AutoTopics
+    waits: PartitionWaits
+    fetch_sessions: FetchSessionCache
+    blocking: Executor  # for what waits for a disk
+    api_ranges: Sequence[ApiRange]
+    api_versions_cache: dict[tuple[int, int], bytes] = field(default_factory=dict)
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.read_image()
+
+    def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where a broker in the committed metadata is reached on a listener."""
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(listener)
+
+    def topic_overrides(self, name: str) -> Mapping[str, str] | None:
+        image = self.image
+        return None if image.topic(name) is None else image.topic_overrides(name)
+
+    def topic_config(self, name: str) -> TopicConfig:
+        return TopicConfig(self.config, self.image.topic_overrides(name))
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        return supported_features()
+
+    @property
+    def finalized_features(self) -> Mapping[str, int]:
+        return {**self.image.features, KRAFT_VERSION: self.read_kraft_version()}
+
+    @property
+    def finalized_epoch(self) -> int:
+        return self.image.offset

@@ -6,22 +6,23 @@ that asks the controller beside it.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
+from kafkacore.protocol.apis import ApiKey, ApiRange
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from kafkacore.protocol.messages import Message
-from kafkacore.server.call import Call
 from kafkacore.server.error_responses import error_response
 
 LOG: Final = logging.getLogger("kafkacore.server")
 
-Handler = Callable[[Any, Call, Any], Message | bytes | None | Awaitable[Message | bytes | None]]
+# A handler that encodes its answer itself, because it keeps it, gives the whole frame. None: there is no answer (acks=0).
+Response = Message | bytes | None
+Handler = Callable[[Any, RequestContext, Any], Response | Awaitable[Response]]
 
 
 class Dispatcher:
@@ -33,21 +34,48 @@ class Dispatcher:
         self._table = table
         self._handlers: dict[int, Handler] = {}
 
-    async def answer(self, call: Call, body: bytes | memoryview) -> bytes | None:
-        """The response's frame without its size; None when there is to be none (acks=0).
+    def api_ranges(self) -> list[ApiRange]:
+        """What this kind of listener advertises."""
+        return apis.api_versions_for(self.listener_kind, frozenset(self._table))
+
+    def answer(self, call: RequestContext, body: bytes | memoryview) -> bytes | Awaitable[bytes | None] | None:
+        """The response's header and body, at once where the handler does not wait; None when there is to be none.
 
         Raises ProtocolError when the connection must be closed: bytes that are no such message, an API that this kind of
         listener does not serve, a version that it does not speak.
         """
-        request = self.decode(call, body)
+        request = self._decode(call, body)
         if isinstance(request, bytes):
             return request
-        response = await self.ask(call, request)
-        if response is None or isinstance(response, bytes):
-            return response
-        return apis.encode_response(call.api_key, call.api_version, call.correlation_id, response)
+        try:
+            response = self._handler(call.api_key)(self._context, call, request)
+        except Exception as error:
+            response = _failed(call, request, error)
+        if isinstance(response, Awaitable):
+            return self._encode_later(call, request, response)
+        return _encoded(call, response)
 
-    def decode(self, call: Call, body: bytes | memoryview) -> Message | bytes:
+    async def ask(self, call: RequestContext, request: Message) -> Message:
+        """The same without bytes, for a caller in this process. Only for APIs that always answer with a message."""
+        try:
+            response = self._handler(call.api_key)(self._context, call, request)
+            if isinstance(response, Awaitable):
+                response = await response
+        except Exception as error:
+            response = _failed(call, request, error)
+        assert isinstance(response, Message)
+        return response
+
+    async def _encode_later(
+        self, call: RequestContext, request: Message, waiting: Awaitable[Response]
+    ) -> bytes | None:
+        try:
+            response = await waiting
+        except Exception as error:
+            response = _failed(call, request, error)
+        return _encoded(call, response)
+
+    def _decode(self, call: RequestContext, body: bytes | memoryview) -> Message | bytes:
         """The request, or the answer to one whose version is unknown where the protocol has such an answer (KIP-511)."""
         if call.api_key not in self._table:
             raise ProtocolError(f"API {call.api_key} is not served on a {self.listener_kind} listener")
@@ -64,29 +92,31 @@ class Dispatcher:
             return apis.encode_response(call.api_key, call.api_version, call.correlation_id, refused)
         raise ProtocolError(f"{api.name} {call.api_version} is not supported; {api.lowest} to {api.highest} are")
 
-    async def ask(self, call: Call, request: Message) -> Message | bytes | None:
-        """The handler's response, or the API's error response to what it raised."""
-        try:
-            response = self._handler(call.api_key)(self._context, call, request)
-            return await response if inspect.isawaitable(response) else response
-        except KafkaError as error:
-            return error_response(request, call, ErrorCode(error.code), str(error) or None)
-        except Exception:
-            LOG.exception("%s %d of client %r failed", apis.api(call.api_key).name, call.api_version, call.client_id)
-            return error_response(request, call, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-
     def _handler(self, api_key: int) -> Handler:
         handler = self._handlers.get(api_key)
         if handler is None:
-            try:
-                module = self._table[api_key]
-            except KeyError:
-                raise error_for(ErrorCode.UNSUPPORTED_VERSION) from None
-            handler = self._handlers[api_key] = import_module(module).handle
+            handler = self._handlers[api_key] = import_module(self._table[api_key]).handle
         return handler
 
 
-def _unknown_api_versions(call: Call) -> bytes:
+def _encoded(call: RequestContext, response: Response) -> bytes | None:
+    if response is None or isinstance(response, bytes):
+        return response
+    return apis.encode_response(call.api_key, call.api_version, call.correlation_id, response)
+
+
+def _failed(call: RequestContext, request: Message, error: Exception) -> Message:
+    """The API's error response to what its handler raised. Raises ProtocolError again: it closes the connection."""
+    if isinstance(error, ProtocolError):
+        raise error
+    if isinstance(error, KafkaError):
+        return error_response(request, call, ErrorCode(error.code), str(error) or None)
+    name = apis.api(call.api_key).name
+    LOG.error("%s %d of client %r failed", name, call.api_version, call.client_id, exc_info=error)
+    return error_response(request, call, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def _unknown_api_versions(call: RequestContext) -> bytes:
     """Version 0, with the one range that lets the client try again (KIP-511)."""
     api = apis.api(ApiKey.API_VERSIONS)
     response = apis.response_class(ApiKey.API_VERSIONS)

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
-from kafkacore.server.call import Call
 
-Build = Callable[[Any, Any, Call, ErrorCode, str | None], None]
+Build = Callable[[Any, Any, RequestContext, ErrorCode, str | None], None]
 
 
-def error_response(request: Message, call: Call, error: ErrorCode, message: str | None) -> Message:
+def error_response(request: Message, call: RequestContext, error: ErrorCode, message: str | None) -> Message:
     """`message` is shown where the version of the response has a place for it."""
     response = apis.response_class(request.API_KEY)()
     fill = _ITEMIZED.get(request.API_KEY)
@@ -36,7 +36,7 @@ _TOP_CODE: Final = {ApiKey.METADATA: (13, 0x7FFF), ApiKey.FIND_COORDINATOR: (0, 
 _LATE_MESSAGE: Final = frozenset({ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_QUORUM})
 
 
-def _produce(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _produce(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     topic_class = response.TopicProduceResponse
     partition_class = response.PartitionProduceResponse
     shown = message if call.api_version >= 8 else None
@@ -53,7 +53,7 @@ def _produce(response: Any, request: Any, call: Call, error: ErrorCode, message:
     ]
 
 
-def _list_offsets(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _list_offsets(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.topics = [
         response.ListOffsetsTopicResponse(
             name=topic.name,
@@ -66,7 +66,7 @@ def _list_offsets(response: Any, request: Any, call: Call, error: ErrorCode, mes
     ]
 
 
-def _metadata(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _metadata(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.topics = [
         # A topic asked for by its id has no name, and before version 12 no response can say so.
         response.MetadataResponseTopic(
@@ -76,7 +76,7 @@ def _metadata(response: Any, request: Any, call: Call, error: ErrorCode, message
     ]
 
 
-def _create_topics(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _create_topics(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.topics = [
         response.CreatableTopicResult(
             name=topic.name, error_code=error, error_message=message or error.message if call.api_version >= 1 else None
@@ -85,7 +85,7 @@ def _create_topics(response: Any, request: Any, call: Call, error: ErrorCode, me
     ]
 
 
-def _delete_topics(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _delete_topics(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     named = [(topic.name, topic.topic_id) for topic in request.topics] + [(name, None) for name in request.topic_names]
     shown = message if call.api_version >= 5 else None
     for name, topic_id in named:
@@ -95,14 +95,14 @@ def _delete_topics(response: Any, request: Any, call: Call, error: ErrorCode, me
         response.responses.append(result)
 
 
-def _create_partitions(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _create_partitions(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.results = [
         response.CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message or error.message)
         for topic in request.topics
     ]
 
 
-def _delete_records(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _delete_records(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.topics = [
         response.DeleteRecordsTopicResult(
             name=topic.name,
@@ -117,7 +117,7 @@ def _delete_records(response: Any, request: Any, call: Call, error: ErrorCode, m
     ]
 
 
-def _epochs(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _epochs(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.topics = [
         response.OffsetForLeaderTopicResult(
             topic=topic.topic,
@@ -127,13 +127,13 @@ def _epochs(response: Any, request: Any, call: Call, error: ErrorCode, message: 
     ]
 
 
-def _describe_topic_partitions(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _describe_topic_partitions(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.topics = [
         response.DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name) for topic in request.topics
     ]
 
 
-def _describe_configs(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _describe_configs(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     response.results = [
         response.DescribeConfigsResult(
             error_code=error,
@@ -145,7 +145,7 @@ def _describe_configs(response: Any, request: Any, call: Call, error: ErrorCode,
     ]
 
 
-def _find_coordinator(response: Any, request: Any, call: Call, error: ErrorCode, message: str | None) -> None:
+def _find_coordinator(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     if call.api_version >= 4:
         response.coordinators = [
             response.Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=message)

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacore.config import BrokerConfig
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DescribeConfigsRequest
-from kafkacore.server.call import Call
 from kafkacore.server.handlers import describe_configs
 
 CONFIG = BrokerConfig(
@@ -30,7 +30,7 @@ def describe(kind: int, name: str, keys: list[str] | None = None, version: int =
         resource_type=kind, resource_name=name, configuration_keys=keys
     )
     request = DescribeConfigsRequest(resources=[resource], **flags)
-    response = describe_configs.handle(CONTEXT, Call(32, version), request)
+    response = describe_configs.handle(CONTEXT, RequestContext(32, version, 0, None, "", ""), request)
     response.encode(version)
     return response.results[0]
 

@@ -1,11 +1,13 @@
 """From bytes to bytes: versions, malformed requests, handlers that fail."""
 
 import asyncio
+from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey, ApiRange
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
@@ -20,7 +22,6 @@ from kafkacore.protocol.messages import (
     ProduceResponse,
 )
 from kafkacore.server import handlers
-from kafkacore.server.call import Call
 from kafkacore.server.dispatch import Dispatcher
 
 
@@ -49,16 +50,28 @@ def context(**changes: Any) -> SimpleNamespace:
     return made
 
 
+def call(key: int, version: int) -> RequestContext:
+    return RequestContext(key, version, 5, "me", "PLAINTEXT", "127.0.0.1")
+
+
+def answer(dispatcher: Dispatcher, context: RequestContext, body: bytes) -> bytes | None:
+    async def whole() -> bytes | None:
+        given = dispatcher.answer(context, body)
+        return await given if isinstance(given, Awaitable) else given
+
+    return asyncio.run(whole())
+
+
 def ask(request: Any, version: int, ctx: Any = None, kind: str = "broker") -> bytes | None:
     dispatcher = Dispatcher(kind, ctx or context(), handlers.TABLES[kind])
-    return asyncio.run(dispatcher.answer(Call(request.API_KEY, version, 5, "me", "PLAINTEXT"), request.encode(version)))
+    return answer(dispatcher, call(request.API_KEY, version), request.encode(version))
 
 
-def body(request: Any, version: int, answer: bytes | None) -> Any:
-    assert answer is not None
+def body(request: Any, version: int, frame: bytes | None) -> Any:
+    assert frame is not None
     head = apis.response_header(request.API_KEY, version, 5)
-    assert answer.startswith(head)
-    return apis.response_class(request.API_KEY).decode(answer[len(head) :], version)
+    assert frame.startswith(head)
+    return apis.response_class(request.API_KEY).decode(frame[len(head) :], version)
 
 
 def asked(request: Any, version: int, ctx: Any = None) -> Any:
@@ -99,9 +112,9 @@ def test_a_bad_software_name_is_an_invalid_request(name: str) -> None:
 
 def test_an_api_versions_above_ours_is_answered_in_version_0_with_our_range() -> None:
     dispatcher = Dispatcher("broker", context(), handlers.BROKER)
-    answer = asyncio.run(dispatcher.answer(Call(ApiKey.API_VERSIONS, 99, 5), b"whatever this version holds"))
-    assert answer is not None
-    told = ApiVersionsResponse.decode(answer[4:], 0)
+    frame = answer(dispatcher, call(ApiKey.API_VERSIONS, 99), b"whatever this version holds")
+    assert frame is not None
+    told = ApiVersionsResponse.decode(frame[4:], 0)
     assert told.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert [(each.api_key, each.min_version, each.max_version) for each in told.api_keys] == [(18, 0, 4)]
 
@@ -118,15 +131,15 @@ def test_an_old_produce_is_advertised_and_refused_for_each_partition() -> None:
 def test_what_a_listener_does_not_serve_closes_the_connection() -> None:
     dispatcher = Dispatcher("controller", context(), handlers.CONTROLLER)
     with pytest.raises(ProtocolError, match="not served on a controller listener"):
-        asyncio.run(dispatcher.answer(Call(ApiKey.PRODUCE, 9), b""))
+        answer(dispatcher, call(ApiKey.PRODUCE, 9), b"")
     with pytest.raises(ProtocolError, match="is not supported"):
-        asyncio.run(dispatcher.answer(Call(ApiKey.VOTE, 50), b""))
+        answer(dispatcher, call(ApiKey.VOTE, 50), b"")
 
 
 def test_malformed_bytes_close_the_connection() -> None:
     dispatcher = Dispatcher("broker", context(), handlers.BROKER)
     with pytest.raises(ProtocolError):
-        asyncio.run(dispatcher.answer(Call(ApiKey.FIND_COORDINATOR, 4), b"\x01\xff\xff\xff\xff\x0f"))
+        answer(dispatcher, call(ApiKey.FIND_COORDINATOR, 4), b"\x01\xff\xff\xff\xff\x0f")
 
 
 def test_this_node_coordinates_groups_and_nobody_transactions() -> None:

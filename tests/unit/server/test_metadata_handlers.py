@@ -7,6 +7,7 @@ import pytest
 
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     DescribeClusterRequest,
@@ -18,7 +19,6 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.server.call import Call
 from kafkacore.server.handlers.broker import describe_cluster, describe_topic_partitions, metadata
 
 DIRECTORY = Uuid(b"d" * 16)
@@ -92,7 +92,7 @@ def context(*, auto: bool = True) -> Any:
 def ask(version: int, topics: Any, ctx: Any = None, **fields: Any) -> Any:
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(**each) for each in topics]
     request = MetadataRequest(topics=wanted, **fields)
-    response = metadata.handle(ctx or context(), Call(3, version, listener="PLAINTEXT"), request)
+    response = metadata.handle(ctx or context(), RequestContext(3, version, 0, None, "PLAINTEXT", ""), request)
     response.encode(version)
     return response
 
@@ -156,7 +156,7 @@ def describe(names: list[str], limit: int, cursor: tuple[str, int] | None = None
     )
     if cursor is not None:
         request.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1])
-    response = describe_topic_partitions.handle(context(), Call(75, 0, listener="PLAINTEXT"), request)
+    response = describe_topic_partitions.handle(context(), RequestContext(75, 0, 0, None, "PLAINTEXT", ""), request)
     response.encode(0)
     return response
 
@@ -194,7 +194,7 @@ def test_a_cursor_that_points_nowhere_is_refused(cursor: tuple[str, int]) -> Non
 
 def cluster(version: int, **fields: Any) -> Any:
     request = DescribeClusterRequest(**fields)
-    response = describe_cluster.handle(context(), Call(60, version, listener="PLAINTEXT"), request)
+    response = describe_cluster.handle(context(), RequestContext(60, version, 0, None, "PLAINTEXT", ""), request)
     response.encode(version)
     return response
 

@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey, ApiRange
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
-from kafkacore.server.call import Call
 
 SOFTWARE_SINCE: Final = 3  # the client tells its name and version (KIP-511)
 ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose least level is 0 (KAFKA-17011)
@@ -36,7 +36,7 @@ class FeatureView(Protocol):
     def api_versions_cache(self) -> dict[tuple[int, int], bytes]: ...
 
 
-def handle(context: FeatureView, call: Call, request: ApiVersionsRequest) -> bytes | ApiVersionsResponse:
+def handle(context: FeatureView, call: RequestContext, request: ApiVersionsRequest) -> bytes | ApiVersionsResponse:
     if call.api_version >= SOFTWARE_SINCE and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):

@@ -8,9 +8,9 @@ from typing import Any, Final, Protocol
 
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.sources import Described, Source
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from kafkacore.server.call import Call
 from kafkacore.server.topic_names import check_topic_name
 
 # Resource types (KIP-133, KIP-412).
@@ -34,7 +34,7 @@ class ConfigView(Protocol):
         """What was set for a topic; None when there is no such topic."""
 
 
-def handle(context: ConfigView, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[_describe(context, request, each) for each in request.resources])
 
 

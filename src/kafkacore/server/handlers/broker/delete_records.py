@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.topic_names import INTERNAL_TOPICS
 
@@ -18,7 +18,7 @@ Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
-async def handle(broker: BrokerContext, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
     for topic in request.topics:
         results = await asyncio.gather(*(_delete(broker, topic.name, each) for each in topic.partitions))

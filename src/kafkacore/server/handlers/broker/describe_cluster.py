@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import DescribeClusterRequest, DescribeClusterResponse
 from kafkacore.server.authorized import CLUSTER_OPERATIONS
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
 
@@ -17,7 +17,7 @@ CONTROLLERS: Final = 2
 Broker = DescribeClusterResponse.DescribeClusterBroker
 
 
-def handle(broker: BrokerContext, call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(broker: BrokerContext, call: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     check_endpoint_type(request.endpoint_type, BROKERS)
     view = MetadataView(broker.image, call.listener)
     response = DescribeClusterResponse(

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -18,7 +18,7 @@ Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
-async def handle(broker: BrokerContext, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def handle(broker: BrokerContext, call: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}

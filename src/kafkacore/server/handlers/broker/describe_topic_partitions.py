@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import Partition as PartitionImage
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from kafkacore.server.authorized import TOPIC_OPERATIONS
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.server.topic_names import INTERNAL_TOPICS, topic_name_fault
@@ -23,7 +23,7 @@ Cursor = DescribeTopicPartitionsResponse.Cursor
 
 
 def handle(
-    broker: BrokerContext, call: Call, request: DescribeTopicPartitionsRequest
+    broker: BrokerContext, call: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     view = MetadataView(broker.image, call.listener)
     names, first_index = _from_cursor(view.image, request)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FindCoordinatorRequest, FindCoordinatorResponse
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 
 GROUP: Final = 0
@@ -21,7 +21,7 @@ SHARE_SINCE: Final = 6  # KIP-932
 Coordinator = FindCoordinatorResponse.Coordinator
 
 
-def handle(broker: BrokerContext, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.api_version >= BATCHED_SINCE:
         found = [_find(broker, call, request.key_type, key) for key in request.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
@@ -35,7 +35,7 @@ def handle(broker: BrokerContext, call: Call, request: FindCoordinatorRequest) -
     )
 
 
-def _find(broker: BrokerContext, call: Call, key_type: int, key: str) -> Coordinator:
+def _find(broker: BrokerContext, call: RequestContext, key_type: int, key: str) -> Coordinator:
     error, message = ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}."
     if key_type == GROUP:
         endpoint = broker.endpoint_of(broker.node_id, call.listener)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 
 
-async def handle(broker: BrokerContext, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def handle(broker: BrokerContext, call: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:

@@ -7,9 +7,9 @@ from collections import Counter
 from typing import Any, Final
 
 from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 
 LATEST: Final = -1
@@ -31,7 +31,7 @@ Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
-async def handle(broker: BrokerContext, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+async def handle(broker: BrokerContext, call: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     response = ListOffsetsResponse()
     for topic in request.topics:
@@ -51,7 +51,7 @@ def _refused(asked: Any, error: ErrorCode) -> Partition:
     return Partition(partition_index=asked.partition_index, error_code=error)
 
 
-async def _find(broker: BrokerContext, call: Call, request: Any, topic: str, asked: Any) -> Partition:
+async def _find(broker: BrokerContext, call: RequestContext, request: Any, topic: str, asked: Any) -> Partition:
     leader_only = request.replica_id != DEBUGGER
     partition, error = broker.replicas.locate(
         broker.image, topic, asked.partition_index, asked.current_leader_epoch, leader_only=leader_only

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from kafkacore.metadata.image import Topic as TopicImage
 from kafkacore.metadata.partitions import Partition as PartitionImage
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import MetadataRequest, MetadataResponse
 from kafkacore.protocol.uuid import ZERO, Uuid
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.server.topic_names import INTERNAL_TOPICS, topic_name_fault
@@ -23,7 +23,7 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 
-def handle(broker: BrokerContext, call: Call, request: MetadataRequest) -> MetadataResponse:
+def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> MetadataResponse:
     view = MetadataView(broker.image, call.listener)
     image, shape = view.image, _Shape(view, call)
     topics: list[Topic]
@@ -53,7 +53,7 @@ def handle(broker: BrokerContext, call: Call, request: MetadataRequest) -> Metad
     )
 
 
-def _check(topics: Iterable[Any], call: Call) -> None:
+def _check(topics: Iterable[Any], call: RequestContext) -> None:
     if call.api_version >= TOPIC_IDS_SINCE:
         return
     for topic in topics:
@@ -90,7 +90,7 @@ def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> lis
 class _Shape:
     """How partitions look to one listener in one version."""
 
-    def __init__(self, view: MetadataView, call: Call) -> None:
+    def __init__(self, view: MetadataView, call: RequestContext) -> None:
         self._view = view
         self._alive = {each.broker_id for each, _ in view.alive_brokers()}
         # Version 0 leaves out replicas that cannot be reached; later ones name them and say that they are offline.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
-from kafkacore.server.call import Call
 from kafkacore.server.context import BrokerContext
 
 Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 Partition = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-def handle(broker: BrokerContext, call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(broker: BrokerContext, call: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             Topic(topic=topic.topic, partitions=[_end(broker, topic.topic, each) for each in topic.partitions])

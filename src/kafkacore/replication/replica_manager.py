@@ -1,0 +1,239 @@
+"""Applies what the committed image says to the native partitions of this broker, and publishes which there are.
+
+Belongs to one loop. A root's changes come as rows; what they ask of a partition is one native call, and the table that the
+planes look partitions up in is made once for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Protocol
+
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
+from kafkacore.metadata.partitions import Partition
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.replication.log_settings import log_settings
+
+LOG: Final = logging.getLogger("kafkacore.replication")
+NO_EPOCH: Final = -1
+
+
+class Logs(Protocol):
+    """Where partitions' logs come from and go to: the log manager."""
+
+    def open(self, topic: str, index: int, topic_id: Uuid, directory: Uuid, settings: LogSettings) -> PartitionHandle:
+        """The log that was found at start, or a new one that costs no file until its first append."""
+
+    def delete(self, partition: PartitionHandle) -> None:
+        """Its topic is gone, or another broker's: renamed now, unlinked after file.delete.delay.ms."""
+
+
+class Hosted:
+    """This broker's partitions of one topic."""
+
+    __slots__ = ("name", "partitions", "settings", "topic_id")
+
+    def __init__(self, name: str, topic_id: Uuid, settings: LogSettings) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.settings = settings
+        self.partitions: dict[int, PartitionHandle] = {}
+
+
+    def placed(self) -> Placed:
+        count = max(self.partitions) + 1
+        return self.name, self.topic_id, [self.partitions.get(index) for index in range(count)]
+
+
+# Name, id, and the partitions by index: None where another broker has it. As the native table takes it.
+Placed = tuple[str, Uuid, list[PartitionHandle | None]]
+
+
+class ReplicaManager:
+    """After each root `publish` is given the topics that are hosted otherwise now, and the ids of those that are not any more."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        logs: Logs,
+        publish: Callable[[list[Placed], list[Uuid]], None],
+    ) -> None:
+        self._node_id = node_id
+        self._config = config
+        self._logs = logs
+        self._publish = publish
+        self._topics: dict[Uuid, Hosted] = {}
+        self._by_name: dict[str, Hosted] = {}
+        self._changed: set[Uuid] = set()
+        self._settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
+
+    # --- what there is ---
+
+    def hosted(self) -> Iterator[PartitionHandle]:
+        for topic in self._topics.values():
+            yield from topic.partitions.values()
+
+    def by_name(self, topic: str, index: int) -> PartitionHandle | None:
+        hosted = self._by_name.get(topic)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def by_id(self, topic_id: Uuid, index: int) -> PartitionHandle | None:
+        hosted = self._topics.get(topic_id)
+        return None if hosted is None else hosted.partitions.get(index)
+
+    def locate(
+        self, image: MetadataImage, topic: str, index: int, current_epoch: int, *, leader_only: bool = True
+    ) -> tuple[PartitionHandle | None, ErrorCode]:
+        """The partition when this broker may answer for it; else None and why. `current_epoch` is the client's, or -1."""
+        partition = self.by_name(topic, index)
+        if partition is None:
+            known = image.topic(topic)
+            elsewhere = known is not None and image.partition(known, index) is not None
+            return None, ErrorCode.NOT_LEADER_OR_FOLLOWER if elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        error = _role_error(partition, current_epoch, leader_only=leader_only)
+        return (None, error) if error else (partition, ErrorCode.NONE)
+
+    # --- what changes ---
+
+    def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """To a newer root. `delta` is None when everything may have changed."""
+        if delta is None:
+            self._apply_all(image)
+        else:
+            self._apply(image, delta)
+        changed, self._changed = self._changed, set()
+        if changed:
+            placed = [self._topics[topic_id].placed() for topic_id in changed if topic_id in self._topics]
+            self._publish(placed, [topic_id for topic_id in changed if topic_id not in self._topics])
+
+    def _apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        for topic_id in delta.topics_deleted:
+            self._drop_topic(topic_id)
+        if any(kind == BROKER for kind, _ in delta.configs):
+            self._set_broker_config(image)
+            self._configure(image, list(self._topics.values()))
+        else:
+            names = [name for kind, name in delta.configs if kind == TOPIC]
+            self._configure(image, [self._by_name[name] for name in names if name in self._by_name])
+        for row in delta.partition_rows:
+            partition = image.partition_at(row)
+            self._place(image, image.topic_at(partition.topic_row), partition)
+
+    def _apply_all(self, image: MetadataImage) -> None:
+        for topic_id in [topic_id for topic_id in self._topics if image.topic_by_id(topic_id) is None]:
+            self._drop_topic(topic_id)
+        self._set_broker_config(image)
+        self._configure(image, list(self._topics.values()))
+        for topic in image.topics():
+            for row in topic.partition_rows:
+                if row >= 0:
+                    self._place(image, topic, image.partition_at(row))
+
+    def _place(self, image: MetadataImage, topic: Topic, partition: Partition) -> None:
+        hosted = self._topics.get(topic.topic_id)
+        if self._node_id not in partition.replicas:
+            if hosted is not None and partition.partition in hosted.partitions:
+                self._drop(hosted, partition.partition)
+            return
+        if hosted is None:
+            hosted = Hosted(topic.name, topic.topic_id, self._settings_of(image, topic.name))
+            self._topics[topic.topic_id] = self._by_name[topic.name] = hosted
+        handle = hosted.partitions.get(partition.partition)
+        if handle is None:
+            directory = partition.directory(self._node_id)
+            handle = hosted.partitions[partition.partition] = self._logs.open(
+                topic.name, partition.partition, topic.topic_id, directory, hosted.settings
+            )
+            self._changed.add(topic.topic_id)
+        self._become(image, topic.name, handle, partition)
+
+    def _become(self, image: MetadataImage, topic: str, handle: PartitionHandle, partition: Partition) -> None:
+        if partition.leader == self._node_id:
+            followers = [(each, each in partition.isr) for each in partition.replicas if each != self._node_id]
+            # More than there are replicas can never be in sync: Kafka then asks for all of them.
+            min_isr = 1 if not followers else min(self._min_isr(image, topic), len(partition.replicas))
+            handle.become_leader(partition.leader, partition.leader_epoch, partition.partition_epoch, followers, min_isr)
+        else:
+            handle.become_follower(partition.leader, partition.leader_epoch, partition.partition_epoch)
+
+    def _drop_topic(self, topic_id: Uuid) -> None:
+        hosted = self._topics.get(topic_id)
+        if hosted is not None:
+            for index in list(hosted.partitions):
+                self._drop(hosted, index)
+
+    def _drop(self, hosted: Hosted, index: int) -> None:
+        self._changed.add(hosted.topic_id)
+        partition = hosted.partitions.pop(index)
+        partition.close(gone=True)
+        self._logs.delete(partition)
+        if not hosted.partitions:
+            del self._topics[hosted.topic_id]
+            # A topic that was made again under the name has taken its place already.
+            if self._by_name.get(hosted.name) is hosted:
+                del self._by_name[hosted.name]
+
+    # --- configuration ---
+
+    def _set_broker_config(self, image: MetadataImage) -> None:
+        """What was changed for brokers at run time (KIP-226) is what topics inherit."""
+        default = _set_values(image.config(BROKER, ""))
+        own = _set_values(image.config(BROKER, str(self._node_id)))
+        if default != self._config.dynamic_default or own != self._config.dynamic_broker:
+            self._config = self._config.with_dynamic(default=default, broker=own)
+            self._settings.clear()
+
+    def _configure(self, image: MetadataImage, topics: Iterable[Hosted]) -> None:
+        for hosted in topics:
+            settings = self._settings_of(image, hosted.name)
+            changed = settings is not hosted.settings
+            hosted.settings = settings
+            for index, handle in hosted.partitions.items():
+                if changed:
+                    handle.configure(settings)
+                # min.insync.replicas is part of the role.
+                known = image.topic(hosted.name)
+                partition = None if known is None else image.partition(known, index)
+                if partition is not None:
+                    self._become(image, hosted.name, handle, partition)
+
+    def topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
+        return TopicConfig(self._config, image.topic_overrides(topic))
+
+    def _settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
+        """One object for all topics that are configured alike: most are."""
+        overrides = image.topic_overrides(topic)
+        key = tuple(sorted(overrides.items()))
+        settings = self._settings.get(key)
+        if settings is None:
+            settings = self._settings[key] = log_settings(self._config, TopicConfig(self._config, overrides))
+        return settings
+
+    def _min_isr(self, image: MetadataImage, topic: str) -> int:
+        return self.topic_config(image, topic).min_insync_replicas
+
+    def close(self) -> None:
+        """No more appends; whoever waits is told."""
+        for partition in self.hosted():
+            partition.close()
+
+
+def _set_values(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:
+    if current_epoch != NO_EPOCH and current_epoch != partition.leader_epoch:
+        older = current_epoch < partition.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    if partition.state == "failed" or partition.directory.offline_errno:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if leader_only and partition.role != "leader":
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE

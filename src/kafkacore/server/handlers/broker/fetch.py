@@ -1,0 +1,154 @@
+"""Fetch on the handler loop: what the processors punt. The same native reads and waits, without the copy-free send.
+
+It grants no fetch session (KIP-227 lets a broker answer so): the client then names all of its partitions each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkacore._fast import watch
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import FetchRequest, FetchResponse
+from kafkacore.server.context import BrokerContext
+from kafkacore.server.handlers.broker import leaders
+
+TOPIC_IDS_SINCE: Final = 13
+LEADERS_SINCE: Final = 12
+ENDPOINTS_SINCE: Final = 16
+READ_COMMITTED: Final = 1
+NO_SESSION: Final = 0
+
+Topic = FetchResponse.FetchableTopicResponse
+Partition = FetchResponse.PartitionData
+
+
+@dataclass(slots=True)
+class Part:
+    """One partition of the request and what was read of it."""
+
+    topic: Any
+    asked: Any
+    partition: PartitionHandle | None
+    error: ErrorCode
+    read: Any = None
+
+    @property
+    def answers_at_once(self) -> bool:
+        return self.error != ErrorCode.NONE or (self.read is not None and self.read.diverging_end_offset >= 0)
+
+
+async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> FetchResponse:
+    if request.session_id != NO_SESSION:
+        if request.session_epoch > 0:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        broker.fetch_sessions.remove(request.session_id)
+    parts = list(_parts(broker, call, request))
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + max(request.max_wait_ms, 0) / 1000
+    while True:
+        size_bytes = await loop.run_in_executor(broker.blocking, _read, broker, request, parts)
+        left = deadline - loop.time()
+        if left <= 0 or not parts or size_bytes >= request.min_bytes or any(each.answers_at_once for each in parts):
+            break
+        if not await broker.waits.any(_waits(request, parts), left):
+            deadline = loop.time()  # one last look
+    return _answer(broker, call, parts)
+
+
+def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> Iterator[Part]:
+    by_id = call.api_version >= TOPIC_IDS_SINCE
+    from_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
+    for topic in request.topics:
+        for asked in topic.partitions:
+            partition, error = None, ErrorCode.NONE
+            if by_id:
+                partition = broker.replicas.by_id(topic.topic_id, asked.partition)
+                if partition is None and broker.image.topic_by_id(topic.topic_id) is None:
+                    error = ErrorCode.UNKNOWN_TOPIC_ID
+            else:
+                partition = broker.replicas.by_name(topic.topic, asked.partition)
+            if partition is None and error == ErrorCode.NONE:
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif partition is not None and from_follower:
+                # None of our partitions has another replica, so nobody can be one.
+                partition, error = None, ErrorCode.NOT_LEADER_OR_FOLLOWER
+            yield Part(topic, asked, partition, error)
+
+
+def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> int:
+    """On a thread that may wait for the disk. Bytes in all: at least one batch, then what fits."""
+    room, total = min(request.max_bytes, broker.config.fetch_max_bytes), 0
+    for part in parts:
+        if part.partition is None:
+            continue
+        asked = part.asked
+        max_bytes = max(min(asked.partition_max_bytes, room), 0)
+        try:
+            part.read = part.partition.read(
+                asked.fetch_offset,
+                max_bytes,
+                request.isolation_level,
+                total == 0,
+                asked.current_leader_epoch,
+                asked.last_fetched_epoch,
+            )
+            part.error = ErrorCode(part.read.error)
+        except OSError:
+            part.read, part.error = None, ErrorCode.KAFKA_STORAGE_ERROR
+        if not part.answers_at_once and part.read is not None:
+            room -= len(part.read.records)
+            total += len(part.read.records)
+    return total
+
+
+def _waits(request: FetchRequest, parts: list[Part]) -> Iterator[tuple[PartitionHandle, int, int]]:
+    committed = request.isolation_level == READ_COMMITTED
+    for part in parts:
+        if part.partition is not None and part.read is not None:
+            bound = part.read.last_stable_offset if committed else part.read.high_watermark
+            kind = watch.COMMITTED if committed else watch.FETCH
+            yield part.partition, kind, max(part.asked.fetch_offset, bound)
+
+
+def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part]) -> FetchResponse:
+    response = FetchResponse()
+    moved: set[int] = set()
+    topic = None
+    for part in parts:
+        if topic is not part.topic:
+            topic = part.topic
+            response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))
+        answer = _partition(call, part)
+        if part.error in leaders.MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
+            leader = leaders.current_leader(broker, part.partition.topic, part.partition.index)
+            if leader is not None:
+                answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
+                moved.add(leader[0])
+        response.responses[-1].partitions.append(answer)
+    if call.api_version >= ENDPOINTS_SINCE and moved:
+        response.node_endpoints = leaders.endpoints(broker, call, moved, FetchResponse.NodeEndpoint)
+    return response
+
+
+def _partition(call: RequestContext, part: Part) -> Partition:
+    answer = Partition(
+        partition_index=part.asked.partition, error_code=part.error, high_watermark=-1, aborted_transactions=None, records=b""
+    )
+    read = part.read
+    if read is None or part.error != ErrorCode.NONE:
+        return answer
+    answer.high_watermark = read.high_watermark
+    answer.last_stable_offset = read.last_stable_offset
+    answer.log_start_offset = read.log_start_offset
+    if read.diverging_end_offset >= 0:
+        answer.diverging_epoch.epoch = read.diverging_epoch
+        answer.diverging_epoch.end_offset = read.diverging_end_offset
+    else:
+        answer.records = read.records
+    return answer

@@ -1,0 +1,112 @@
+"""Produce on the handler loop: what the processors punt. The same native append, so the same checks and the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from kafkacore._fast import watch
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ErrorCode, ProtocolError
+from kafkacore.protocol.messages import ProduceRequest, ProduceResponse
+from kafkacore.server.context import BrokerContext
+from kafkacore.server.handlers.broker import leaders
+
+NO_ACKS: Final = 0
+ALL_ACKS: Final = -1
+MESSAGES_SINCE: Final = 8  # which record, and why (KIP-467)
+LEADERS_SINCE: Final = 10
+TOPIC_IDS_SINCE: Final = 13
+
+Topic = ProduceResponse.TopicProduceResponse
+Partition = ProduceResponse.PartitionProduceResponse
+RecordError = ProduceResponse.BatchIndexAndErrorMessage
+
+
+async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
+    response = ProduceResponse()
+    waiting: list[tuple[PartitionHandle, int, Partition]] = []  # with the high watermark that acknowledges
+    moved: set[int] = set()
+    # One after the other: batches of one producer must not overtake each other.
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            answer, partition, end = await _append(broker, call, request.acks, topic, data)
+            if partition is not None and request.acks == ALL_ACKS and answer.error_code == ErrorCode.NONE:
+                waiting.append((partition, end, answer))
+            if answer.current_leader.leader_id >= 0:
+                moved.add(answer.current_leader.leader_id)
+            answers.append(answer)
+        response.responses.append(Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    if request.acks == NO_ACKS:
+        errors = {each.error_code for topic in response.responses for each in topic.partition_responses} - {0}
+        if errors:
+            # A producer that asks for no answer learns of an error in no other way.
+            names = ", ".join(sorted(ErrorCode(error).name for error in errors))
+            raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} met {names}")
+        return None
+    await _acknowledged(broker, waiting, request.timeout_ms)
+    if call.api_version >= LEADERS_SINCE and moved:
+        response.node_endpoints = leaders.endpoints(broker, call, moved, ProduceResponse.NodeEndpoint)
+    return response
+
+
+async def _append(
+    broker: BrokerContext, call: RequestContext, acks: int, topic: Any, data: Any
+) -> tuple[Partition, PartitionHandle | None, int]:
+    answer = Partition(index=data.index, base_offset=-1)
+    partition = None
+    if not ALL_ACKS <= acks <= 1:
+        answer.error_code = ErrorCode.INVALID_REQUIRED_ACKS
+    elif call.api_version >= TOPIC_IDS_SINCE:
+        partition = broker.replicas.by_id(topic.topic_id, data.index)
+        if partition is None:
+            known = broker.image.topic_by_id(topic.topic_id) is not None
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        partition = broker.replicas.by_name(topic.name, data.index)
+        if partition is None:
+            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition is None:
+        return answer, None, -1
+    # It may wait for its log to be made or rolled: not on this loop.
+    done = await asyncio.get_running_loop().run_in_executor(
+        broker.blocking, partition.append, data.records or b"", acks, False
+    )
+    answer.error_code = ErrorCode(done.error)
+    if done.error == ErrorCode.NONE:
+        answer.base_offset = done.first_offset
+        answer.log_append_time_ms = done.log_append_time_ms
+        answer.log_start_offset = done.log_start_offset
+    elif done.error in leaders.MOVED:
+        _hint(broker, call, partition, answer)
+    elif call.api_version >= MESSAGES_SINCE:
+        answer.error_message = done.error_message
+        answer.record_errors = [
+            RecordError(batch_index=index, batch_index_error_message=text) for index, text in done.record_errors
+        ]
+    return answer, partition, done.last_offset + 1
+
+
+def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandle, answer: Partition) -> None:
+    leader = leaders.current_leader(broker, partition.topic, partition.index)
+    if call.api_version >= LEADERS_SINCE and leader is not None:
+        answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
+
+
+async def _acknowledged(
+    broker: BrokerContext, waiting: list[tuple[PartitionHandle, int, Partition]], timeout_ms: int
+) -> None:
+    """Until every replica in sync has what was appended, or the time is over."""
+    deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+    for partition, end, answer in waiting:
+        while answer.error_code == ErrorCode.NONE and partition.high_watermark < end:
+            if partition.role != "leader":
+                answer.error_code, answer.base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+                break
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0 or not await broker.waits.any([(partition, watch.ACKS, end)], left):
+                if partition.high_watermark < end:
+                    answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+                break

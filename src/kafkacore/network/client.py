@@ -1,0 +1,238 @@
+"""A connection to another node, for the control plane's own requests: Raft, registration, heartbeats, forwarding.
+
+Connects when first asked, again after it broke (with Kafka's exponential backoff), and speaks for each API the highest
+version that both sides have. Requests are pipelined; answers are matched by correlation id. Belongs to one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Any, Final, NamedTuple
+
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersionError
+from kafkacore.protocol.messages import Message
+from kafkacore.runtime.randomness import backoff_ms
+
+_PREFIX_BYTES: Final = 4
+
+
+class ClientLimits(NamedTuple):
+    """Milliseconds, bytes, counts; the defaults are those of Kafka's clients."""
+
+    request_timeout_ms: float = 30_000
+    connection_setup_timeout_ms: float = 10_000
+    reconnect_backoff_ms: float = 50
+    reconnect_backoff_max_ms: float = 1_000
+    max_response_bytes: int = 1 << 30
+    max_in_flight: int = 256
+
+
+class Disconnected(ConnectionError):
+    """The connection broke, or could not be made, before the answer came. Whether the request took effect is not known."""
+
+
+class NodeClient:
+    """One other node. `request` may be called by several tasks at once."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str | None,
+        *,
+        limits: ClientLimits | None = None,
+        randomness: random.Random | None = None,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._client_id = client_id
+        self._limits = limits or ClientLimits()
+        self._random = randomness or random.SystemRandom()
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[_Connection] | None = None
+        self._failures = 0
+        self._not_before = 0.0
+        self._closed = False
+
+    async def request(self, message: Message, version: int | None = None, timeout_ms: float | None = None) -> Any:
+        """The response. `version` None: the highest that both have.
+
+        Raises Disconnected, TimeoutError, UnsupportedVersionError (there is no common version), ProtocolError (the answer
+        is malformed; the connection is closed).
+        """
+        limit_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
+        async with asyncio.timeout(limit_ms / 1000):
+            connection = await self._connected()
+            return await connection.request(message, version)
+
+    async def api_versions(self) -> dict[int, tuple[int, int]]:
+        """What the node speaks: lowest and highest version by API key. Raises as `request` does."""
+        return (await self._connected()).versions
+
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None and not self._connection.lost
+
+    async def close(self) -> None:
+        """Ends the connection; requests under way raise Disconnected."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError):
+                await self._connecting
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _connected(self) -> _Connection:
+        if self._closed:
+            raise Disconnected(f"the client of {self.host}:{self.port} is closed")
+        if self._connection is not None and not self._connection.lost:
+            return self._connection
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting.add_done_callback(self._connect_ended)
+        # Shielded: a caller that gives up does not take the connection away from the others.
+        return await asyncio.shield(self._connecting)
+
+    def _connect_ended(self, task: asyncio.Task[_Connection]) -> None:
+        self._connecting = None
+        if not task.cancelled() and task.exception() is None:
+            self._connection = task.result()
+
+    async def _connect(self) -> _Connection:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(self._not_before - loop.time(), 0))
+        try:
+            async with asyncio.timeout(self._limits.connection_setup_timeout_ms / 1000):
+                _, connection = await loop.create_connection(
+                    lambda: _Connection(self._client_id, self._limits), self.host, self.port
+                )
+                await connection.learn_versions()
+        except (OSError, TimeoutError) as error:
+            wait_ms = backoff_ms(
+                self._random, self._failures, self._limits.reconnect_backoff_ms, self._limits.reconnect_backoff_max_ms
+            )
+            self._failures += 1
+            self._not_before = loop.time() + wait_ms / 1000
+            raise Disconnected(f"{self.host}:{self.port} cannot be reached: {error or 'timed out'}") from error
+        self._failures = 0
+        return connection
+
+
+class _Waiting(NamedTuple):
+    future: asyncio.Future[Any]
+    api_key: int
+    version: int
+
+
+class _Connection(asyncio.Protocol):
+    """One socket's life."""
+
+    def __init__(self, client_id: str | None, limits: ClientLimits) -> None:
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.lost = False
+        self._client_id = client_id
+        self._limits = limits
+        self._transport: asyncio.Transport | None = None
+        self._correlation_id = 0
+        self._waiting: dict[int, _Waiting] = {}
+        self._received = bytearray()
+        self._room = asyncio.Semaphore(limits.max_in_flight)
+
+    async def learn_versions(self) -> None:
+        """Asks for the node's versions, lower when it does not know ours (KIP-511)."""
+        known = apis.api(ApiKey.API_VERSIONS)
+        request = apis.request_class(ApiKey.API_VERSIONS)(
+            client_software_name="kafkacore", client_software_version="1"
+        )
+        response = await self.request(request, known.highest)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            highest = max((each.max_version for each in response.api_keys), default=0)
+            response = await self.request(request, min(highest, known.highest))
+        if response.error_code:
+            raise Disconnected(f"ApiVersions was answered with {ErrorCode(response.error_code).name}")
+        self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
+
+    async def request(self, message: Any, version: int | None) -> Any:
+        chosen = self._choose(message.API_KEY) if version is None else version
+        async with self._room:
+            if self.lost or self._transport is None:
+                raise Disconnected("the connection is gone")
+            self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+            correlation_id = self._correlation_id
+            frame = apis.encode_request(chosen, correlation_id, self._client_id, message)
+            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self._waiting[correlation_id] = _Waiting(future, message.API_KEY, chosen)
+            self._transport.writelines((len(frame).to_bytes(_PREFIX_BYTES, "big"), frame))
+            # A caller that gives up leaves its entry: the answer that nobody waits for any more is dropped when it comes.
+            return await future
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _choose(self, api_key: int) -> int:
+        known = apis.api(api_key)
+        lowest, highest = self.versions.get(api_key, (0, -1))
+        chosen = min(known.highest, highest)
+        if chosen < max(known.lowest, lowest):
+            raise UnsupportedVersionError(f"{known.name}: the node speaks {lowest} to {highest}")
+        return chosen
+
+    # -- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        for waiting in self._waiting.values():
+            if not waiting.future.done():
+                waiting.future.set_exception(Disconnected(f"the connection broke: {error or 'closed by the node'}"))
+        self._waiting.clear()
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        at = 0
+        while len(self._received) - at >= _PREFIX_BYTES:
+            size = int.from_bytes(self._received[at : at + _PREFIX_BYTES], "big", signed=True)
+            if not 4 <= size <= self._limits.max_response_bytes:
+                self.close()
+                return
+            if len(self._received) - at - _PREFIX_BYTES < size:
+                break
+            at += _PREFIX_BYTES
+            self._answered(bytes(self._received[at : at + size]))
+            at += size
+        del self._received[:at]
+
+    def _answered(self, frame: bytes) -> None:
+        waiting = self._waiting.pop(int.from_bytes(frame[:4], "big", signed=True), None)
+        if waiting is None:
+            self.close()
+            return
+        if waiting.future.done():
+            return
+        try:
+            waiting.future.set_result(_decode(waiting, frame))
+        except ProtocolError as error:
+            waiting.future.set_exception(error)
+            self.close()
+
+
+def _decode(waiting: _Waiting, frame: bytes) -> Any:
+    response = apis.response_class(waiting.api_key)
+    header_version = apis.api(waiting.api_key).response_header_version(waiting.version)
+    if waiting.api_key == ApiKey.API_VERSIONS and frame[4:6] == b"\0\x23":
+        return response.decode(memoryview(frame)[4:], 0)  # a refusal comes in version 0
+    at = 4
+    if header_version:
+        from kafkacore._fast.message import message_class
+
+        _, at = message_class("ResponseHeader").decode_prefix(frame, header_version)
+    return response.decode(memoryview(frame)[at:], waiting.version)

@@ -21,4 +21,7 @@ class ProtocolError(ValueError):
 
 
 class ForkedNodeError(RuntimeError):
-    """A native handle was used in a child process after fork. Make nodes in the process that uses them, or start it by exec."""
+    """A native handle was used in a child process after fork.
+
+    Make nodes in the process that uses them, or start it by exec.
+    """

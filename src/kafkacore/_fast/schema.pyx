@@ -2,7 +2,6 @@
 
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport calloc
-from libc.string cimport memcpy
 
 import struct
 
@@ -33,11 +32,19 @@ cdef void *keep(size_t size) except NULL:
     return block
 
 
+cdef dict TEXTS = {}     # text -> its bytes, kept: a name is the same in every version
+
+
 cdef const char *keep_text(str text) except NULL:
-    cdef bytes raw = text.encode()
-    cdef char *kept = <char *> keep(len(raw) + 1)
-    memcpy(kept, <const char *> raw, len(raw))
-    return kept
+    raw = TEXTS.get(text)
+    if raw is None:
+        raw = TEXTS[text] = text.encode()
+    return <const char *> <bytes> raw
+
+
+cdef inline bint within(int version, object versions):
+    # A named tuple, taken for what it is underneath.
+    return <int> (<tuple> versions)[0] <= version <= <int> (<tuple> versions)[1]
 
 
 cdef class Compiler:
@@ -66,9 +73,9 @@ cdef class Compiler:
             raise ValueError(f"{struct} is nested deeper than {MAX_DEPTH} structs")
         present, tagged = [], []
         for field in self.table.structs[struct]:
-            if self.version in field.tagged:
+            if within(self.version, field.tagged):
                 tagged.append(field)
-            elif self.version in field.versions:
+            elif within(self.version, field.versions):
                 present.append(field)
         tagged.sort(key=field_tag)
         here = {field.name for field in present} | {field.name for field in tagged}
@@ -103,13 +110,14 @@ cdef class Compiler:
         return ops
 
     cdef int fill(self, Op *op, field, int depth) except -1:
-        cdef bint here = self.version in field.versions or self.version in field.tagged
+        cdef bint tagged = within(self.version, field.tagged)
+        cdef bint here = tagged or within(self.version, field.versions)
         op.name = keep_text(field.name)
         op.kind = KINDS[field.kind]
         op.element = KINDS[field.element] if field.element else 0
-        op.tag = field.tag if self.version in field.tagged else -1
+        op.tag = field.tag if tagged else -1
         # A field that this version does not have is only compared with its default: null is then a value like any other.
-        if self.version in field.nullable or not here:
+        if not here or within(self.version, field.nullable):
             op.flags |= NULLABLE
         if self.flexible and not field.never_flexible:
             op.flags |= COMPACT

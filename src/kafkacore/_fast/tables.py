@@ -1,9 +1,9 @@
 """Apache Kafka's message tables: found when asked for, joined over two releases, normalised for the schema compiler.
 
 The tables are data under `protocol/tables`, one JSON object a line. A start must not pay for 500 of them, so a line is
-searched for and parsed when its message is first used. Kafka 4.3 is the table of a message; Kafka 3.9 is consulted for the
-versions below 4.3's and for the messages that 4.x dropped. Coordinator records are 4.3's alone: 3.9 keeps the same bytes
-under other version numbers (there a key's version was what 4.3 calls its `api_key`).
+searched for and parsed when its message is first used. Kafka 4.3 is the table of a message; Kafka 3.9 is consulted for
+the versions below 4.3's and for the messages that 4.x dropped. Coordinator records are 4.3's alone: 3.9 keeps the same
+bytes under other version numbers (there a key's version was what 4.3 calls its `api_key`).
 
 Names become Python's: `TopicData` -> `topic_data`, with `KRaft` one word and `Enable2Pc` -> `enable_2pc`.
 """
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, NamedTuple
 
@@ -22,8 +20,13 @@ CURRENT: Final = "kafka-4.3"
 FORMER: Final = "kafka-3.9"
 FOREVER: Final = 0x7FFF  # the upper end of "3+"
 
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_CLIENT_FILES = {"Request": "clients.request.jsonl", "Response": "clients.response.jsonl"}
+# Where a message is, by the end of its name; the others are looked for everywhere.
+_FILES: Final = {
+    "Request": ("clients.request.jsonl",),
+    "Response": ("clients.response.jsonl",),
+    "Header": ("clients.header.jsonl",),
+    "Record": ("metadata.metadata.jsonl", "clients.data.jsonl"),
+}
 
 
 class Versions(NamedTuple):
@@ -72,12 +75,16 @@ class Table(NamedTuple):
     structs: dict[str, tuple[Field, ...]]  # by name, the message itself first
 
 
-class Message(NamedTuple):
+class Message:
     """A message over all releases: `tables` from the newest, each for the versions that the ones before it lack."""
 
-    name: str
-    versions: Versions
-    tables: tuple[tuple[Versions, Table], ...]
+    __slots__ = ("_structs", "name", "tables", "versions")
+
+    def __init__(self, name: str, tables: tuple[tuple[Versions, Table], ...]) -> None:
+        self.name = name
+        self.tables = tables
+        self.versions = Versions(tables[-1][0].lowest, tables[0][0].highest)
+        self._structs: dict[str, list[Field]] | None = None
 
     def table(self, version: int) -> Table | None:
         """The table that rules `version`, or None when no release has it."""
@@ -85,6 +92,11 @@ class Message(NamedTuple):
 
     def structs(self) -> dict[str, list[Field]]:
         """Every struct with the union of its fields, the newest release's first."""
+        if self._structs is None:
+            self._structs = self._join()
+        return self._structs
+
+    def _join(self) -> dict[str, list[Field]]:
         joined: dict[str, dict[str, Field]] = {}
         for versions, table in self.tables:
             for name, fields in table.structs.items():
@@ -97,9 +109,17 @@ class Message(NamedTuple):
 
 def python_name(name: str) -> str:
     """The attribute for a table's field name."""
-    return _WORD.sub("_", name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")).lower()
+    name = name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")
+    made = name[:1]
+    # By hand: a regular expression's compilation would be a tenth of a start.
+    for before, each, after in zip(name, name[1:], name[2:] + "A", strict=False):
+        if each.isupper() and (not (before.isupper() or before == "_") or after.islower()):
+            made += "_"
+        made += each
+    return made.lower()
 
 
+@cache
 def message(name: str) -> Message:
     """The joined message. Raises KeyError when no release has one of that name."""
     current = release_table(CURRENT, name)
@@ -115,14 +135,14 @@ def message(name: str) -> Message:
             tables.append((versions, former))
     if not tables:
         raise KeyError(name)
-    return Message(name, Versions(tables[-1][0].lowest, tables[0][0].highest), tuple(tables))
+    return Message(name, tuple(tables))
 
 
 def release_table(release: str, name: str) -> Table | None:
     """One release's own table, or None."""
-    likely = next((file for suffix, file in _CLIENT_FILES.items() if name.endswith(suffix)), None)
+    likely = next((files for suffix, files in _FILES.items() if name.endswith(suffix)), None)
     needle = f'"name":"{name}",'.encode()
-    for file in (likely,) if likely else _files(release):
+    for file in likely or _files(release):
         content = _read(release, file)
         at = content.find(needle)
         while at >= 0:
@@ -134,11 +154,11 @@ def release_table(release: str, name: str) -> Table | None:
     return None
 
 
-def heads(release: str, file: str) -> Iterator[dict[str, Any]]:
+@cache
+def heads(release: str, file: str) -> tuple[dict[str, Any], ...]:
     """Each line of a file without its fields: what an API registry needs, at a tenth of the price."""
-    for line in _read(release, file).splitlines():
-        head, found, _ = line.partition(b',"fields":')
-        yield json.loads(head + b"}" if found else line)
+    split = (line.partition(b',"fields":') for line in _read(release, file).splitlines())
+    return tuple(json.loads(head + b"}" if found else head) for head, found, _ in split)
 
 
 def names() -> list[str]:

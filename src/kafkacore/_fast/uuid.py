@@ -26,14 +26,14 @@ class Uuid(bytes):
             value = urlsafe_b64decode(stripped + "==")
         except ValueError:
             value = b""
-        # Base64 has several spellings for the spare bits, and the decoder skips what it does not know: one spelling is ours.
+        # Base64 has several spellings for the spare bits, and the decoder skips what it does not know.
         if len(value) != 16 or urlsafe_b64encode(value)[:22].decode() != stripped:
             raise ValueError(f"{text!r} is not a UUID: 22 characters of URL-safe base64 are expected")
         return cls(value)
 
     @classmethod
     def random(cls) -> Self:
-        """A version 4 UUID, never a reserved one, and never with a leading `-`, which a command line takes for an option."""
+        """A version 4 UUID, never with a leading `-`, which a command line takes for an option."""
         while True:
             value = bytearray(os.urandom(16))
             value[6] = value[6] & 0x0F | 0x40
@@ -57,7 +57,7 @@ class Uuid(bytes):
 ZERO: Final = Uuid()
 ONE: Final = Uuid(bytes(15) + b"\x01")
 METADATA_TOPIC_ID: Final = ONE
-# Replica directories that are no directory (KIP-858): of a broker before JBOD, not yet told by the broker, lost for good.
+# Replica directories that are none (KIP-858): of a broker before JBOD, not yet told by the broker, lost for good.
 MIGRATING_DIRECTORY: Final = ZERO
 UNASSIGNED_DIRECTORY: Final = ONE
 LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")

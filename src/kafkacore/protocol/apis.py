@@ -5,14 +5,14 @@ All of it comes from the heads of the message tables, read when first asked for.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkacore._fast import tables
 from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
 from kafkacore._fast.message import Message, message_class
+from kafkacore.protocol import messages
 
 
 class ApiKey:
@@ -160,12 +160,11 @@ class RequestHeader(NamedTuple):
     size: int
 
 
-# Clients up to librdkafka 2.11 compress only when Produce 0 is advertised; what is below the tables' own floor is answered
-# UNSUPPORTED_VERSION (KAFKA-18659).
+# Clients up to librdkafka 2.11 compress only when Produce 0 is advertised; what is below the tables' own floor is
+# answered UNSUPPORTED_VERSION (KAFKA-18659).
 ADVERTISED_FLOORS: Final = {ApiKey.PRODUCE: 0}
 
 _START: Final = Struct(">hhi")
-_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @cache
@@ -194,11 +193,11 @@ def api(key: int) -> Api:
         raise ProtocolError(f"there is no API {key}") from None
 
 
-def request_class(key: int) -> type[Message]:
+def request_class(key: int) -> Any:
     return message_class(api(key).message + "Request")
 
 
-def response_class(key: int) -> type[Message]:
+def response_class(key: int) -> Any:
     return message_class(api(key).message + "Response")
 
 
@@ -224,12 +223,15 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeade
     header_version = api(key).request_header_version(version)
     if header_version == 0:
         return RequestHeader(key, version, correlation_id, None, 0, _START.size)
-    header, size = message_class("RequestHeader").decode_prefix(frame, header_version)
+    header, size = messages.RequestHeader.decode_prefix(frame, header_version)
     return RequestHeader(key, version, correlation_id, header.client_id, header_version, size)
 
 
-def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview) -> Message:
-    """The body of a frame. Raises UnsupportedVersionError for a version that is not stable, ProtocolError for bad bytes."""
+def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview) -> Any:
+    """The body of a frame.
+
+    Raises UnsupportedVersionError for a version that is not stable, ProtocolError for bad bytes.
+    """
     known = api(header.api_key)
     if not known.supports(header.api_version):
         raise UnsupportedVersionError(
@@ -241,7 +243,7 @@ def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview)
 def encode_request(version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
     """A request's frame without its size, for the API that `body` belongs to."""
     known = api(body.API_KEY)
-    header = message_class("RequestHeader")(
+    header = messages.RequestHeader(
         request_api_key=known.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
     header_version = known.request_header_version(version)
@@ -264,6 +266,7 @@ def response_header(key: int, version: int, correlation_id: int) -> bytes:
 
 def _release(release: str) -> dict[int, Api]:
     responses = {head["apiKey"]: head for head in tables.heads(release, "clients.response.jsonl")}
+    names = {key: name for name, key in vars(ApiKey).items() if name.isupper()}
     found = {}
     for head in tables.heads(release, "clients.request.jsonl"):
         versions = tables.parse_versions(head["validVersions"])
@@ -272,7 +275,7 @@ def _release(release: str) -> dict[int, Api]:
         key, message = head["apiKey"], head["name"].removesuffix("Request")
         found[key] = Api(
             key=key,
-            name=_WORD.sub("_", message).upper(),
+            name=names[key],
             message=message,
             lowest=versions.lowest,
             highest=versions.highest - 1 if head.get("latestVersionUnstable", False) else versions.highest,

@@ -1,12 +1,12 @@
 """Kafka's errors: number, name, whether a client may retry, and one exception class for each cause.
 
-`ErrorCode.NOT_CONTROLLER` is an int that knows its name; `NotControllerError` is its exception. The classes are made when
-first asked for: a broker answers codes far more often than it raises them.
+`ErrorCode.NOT_CONTROLLER` is an int that knows its name; `NotControllerError` is its exception. The classes are made
+when first asked for: a broker answers codes far more often than it raises them.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 from kafkacore._fast.errors import KafkaError, ProtocolError, UnsupportedVersionError
 
@@ -163,7 +163,7 @@ class ErrorCode(int):
     message: str
     _by_number: ClassVar[dict[int, ErrorCode]] = {}
 
-    def __new__(cls, code: int) -> ErrorCode:
+    def __new__(cls, code: int) -> Self:
         try:
             return cls._by_number[code]
         except KeyError:

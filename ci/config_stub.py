@@ -20,7 +20,8 @@ TYPES = {
     "list": "tuple[str, ...]",
     "password": "Password",
 }
-HEAD = """# Made by ci/config_stub.py from the tables of keys.
+HEAD = """# Made by ci/config_stub.py from the tables of keys; one of Kafka's names has capitals.
+# ruff: noqa: N802
 from kafkacore.config.values import Password, Value
 
 class KeyAttributes:

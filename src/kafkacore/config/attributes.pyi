@@ -1,4 +1,5 @@
-# Made by ci/config_stub.py from the tables of keys.
+# Made by ci/config_stub.py from the tables of keys; one of Kafka's names has capitals.
+# ruff: noqa: N802
 from kafkacore.config.values import Password, Value
 
 class KeyAttributes:

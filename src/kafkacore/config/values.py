@@ -14,6 +14,7 @@ replicas     `partition:broker` entries, or `*` (KIP-73)
 
 from __future__ import annotations
 
+import math
 from typing import Final, TypeAlias
 
 from kafkacore.config.addresses import AddressError, parse_address, parse_voter
@@ -22,6 +23,15 @@ from kafkacore.config.keys import Key
 
 BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
 HIDDEN: Final = "[hidden]"
+_NOUNS: Final = {
+    "boolean": "true or false",
+    "short": "a 16-bit int",
+    "int": "an int",
+    "long": "a long",
+    "double": "a double",
+    "list": "a comma-separated list",
+    "class": "a class name",
+}
 _BITS: Final = {"short": 16, "int": 32, "long": 64}
 
 
@@ -78,17 +88,12 @@ def default(key: Key) -> Value:
 
 def allowed(key: Key) -> str:
     """In words, for people: `an int of at least 1`."""
-    noun = {
-        "boolean": "true or false",
-        "short": "a 16-bit int",
-        "int": "an int",
-        "long": "a long",
-        "double": "a double",
-        "list": "a list, separated by commas",
-        "class": "a class name",
-    }.get(key.type, "a text")
+    choices = next((check.partition(":")[2] for check in key.check.split() if check[:3] in ("in:", "ci:")), "")
+    noun = _NOUNS.get(key.type, "one" if choices else "a text")
     words = [_words(check) for check in key.check.split()]
-    return " ".join([noun, *(word for word in words if word)])
+    return " ".join(
+        [noun, *([f"of {choices.replace(',', ', ')}"] if choices else []), *(word for word in words if word)]
+    )
 
 
 def render(value: Value) -> str | None:
@@ -109,7 +114,7 @@ def render(value: Value) -> str | None:
 
 def java_double(value: float) -> str:
     """Double.toString: plain from 10^-3 up to 10^7, else with an exponent that has no plus and no zeros in front."""
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
@@ -210,14 +215,11 @@ def _words(check: str) -> str:
         low, _, high = check.partition("..")
         return f"from {low} to {high}" if low and high else f"of at least {low}" if low else f"of at most {high}"
     word, _, rest = check.partition(":")
-    match word:
-        case "in" | "ci":
-            return f"of {rest.replace(',', ', ')}"
-        case "or":
-            return f"or {rest}"
+    if word == "or":
+        return f"or {rest}"
     return {
         "nonempty": "that is not empty",
-        "distinct": "without an empty entry",
+        "distinct": "without empty entries",
         "release": "naming a Kafka release from 0.8.0 to 3.9, as 3.9 or 3.9-IV0",
         "replicas": "of partition:broker entries, or *",
         "voters": "of id@host:port entries",

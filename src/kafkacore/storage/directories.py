@@ -101,12 +101,12 @@ def open_directories(
     directory_ids: dict[str, Uuid] = {}
     for directory, found in loaded.properties.items():
         _check_kraft(directory, found, metadata_dir, files)
-        if found.directory_id is None:
-            found = found._replace(directory_id=random_uuid())
-            logging.getLogger(__name__).info("giving %s the id %s", directory, found.directory_id)
-            meta_properties.write(directory, found, now_ms, files)
-        assert found.directory_id is not None
-        directory_ids[directory] = found.directory_id
+        directory_id = found.directory_id
+        if directory_id is None:
+            directory_id = random_uuid()
+            logging.getLogger(__name__).info("giving %s the id %s", directory, directory_id)
+            meta_properties.write(directory, found._replace(directory_id=directory_id), now_ms, files)
+        directory_ids[directory] = directory_id
     cluster_id = loaded.properties[metadata_dir].cluster_id
     assert cluster_id is not None
     return NodeDirectories(cluster_id, config.node_id, directory_ids, loaded.failed)

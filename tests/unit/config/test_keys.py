@@ -1,0 +1,93 @@
+"""The tables of keys are whole, and are Apache Kafka's."""
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafkacore.config.keys import BROKER, BROKER_3_9, TOPIC, TOPIC_3_9
+from kafkacore.config.values import allowed, default, parse, render
+
+ROOT = Path(__file__).parents[3]
+TYPES = {"boolean", "int", "long", "short", "double", "string", "list", "class", "password"}
+JAVA_TIMEOUT_S = 60
+
+
+@pytest.mark.parametrize(
+    "keys", [BROKER, BROKER_3_9, TOPIC, TOPIC_3_9], ids=["broker", "broker 3.9", "topic", "topic 3.9"]
+)
+def test_every_row_can_be_used(keys):
+    for key in keys:
+        assert key.type in TYPES
+        assert key.importance in {"high", "medium", "low"}
+        assert key.mode in {"read-only", "per-broker", "cluster-wide"}
+        assert key.generation in {"3.9", "4.3", "both", "own"}
+        assert keys.documentation(key.name)
+        assert allowed(key)
+        if not key.required:
+            text = render(default(key))
+            # A default passes its own check, but for Kafka's nulls and the port that Kafka leaves to the system.
+            assert text is None or key.type == "password" or render(parse(key, text)) == text
+
+
+def test_attribute_names_are_those_of_one_key():
+    for keys in (BROKER, TOPIC):
+        assert len({key.name.replace(".", "_") for key in keys}) == len(keys)
+        assert not any("_" in name for name in keys.names())
+
+
+def test_topic_keys_inherit_from_keys_of_the_broker():
+    for key in TOPIC:
+        for name, factor in key.broker_keys:
+            assert name in BROKER
+            assert factor in {1, 60_000, 3_600_000}
+
+
+def test_the_stub_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("config_stub", ROOT / "ci" / "config_stub.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.STUB.read_text() == module.stub(), "run: python ci/config_stub.py"
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17")
+@pytest.mark.parametrize(
+    ("release", "broker", "topic"), [("3.9.2", BROKER_3_9, TOPIC_3_9), ("4.3.1", BROKER, TOPIC)], ids=["3.9", "4.3"]
+)
+def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topic):
+    jars = ROOT / ".peers" / f"kafka-{release}"
+    if not jars.is_dir():
+        pytest.skip("Apache Kafka's jars are not there: run ci/peers.sh")
+    program = ROOT / "ci" / "config" / "ConfigTable.java"
+    printed = subprocess.run(
+        ["java", "-cp", f"{jars}/*", str(program)], check=True, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S
+    ).stdout
+    theirs = {"broker": {}, "topic": {}}
+    for line in printed.splitlines():
+        scope, name, *fields = line.split("\t")
+        theirs[scope][name] = fields
+    other = "4.3" if release.startswith("3.9") else "3.9"
+    for scope, keys in (("broker", broker), ("topic", topic)):
+        ours = {key.name for key in keys if key.generation not in {other, "own"} and not key.dynamic_only}
+        assert ours == set(theirs[scope])
+        for name, (kind, value, importance, validator, internal) in theirs[scope].items():
+            key = keys[name]
+            assert key.type == kind, name
+            assert ("!" if key.required else str(key.default).replace("None", "null")) == value, name
+            assert key.importance == importance or release.startswith("3.9"), name
+            assert key.internal == (internal == "true") or release.startswith("3.9"), name
+            printable = expected_check(key, validator)
+            assert printable is None or printable in key.check.split(), name
+
+
+def expected_check(key, validator):
+    """The word of our table for a validator that Kafka prints: ranges and lists of words; None for the others."""
+    if not validator.startswith("[") or key.check in {"release", "replicas"}:
+        return None
+    fields = validator.split("]")[0][1:].split(",")
+    if "..." in fields:
+        low, high = (bound.replace("...", "") for bound in (fields[0], fields[-1]))
+        return f"{low}..{high}"
+    return "in:" + ",".join(field.strip() for field in fields)

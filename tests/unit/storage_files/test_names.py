@@ -1,0 +1,99 @@
+"""Names of topics, directories and files."""
+
+import pytest
+
+from kafkacore.storage.names import (
+    LOG,
+    Kind,
+    PartitionDirectory,
+    checkpoint_name,
+    collision_key,
+    file_name,
+    parse_checkpoint_name,
+    parse_file_name,
+    parse_partition_directory,
+    partition_directory_name,
+    topic_name_problem,
+)
+
+UNIQUE = "0123456789abcdef0123456789abcdef"
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__consumer_offsets"])
+def test_topic_names_that_are_allowed(name):
+    assert topic_name_problem(name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "the empty string is not allowed"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("x" * 250, "is longer than the max allowed length 249"),
+        ("a b", "contains one or more characters other than"),
+        ("a/b", "contains one or more characters other than"),
+        ("é", "contains one or more characters other than"),
+        ("a\0", "contains one or more characters other than"),
+    ],
+)
+def test_topic_names_that_are_not(name, problem):
+    assert problem in topic_name_problem(name)
+
+
+def test_dots_and_underscores_collide():
+    assert collision_key("a.b_c") == collision_key("a_b.c") != collision_key("a-b-c")
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("topic", ["a", "a-1", "a.b-delete", "__cluster_metadata"])
+def test_what_a_directory_is_called_is_what_its_name_says(kind, topic):
+    name = partition_directory_name(topic, 17, kind, UNIQUE)
+    assert parse_partition_directory(name) == PartitionDirectory(topic, 17, kind)
+
+
+def test_directory_names_are_kafkas():
+    assert partition_directory_name("topic", 3) == "topic-3"
+    assert partition_directory_name("topic", 3, Kind.DELETE, UNIQUE) == f"topic-3.{UNIQUE}-delete"
+    assert partition_directory_name("topic", 3, Kind.FUTURE, UNIQUE) == f"topic-3.{UNIQUE}-future"
+    assert partition_directory_name("topic", 3, Kind.STRAY, UNIQUE) == f"topic-3.{UNIQUE}-stray"
+
+
+@pytest.mark.parametrize("kind", [Kind.DELETE, Kind.STRAY])
+def test_a_long_topic_is_cut_to_what_a_file_system_takes(kind):
+    name = partition_directory_name("x" * 249, 12345, kind, UNIQUE)
+    assert len(name) == 255
+    assert parse_partition_directory(name).partition == 12345
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "topic", "topic-", "-1", "topic-x", "topic--1x", "topic-1-delete", "topic-1.-delete", "t-2147483648", "t-٣"],
+)
+def test_names_that_are_no_partitions_directory(name):
+    assert parse_partition_directory(name) is None
+
+
+def test_file_names():
+    assert file_name(0, LOG) == "00000000000000000000.log"
+    assert file_name(2**63 - 1, ".txnindex") == "09223372036854775807.txnindex"
+    assert parse_file_name("00000000000000000042.log.deleted") == (42, ".log.deleted")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "42.log", "0000000000000000004x.log", "00000000000000000042", "99999999999999999999.log"]
+)
+def test_names_that_are_no_segments_file(name):
+    assert parse_file_name(name) is None
+
+
+def test_checkpoint_names():
+    assert checkpoint_name(0, 0) == "00000000000000000000-0000000000.checkpoint"
+    assert parse_checkpoint_name(checkpoint_name(123, 4)) == (123, 4)
+    for other in (
+        "x.checkpoint",
+        checkpoint_name(1, 2) + ".part",
+        checkpoint_name(1, 2) + ".deleted",
+        "bootstrap.checkpoint",
+    ):
+        assert parse_checkpoint_name(other) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from brokers import APACHE, ApacheKafka, ExternalBroker, Node
-from processes import PEERS, ROOT
+from processes import PEERS, ROOT, need
 
 
 def pytest_addoption(parser):
@@ -19,15 +19,6 @@ def pytest_addoption(parser):
 def pytest_runtest_setup(item):
     if item.get_closest_marker("ours") and item.config.getoption("--peer") != "kafkacore":
         pytest.skip("says something about a kafkacore node alone")
-
-
-def need(present, how):
-    """Skips with one line on how to get what is missing; a failure where CI=true, since nobody reads its skips."""
-    if present:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(how, pytrace=False)
-    pytest.skip(how)
 
 
 def need_java(name):

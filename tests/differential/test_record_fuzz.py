@@ -10,22 +10,19 @@ import gc
 import mmap
 import os
 import random
-import struct
 import time
 from collections.abc import Iterator
 
 import pytest
+from broken_batches import CODECS, NOW, broken, sound_batches
 
-from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder, live_objects
+from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, live_objects
 from kafkacore._fast.codec import live_contexts
 from kafkacore._fast.compression import Codec, CodecError
-from kafkacore._fast.crc32c import checksum
 from kafkacore._fast.validator import Validator, follow
 
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "3"))
 SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
-NOW = 1_700_000_000_000
-CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 LIMIT_BYTES = 1 << 20
 ANSWERS = {0, 2, 10, 32, 48, 76, 87}
 
@@ -55,44 +52,6 @@ def fence() -> Iterator[Fence]:
     made = Fence(1 << 18)
     yield made
     made.protect(mmap.PROT_READ | mmap.PROT_WRITE)
-
-
-def seeds() -> list[bytes]:
-    rng = random.Random(1)
-    found = []
-    for codec in CODECS:
-        for count, size in ((1, 0), (1, 40), (5, 30), (60, 100), (3, 30000)):
-            builder = RecordBatchBuilder(codec=codec)
-            for i in range(count):
-                headers = [("name", b"value"), ("", None)][: rng.randrange(3)]
-                key = rng.choice([None, b"", b"key", bytes(200)])
-                builder.append(NOW + i, key, rng.randbytes(8) * (size // 8), headers)
-            found.append(builder.build())
-    return found
-
-
-def broken(rng: random.Random, data: bytes) -> bytes:
-    changed = bytearray(data)
-    for _ in range(rng.choice([1, 1, 2, 3, 8])):
-        at = rng.randrange(len(changed) + 1) if rng.random() < 0.6 else rng.randrange(min(len(changed), 80) + 1)
-        kind = rng.randrange(6)
-        if kind == 0:
-            del changed[at:]
-        elif kind == 1:
-            changed[at:at] = rng.randbytes(rng.randrange(1, 20))
-        elif kind == 2:
-            del changed[at : at + rng.randrange(1, 20)]
-        elif kind == 3:
-            changed[at : at + 1] = bytes([rng.choice([0, 1, 0x7F, 0x80, 0xFF])])
-        elif kind == 4:
-            changed[at : at + 4] = struct.pack(">i", rng.choice([-1, 0, 1, 2**31 - 1, -(2**31), len(changed)]))
-        else:
-            changed[at : at + 1] = bytes([rng.randrange(256)])
-    if rng.random() < 0.7 and len(changed) > 61:  # past length and checksum, to what lies behind them
-        struct.pack_into(">i", changed, 8, len(changed) - 12)
-        changed[16] = 2
-        struct.pack_into(">I", changed, 17, checksum(changed[21:]))
-    return bytes(changed)
 
 
 def read_all(data: memoryview, codec: Codec) -> None:
@@ -126,7 +85,7 @@ def test_broken_batches_are_answered_and_nothing_is_read_beyond_them(fence: Fenc
         Validator(codec=codec, origin="coordinator", compression="lz4"),
         Validator(codec=codec, log_append_time=True, compression="uncompressed", transactional_allowed=True),
     ]
-    inputs = seeds()
+    inputs = sound_batches()
     answers: dict[int, int] = {}
     rounds = 0
     ends = time.monotonic() + SECONDS

@@ -161,6 +161,8 @@ FRAMES: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "an unknown magic": (lambda d: patched(d, MAGIC, ">b", 3), CORRUPT_MESSAGE),
     "two batches": (lambda d: d + d, INVALID_RECORD),
     "bytes after the batch": (lambda d: d + b"\0", INVALID_RECORD),
+    "part of a batch after the batch": (lambda d: d + d[:-1], INVALID_RECORD),
+    "nonsense after the batch": (lambda d: d + b"\xff" * 20, CORRUPT_MESSAGE),
     "a wrong checksum": (lambda d: d[:-1] + bytes([d[-1] ^ 1]), CORRUPT_MESSAGE),
     "a wrong checksum field": (lambda d: d[:CRC] + b"\0\0\0\0" + d[CRC + 4 :], CORRUPT_MESSAGE),
     "an unknown codec": (lambda d: patched(d, ATTRIBUTES, ">h", 5), UNSUPPORTED_COMPRESSION_TYPE),

@@ -42,7 +42,6 @@ def context(**changes: Any) -> SimpleNamespace:
         supported_features={"group.version": (0, 1), "metadata.version": (7, 29)},
         finalized_features={"kraft.version": 0, "metadata.version": 29},
         finalized_epoch=12,
-        api_versions_cache={},
         endpoint_of=lambda broker_id, listener: SimpleNamespace(host="h", port=9092) if broker_id == 7 else None,
         producer_ids=Ids(),
     )
@@ -97,7 +96,7 @@ def test_below_version_4_a_feature_whose_least_level_is_0_is_left_out() -> None:
     assert [each.name for each in asked(SOFTWARE, 3).supported_features] == ["metadata.version"]
 
 
-def test_api_versions_is_encoded_again_when_the_finalized_features_change() -> None:
+def test_api_versions_tells_the_newest_epoch() -> None:
     ctx = context()
     assert asked(SOFTWARE, 4, ctx).finalized_features_epoch == 12
     ctx.finalized_epoch = 13

@@ -15,6 +15,9 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
 
 /**
  * Runs many command-line tools in one process, one after the other, because a JVM's start costs more than the tools do.
@@ -62,6 +65,9 @@ public final class Runner {
     private static volatile InputStream stdin = InputStream.nullInputStream();
     private static volatile Exited first;
 
+    /** What a tool would have done at its process's end, such as flushing its producer. */
+    private static final List<Runnable> HOOKS = Collections.synchronizedList(new ArrayList<>());
+
     private Runner() {
     }
 
@@ -91,6 +97,8 @@ public final class Runner {
                 status = 1;
             }
         } finally {
+            HOOKS.forEach(Runnable::run);
+            HOOKS.clear();
             System.out.flush();
             System.err.flush();
             out.to(null);
@@ -123,8 +131,7 @@ public final class Runner {
         });
         Exit.setExitProcedure(Runner::exit);
         Exit.setHaltProcedure(Runner::exit);
-        // A tool's hook closes its client when the process ends; here the process outlives the tool.
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         for (String line = requests.readLine(); line != null; line = requests.readLine())
             answers.println(JSON.writeValueAsString(run(JSON.readTree(line), out, err)));
         Runtime.getRuntime().halt(0);

@@ -1,0 +1,199 @@
+"""Kafka's own command-line tools, as 4.3 and as 3.9 ship them."""
+
+import json
+import re
+
+import pytest
+from segments import CODECS, partition_batches, segments
+
+
+@pytest.fixture
+def topic(tools, broker, topic_name):
+    """A topic of two partitions, made by kafka-topics."""
+    made = tools.run(
+        "kafka-topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", topic_name, "--partitions", 2,
+        "--config", "segment.bytes=1048576",
+    )  # fmt: skip
+    assert f"Created topic {topic_name}." in made.out
+    return topic_name
+
+
+@pytest.fixture(params=["broker", "controller"])
+def endpoint(request, broker):
+    """How a tool is told where to go: the broker, or the controller itself (KIP-919)."""
+    if request.param == "broker":
+        return ["--bootstrap-server", broker.bootstrap]
+    if not broker.controller:
+        pytest.skip("where the controller listens is unknown: set KAFKACORE_TEST_CONTROLLER")
+    return ["--bootstrap-controller", broker.controller]
+
+
+def produce(tools, broker, topic, lines, codec="none"):
+    """Lines `key=value` to a topic, by the console producer."""
+    tools.run(
+        "kafka-console-producer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
+        "--property", "parse.key=true", "--property", "key.separator==", "--compression-codec", codec,
+        stdin="".join(f"{line}\n" for line in lines),
+    )  # fmt: skip
+
+
+def consume(tools, broker, topic, count, partition=0, offset="earliest"):
+    consumed = tools.run(
+        "kafka-console-consumer", "--bootstrap-server", broker.bootstrap, "--topic", topic, "--partition", partition,
+        "--offset", offset, "--max-messages", count, "--timeout-ms", 20_000, "--property", "print.key=true",
+        "--property", "print.offset=true",
+    )  # fmt: skip
+    return [line.split("\t") for line in consumed.lines if line.startswith("Offset:")]
+
+
+def get_offsets(tools, broker, topic, *arguments):
+    shown = tools.run("kafka-get-offsets", "--bootstrap-server", broker.bootstrap, "--topic", topic, *arguments)
+    return {int(line.split(":")[1]): int(line.split(":")[2]) for line in shown.lines if line.startswith(f"{topic}:")}
+
+
+def test_topics_are_listed_described_altered_and_deleted(tools, broker, topic):
+    server = ["--bootstrap-server", broker.bootstrap]
+    assert topic in tools.run("kafka-topics", *server, "--list").lines
+    described = tools.run("kafka-topics", *server, "--describe", "--topic", topic)
+    assert re.search(rf"Topic: {re.escape(topic)}\tTopicId: \S{{22}}\tPartitionCount: 2\tReplicationFactor: 1", described.out)
+    assert "segment.bytes=1048576" in described.out
+    assert described.out.count("Leader: ") == 2
+    tools.run("kafka-topics", *server, "--alter", "--topic", topic, "--partitions", 4)
+    assert "PartitionCount: 4" in tools.run("kafka-topics", *server, "--describe", "--topic", topic).out
+    tools.run("kafka-topics", *server, "--delete", "--topic", topic)
+    assert topic not in tools.run("kafka-topics", *server, "--list").lines
+
+
+def test_a_topic_that_exists_is_not_made_again(tools, broker, topic):
+    server = ["--bootstrap-server", broker.bootstrap]
+    again = tools.attempt("kafka-topics", *server, "--create", "--topic", topic)
+    assert again.exit == 1
+    assert f"Topic '{topic}' already exists." in again.out
+    assert tools.run("kafka-topics", *server, "--create", "--topic", topic, "--if-not-exists").exit == 0
+
+
+def test_problems_that_do_not_exist_are_not_shown(tools, broker, topic):
+    for question in ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"):
+        shown = tools.run("kafka-topics", "--bootstrap-server", broker.bootstrap, "--describe", question)
+        assert topic not in shown.out
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_console_producer_and_consumer(tools, broker, log_dir, topic_name, codec):
+    lines = [f"k{number}=value of {number}" for number in range(50)]
+    produce(tools, broker, topic_name, lines, codec)
+    received = consume(tools, broker, topic_name, 50)
+    assert received == [[f"Offset:{n}", f"k{n}", f"value of {n}"] for n in range(50)]
+    assert {batch.codec for batch in partition_batches(log_dir, topic_name)} == {codec}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_dump_log_agrees_with_what_lies_in_the_file(tools, broker, log_dir, topic_name, codec):
+    produce(tools, broker, topic_name, [f"a{n}=b{n}" for n in range(30)], codec)
+    (file,) = segments(log_dir, topic_name)
+    shown = tools.run("kafka-dump-log", "--files", file, "--print-data-log", "--deep-iteration")
+    header = [line for line in shown.lines if line.startswith("baseOffset:")]
+    assert header
+    assert all(f"compresscodec: {codec}" in line and "isvalid: true" in line and "magic: 2" in line for line in header)
+    records = [line for line in shown.lines if line.lstrip("|").lstrip().startswith("offset:")]
+    assert [re.search(r"payload: (\S+)", line)[1] for line in records] == [f"b{n}" for n in range(30)]
+    for suffix in (".index", ".timeindex"):
+        checked = tools.run("kafka-dump-log", "--files", file.with_suffix(suffix), "--index-sanity-check")
+        assert "passed sanity check" in checked.out, checked.out
+
+
+def test_dump_log_reads_the_metadata_log(tools, broker, log_dir, topic):
+    if tools.name == "apache-3.9":
+        pytest.skip("3.9's tool does not know every metadata record of 4.3")
+    (file,) = segments(log_dir, "__cluster_metadata")
+    shown = tools.run("kafka-dump-log", "--cluster-metadata-decoder", "--files", file)
+    payloads = [json.loads(found[1]) for line in shown.lines if (found := re.search(r"payload: (\{.*\})", line))]
+    by_type = {payload["type"] for payload in payloads}
+    assert {"FEATURE_LEVEL_RECORD", "REGISTER_BROKER_RECORD", "TOPIC_RECORD", "PARTITION_RECORD"} <= by_type
+    assert topic in {payload["data"]["name"] for payload in payloads if payload["type"] == "TOPIC_RECORD"}
+
+
+def test_the_performance_producer(tools, broker, topic):
+    shown = tools.run(
+        "kafka-producer-perf-test", "--topic", topic, "--num-records", 20_000, "--record-size", 200, "--throughput", -1,
+        "--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all", "compression.type=lz4",
+    )  # fmt: skip
+    assert "20000 records sent" in shown.out
+    assert sum(get_offsets(tools, broker, topic).values()) == 20_000
+
+
+def test_offsets_by_time(tools, broker, topic_name):
+    produce(tools, broker, topic_name, [f"{n}=x" for n in range(7)])
+    assert get_offsets(tools, broker, topic_name) == {0: 7}
+    assert get_offsets(tools, broker, topic_name, "--time", "earliest") == {0: 0}
+    assert get_offsets(tools, broker, topic_name, "--time", "max-timestamp")[0] in range(7)
+    assert get_offsets(tools, broker, topic_name, "--time", 0) == {0: 0}
+    assert get_offsets(tools, broker, topic_name, "--time", "earliest-local") == {0: 0}
+    # No tier: 4.3 prints -1 as the offset, 3.9's tool too.
+    assert get_offsets(tools, broker, topic_name, "--time", "latest-tiered") in ({0: -1}, {})
+
+
+def test_records_are_deleted_up_to_an_offset(tools, broker, topic_name, tmp_path):
+    produce(tools, broker, topic_name, [f"{n}=x" for n in range(9)])
+    plan = tmp_path / "delete.json"
+    wanted = [{"topic": topic_name, "partition": 0, "offset": 5}]
+    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    deleted = tools.run("kafka-delete-records", "--bootstrap-server", broker.bootstrap, "--offset-json-file", plan)
+    assert f"partition: {topic_name}-0\tlow_watermark: 5" in deleted.out
+    assert get_offsets(tools, broker, topic_name, "--time", "earliest") == {0: 5}
+    assert consume(tools, broker, topic_name, 1)[0][0] == "Offset:5"
+
+
+def test_log_directories_show_the_partitions_size(tools, broker, log_dir, topic_name):
+    produce(tools, broker, topic_name, ["a=b"])
+    shown = tools.run(
+        "kafka-log-dirs", "--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", topic_name
+    )
+    (one,) = json.loads(shown.lines[-1])["brokers"]
+    (directory,) = one["logDirs"]
+    assert directory["error"] is None
+    assert directory["logDir"] == str(log_dir)
+    size = sum(path.stat().st_size for path in segments(log_dir, topic_name))
+    assert directory["partitions"] == [{"partition": f"{topic_name}-0", "size": size, "offsetLag": 0, "isFuture": False}]
+
+
+def test_every_advertised_version_is_usable(tools, broker):
+    shown = tools.run("kafka-broker-api-versions", "--bootstrap-server", broker.bootstrap)
+    assert broker.bootstrap in shown.out
+    usable = dict(re.findall(r"(\w+)\(\d+\): .*\[usable: (\d+)\]", shown.out))
+    assert {"Produce", "Fetch", "ListOffsets", "Metadata", "CreateTopics", "DescribeCluster"} <= set(usable)
+
+
+def test_the_quorum_is_described(tools, endpoint):
+    status = tools.run("kafka-metadata-quorum", *endpoint, "describe", "--status").out
+    leader = re.search(r"LeaderId:\s+(\d+)", status)[1]
+    assert int(re.search(r"HighWatermark:\s+(\d+)", status)[1]) > 0
+    assert re.search(r"MaxFollowerLag:\s+0\b", status)
+    replication = tools.run("kafka-metadata-quorum", *endpoint, "describe", "--replication").lines
+    assert [line.split()[0] for line in replication if "Leader" in line.split()] == [leader]
+
+
+def test_features_are_described(tools, endpoint):
+    shown = tools.run("kafka-features", *endpoint, "describe")
+    levels = {line.split()[1]: line for line in shown.lines if line.startswith("Feature:")}
+    assert "FinalizedVersionLevel" in levels["metadata.version"]
+
+
+def test_the_cluster_has_an_id(tools, endpoint):
+    shown = tools.run("kafka-cluster", "cluster-id", *endpoint)
+    assert re.search(r"Cluster ID: \S{22}", shown.out)
+
+
+def test_endpoints_are_listed(tools, broker):
+    if tools.name == "apache-3.9":
+        pytest.skip("list-endpoints came with 4.0")
+    shown = tools.run("kafka-cluster", "list-endpoints", "--bootstrap-server", broker.bootstrap)
+    assert broker.bootstrap.rsplit(":", 1)[1] in shown.out
+
+
+def test_configuration_is_described(tools, broker, topic):
+    server = ["--bootstrap-server", broker.bootstrap]
+    shown = tools.run("kafka-configs", *server, "--describe", "--entity-type", "topics", "--entity-name", topic)
+    assert "segment.bytes=1048576" in shown.out
+    everything = tools.run("kafka-configs", *server, "--describe", "--all", "--entity-type", "brokers", "--entity-name", 1)
+    assert "log.retention.ms" in everything.out

@@ -1,7 +1,11 @@
 from collections.abc import Sequence
 
 from kafkacore._fast.fetch_session import FetchSessionCache
+from kafkacore._fast.plane import NativePlane
+from kafkacore._fast.table import Table
 
 class Hot:
     def __init__(self, broker_id: int, sessions: FetchSessionCache, fetch_max_bytes: int = 57671680) -> None: ...
     def publish_endpoints(self, endpoints: Sequence[tuple[int, str, int, str | None]]) -> None: ...
+
+def publish_table(plane: NativePlane, table: Table) -> None: ...

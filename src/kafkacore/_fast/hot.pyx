@@ -7,6 +7,8 @@ from kafkacore._fast.atomics cimport load_ptr, store_ptr
 from kafkacore._fast.cursor cimport put32, write_i8, write_i32, writer_detach, writer_free
 from kafkacore._fast.fetch_session cimport FetchSessionCache
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, park_wake
+from kafkacore._fast.plane cimport NativePlane
+from kafkacore._fast.table cimport Table
 from kafkacore._fast.view cimport arena_alloc
 from kafkacore._fast.wire cimport NodeEndpoint
 
@@ -107,3 +109,8 @@ cdef class Hot:
         all.count = <int32_t> len(endpoints)
         self.keep.append(memory)
         store_ptr(<void **> &self.state.endpoints, all)
+
+
+def publish_table(NativePlane plane not None, Table table not None) -> None:
+    """From now on the plane's Produce and Fetch find their partitions in `table`."""
+    plane.publish_table(table.table, table)

@@ -8,7 +8,7 @@ from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.epochs cimport epochs_assign, epochs_end
 from kafkacore._fast.io cimport io_hold, io_release
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, log_destroy, log_hold_config, log_init, log_now_ms, log_wake_blocked, config_release
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked, config_release
 )
 from kafkacore._fast.log_append cimport (
     Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free
@@ -161,7 +161,9 @@ cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil:
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil:
     cdef bint queued = False
     mutex_lock(&p.log.lock)
-    if (waiter.back == NULL and waiter.at > satisfied_by(p, waiter.kind) and p.role != ROLE_GONE
+    # Whoever lost the leadership has told its waiters; one that comes after that would wait for nobody.
+    if (waiter.back == NULL and waiter.at > satisfied_by(p, waiter.kind)
+            and (p.role == ROLE_LEADER or waiter.kind == WAIT_SYNCED) and p.role != ROLE_GONE
             and p.log.state != LOG_FAILED and p.log.state != LOG_CLOSED):
         waiter_push(&p.waiting[waiter.kind], waiter)
         queued = True
@@ -240,11 +242,14 @@ cdef void partition_close(Partition *p, int role) noexcept nogil:
     while more:
         mutex_lock(&p.log.lock)
         p.role = role
-        p.log.state = LOG_CLOSED
         more = take_everybody(p, &wakes)
         mutex_unlock(&p.log.lock)
         wake_all(&wakes)
     log_wake_blocked(&p.log, WAKE_GONE)
+
+
+cdef void partition_fail(Partition *p, int error) noexcept nogil:
+    log_fail(&p.log, error)
 
 
 cdef int role_error(const Partition *p, int32_t current_epoch) noexcept nogil:

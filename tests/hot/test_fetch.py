@@ -1,0 +1,232 @@
+"""Fetch on the hot path: what is returned, how it waits, what a session leaves out."""
+
+import os
+import threading
+
+import pytest
+from kafkacore._fast import fetch
+from kafkacore._fast.batch import Batches
+from kafkacore.protocol import messages as m
+
+
+def parts(answer):
+    return {part.partition_index: part for topic in answer.responses for part in topic.partitions}
+
+
+def offsets(records):
+    return [record.offset for batch in Batches(records) for record in batch]
+
+
+@pytest.fixture
+def filled(data_plane, client, batch):
+    """Three batches of two records in each of three partitions."""
+    for _ in range(3):
+        client.produce(data_plane.produce_request(batch(2), batch(2), batch(2)))
+    return client
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_what_was_produced_is_returned_in_every_version(data_plane, filled, version):
+    answer = filled.fetch(data_plane.fetch_request({0: 0, 1: 2}, version), version)
+    found = parts(answer)
+    assert offsets(found[0].records) == [0, 1, 2, 3, 4, 5]
+    assert offsets(found[1].records) == [2, 3, 4, 5]
+    assert [(part.error_code, part.high_watermark) for part in found.values()] == [(0, 6), (0, 6)]
+
+
+def test_an_offset_within_a_batch_returns_the_whole_batch(data_plane, filled):
+    assert offsets(parts(filled.fetch(data_plane.fetch_request({0: 3})))[0].records) == [2, 3, 4, 5]
+
+
+def test_the_first_batch_is_returned_even_beyond_the_limits_and_then_no_more(data_plane, filled):
+    found = parts(filled.fetch(data_plane.fetch_request({0: 0, 1: 0}, partition_max_bytes=10)))
+    assert offsets(found[0].records) == [0, 1]
+    assert len(found[1].records) <= 10
+    found = parts(filled.fetch(data_plane.fetch_request({0: 0, 1: 0}, max_bytes=10)))
+    assert offsets(found[0].records) == [0, 1]
+    assert offsets(found[1].records) == []
+
+
+def test_offsets_beyond_either_end_are_out_of_range(data_plane, filled):
+    found = parts(filled.fetch(data_plane.fetch_request({0: 7, 1: 6})))
+    assert (found[0].error_code, found[1].error_code, found[1].records) == (1, 0, b"")
+
+
+def test_unknown_partitions_and_topic_ids_have_their_own_errors(data_plane, filled):
+    assert parts(filled.fetch(data_plane.fetch_request({8: 0})))[8].error_code == 3
+    unknown = data_plane.fetch_request({0: 0}, 17)
+    unknown.topics[0].topic_id = type(unknown.topics[0].topic_id)(b"\x01" * 16)
+    assert parts(filled.fetch(unknown, 17))[0].error_code == 100
+
+
+def test_a_waiting_fetch_is_answered_when_a_record_comes(data_plane, client, batch):
+    client.produce(data_plane.produce_request(batch()))
+    client.send(data_plane.fetch_request({0: 1, 1: 0}, max_wait_ms=60_000), 12)
+    data_plane.client().produce(data_plane.produce_request(batch()))
+    found = parts(client.receive(m.FetchResponse, 12)[1])
+    assert offsets(found[0].records) == [1]
+
+
+def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(data_plane, filled):
+    assert parts(filled.fetch(data_plane.fetch_request({0: 6}, max_wait_ms=20)))[0].records == b""
+
+
+def test_least_bytes_are_waited_for_over_several_appends(data_plane, client, batch):
+    other = data_plane.client()
+    client.send(data_plane.fetch_request({0: 0, 1: 0}, max_wait_ms=60_000, min_bytes=1000), 12)
+    for i in range(8):
+        other.produce(data_plane.produce_request(batch(1, 200), partition=i % 2))
+    found = parts(client.receive(m.FetchResponse, 12)[1])
+    assert sum(len(part.records) for part in found.values()) >= 1000
+
+
+def test_many_waiters_on_one_partition_are_all_woken(data_plane, client, batch):
+    waiting = [data_plane.client() for _ in range(100)]
+    for other in waiting:
+        other.send(data_plane.fetch_request({0: 0}, max_wait_ms=60_000), 12)
+    client.produce(data_plane.produce_request(batch()))
+    for other in waiting:
+        assert offsets(parts(other.receive(m.FetchResponse, 12)[1])[0].records) == [0]
+
+
+def test_a_waiting_fetch_hears_that_its_partition_is_gone(data_plane, client):
+    client.send(data_plane.fetch_request({0: 0}, max_wait_ms=60_000), 12)
+    while fetch.live() == 0:
+        pass
+    data_plane.partitions[0].close(gone=True)
+    assert parts(client.receive(m.FetchResponse, 12)[1])[0].error_code in (3, 6)
+
+
+def test_a_connection_that_closes_while_it_waits_leaves_nothing_behind(data_plane, client):
+    client.send(data_plane.fetch_request({0: 0, 1: 0, 2: 0}, max_wait_ms=60_000), 12)
+    while fetch.live() == 0:
+        pass
+    client.close()
+    while fetch.live():
+        pass
+    assert data_plane.partitions[0].high_watermark == 0
+
+
+def test_an_epoch_that_is_not_the_leaders_is_refused(data_plane, filled):
+    data_plane.partitions[0].become_leader(1, 3, 1)
+    request = data_plane.fetch_request({0: 0})
+    request.topics[0].partitions[0].current_leader_epoch = 2
+    assert parts(filled.fetch(request))[0].error_code == 74
+    request.topics[0].partitions[0].current_leader_epoch = 4
+    assert parts(filled.fetch(request))[0].error_code == 76
+
+
+def test_a_follower_is_told_where_its_log_diverges(data_plane, filled):
+    data_plane.partitions[0].become_leader(1, 3, 1)
+    filled.produce(data_plane.produce_request(*[]))
+    request = data_plane.fetch_request({0: 8})
+    request.topics[0].partitions[0].last_fetched_epoch = 0
+    part = parts(filled.fetch(request))[0]
+    assert (part.error_code, part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (0, 0, 6)
+
+
+def test_what_is_not_in_the_page_cache_is_read_by_the_pool(data_plane, filled):
+    data_plane.partitions[0].flush()
+    segment = next((data_plane.path / "t-0").glob("*.log"))
+    descriptor = os.open(segment, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+    answer = filled.fetch(data_plane.fetch_request({0: 0, 1: 0}))
+    assert [offsets(part.records) for part in parts(answer).values()] == [[0, 1, 2, 3, 4, 5]] * 2
+
+
+# --- sessions (KIP-227) ---
+
+
+@pytest.fixture(params=[12, 17])
+def session(request, data_plane, filled):
+    """(version, session id) of a session over all partitions at their ends."""
+    version = request.param
+    first = data_plane.fetch_request({0: 6, 1: 6, 2: 6}, version, session_epoch=0)
+    answer = filled.fetch(first, version)
+    assert answer.session_id > 0
+    assert sorted(parts(answer)) == [0, 1, 2]
+    return version, answer.session_id
+
+
+def test_an_incremental_fetch_names_only_what_has_news(data_plane, filled, batch, session):
+    version, session_id = session
+    empty = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=1)
+    assert parts(filled.fetch(empty, version)) == {}
+    filled.produce(data_plane.produce_request(batch(), partition=1))
+    again = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=2)
+    found = parts(filled.fetch(again, version))
+    assert list(found) == [1]
+    assert offsets(found[1].records) == [6]
+
+
+def test_a_session_takes_changes_and_forgets(data_plane, filled, batch, session):
+    version, session_id = session
+    change = data_plane.fetch_request({0: 0}, version, session_id=session_id, session_epoch=1)
+    gone = m.FetchRequest.ForgottenTopic(partitions=[1, 2])
+    data_plane.name(gone, version >= 13, "topic")
+    change.forgotten_topics_data = [gone]
+    assert list(parts(filled.fetch(change, version))) == [0]
+    filled.produce(data_plane.produce_request(batch(), partition=1))
+    again = data_plane.fetch_request({0: 6}, version, session_id=session_id, session_epoch=2)
+    assert parts(filled.fetch(again, version)) == {}
+
+
+def test_a_wrong_epoch_and_an_ended_session_are_refused(data_plane, filled, session):
+    version, session_id = session
+    wrong = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=5)
+    assert filled.fetch(wrong, version).error_code == 71
+    filled.fetch(data_plane.fetch_request({0: 6}, version, session_id=session_id, session_epoch=-1), version)
+    gone = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=1)
+    assert filled.fetch(gone, version).error_code == 70
+
+
+def test_a_partition_that_returned_data_comes_last_next_time(data_plane, filled, session):
+    version, session_id = session
+    change = data_plane.fetch_request({0: 0, 1: 0, 2: 0}, version, session_id=session_id, session_epoch=1, max_bytes=1)
+    assert [index for index, part in parts(filled.fetch(change, version)).items() if part.records] == [0]
+    again = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=2, max_bytes=1)
+    assert [index for index, part in parts(filled.fetch(again, version)).items() if part.records] == [1]
+
+
+def test_an_error_is_named_until_it_is_over(data_plane, filled, session):
+    version, session_id = session
+    data_plane.partitions[2].become_follower(2, 4, 1)
+    for epoch in (1, 2):
+        found = parts(filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=epoch), version))
+        assert [(index, part.error_code) for index, part in found.items()] == [(2, 6)]
+    data_plane.partitions[2].become_leader(1, 5, 2)
+    found = parts(filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=3), version))
+    assert [(index, part.error_code) for index, part in found.items()] == [(2, 0)]
+
+
+def test_producers_and_consumers_at_once_lose_and_repeat_nothing(data_plane, batch):
+    """Eight connections at once; every record is read back once, in order."""
+    total, seen, errors = 400, {0: [], 1: [], 2: []}, []
+
+    def write(partition):
+        client = data_plane.client()
+        for _ in range(total):
+            client.send(data_plane.produce_request(batch(), partition=partition), 12)
+        for _ in range(total):
+            client.receive(m.ProduceResponse, 12)
+
+    def follow(partition):
+        client = data_plane.client()
+        while len(seen[partition]) < total:
+            answer = client.fetch(data_plane.fetch_request({partition: len(seen[partition])}, max_wait_ms=5000))
+            part = parts(answer)[partition]
+            if part.error_code:
+                errors.append(part.error_code)
+                return
+            seen[partition] += offsets(part.records)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(3) for run in (write, follow)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert errors == []
+    assert seen == {index: list(range(total)) for index in range(3)}

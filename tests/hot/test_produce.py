@@ -1,0 +1,153 @@
+"""Produce on the hot path, from a socket to the segment and back."""
+
+import pytest
+from kafkacore._fast import produce
+from kafkacore._fast.gate import GatePolicy
+from kafkacore.protocol import messages as m
+
+INVALID_RECORD, CORRUPT_MESSAGE = 87, 2
+
+
+def parts(answer):
+    return answer.responses[0].partition_responses
+
+
+def only(answer):
+    return parts(answer)[0]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_a_batch_is_appended_and_acknowledged_in_every_version(data_plane, client, batch, version):
+    first = only(client.produce(data_plane.produce_request(batch(3), version=version), version))
+    second = only(client.produce(data_plane.produce_request(batch(2), version=version), version))
+    assert (first.error_code, first.base_offset, second.base_offset) == (0, 0, 3)
+    assert data_plane.partitions[0].end_offset == 5
+
+
+def test_partitions_of_one_request_are_answered_each_for_itself(data_plane, client, batch):
+    good, broken = batch(2), bytearray(batch(2))
+    broken[-1] ^= 0xFF
+    answers = parts(client.produce(data_plane.produce_request(good, bytes(broken), good)))
+    assert [part.error_code for part in answers] == [0, CORRUPT_MESSAGE, 0]
+    assert [part.index for part in answers] == [0, 1, 2]
+    assert data_plane.partitions[1].end_offset == 0
+
+
+def test_what_is_not_here_is_told_by_kafka_s_codes(data_plane, client, batch):
+    assert only(client.produce(data_plane.produce_request(batch(), partition=9))).error_code == 3
+    unknown = data_plane.produce_request(batch(), version=13)
+    unknown.topic_data[0].topic_id = type(unknown.topic_data[0].topic_id)(bytes(15) + b"\x07")
+    assert only(client.produce(unknown, 13)).error_code == 100
+
+
+@pytest.mark.parametrize("acks", [2, -2, 100])
+def test_acks_that_do_not_exist_are_refused_and_nothing_is_appended(data_plane, client, batch, acks):
+    assert only(client.produce(data_plane.produce_request(batch(), acks=acks))).error_code == 21
+    assert data_plane.partitions[0].end_offset == 0
+
+
+def test_no_acks_no_answer_but_an_error_ends_the_connection(data_plane, client, batch):
+    client.send(data_plane.produce_request(batch(), acks=0), 12)
+    assert only(client.produce(data_plane.produce_request(batch()))).base_offset == 1
+    client.send(data_plane.produce_request(batch()[:-1], acks=0), 12)
+    assert client.is_closed()
+
+
+def test_pipelined_requests_are_answered_in_their_order(data_plane, client, batch):
+    sent = [client.send(data_plane.produce_request(batch(i % 3 + 1)), 12) for i in range(200)]
+    answers = [client.receive(m.ProduceResponse, 12) for _ in sent]
+    assert [correlation_id for correlation_id, _ in answers] == sent
+    offsets = [only(answer).base_offset for _, answer in answers]
+    assert offsets == sorted(offsets)
+    assert data_plane.partitions[0].end_offset == sum(i % 3 + 1 for i in range(200))
+
+
+def test_a_retry_of_an_idempotent_producer_is_answered_with_its_first_offset(data_plane, client, batch):
+    request = data_plane.produce_request(batch(2, producer_id=7, producer_epoch=0, base_sequence=0))
+    assert [only(client.produce(request)).base_offset for _ in range(3)] == [0, 0, 0]
+    gap = data_plane.produce_request(batch(1, producer_id=7, producer_epoch=0, base_sequence=9))
+    assert only(client.produce(gap)).error_code == 45
+    assert data_plane.partitions[0].end_offset == 2
+
+
+def test_an_acknowledgement_waits_for_the_sync_when_every_message_is_flushed(open_plane, batch):
+    plane = open_plane(flush_messages=1)
+    client = plane.client()
+    answers = parts(client.produce(plane.produce_request(batch(), batch(), batch())))
+    assert [part.error_code for part in answers] == [0, 0, 0]
+    assert [partition.synced_offset for partition in plane.partitions] == [1, 1, 1]
+
+
+def test_acks_all_times_out_while_a_follower_in_the_isr_lags(data_plane, client, batch):
+    data_plane.partitions[0].become_leader(1, 1, 1, followers=[(2, True)])
+    assert only(client.produce(data_plane.produce_request(batch(), timeout_ms=50))).error_code == 7
+    assert only(client.produce(data_plane.produce_request(batch(), acks=1))).error_code == 0
+    assert data_plane.partitions[0].high_watermark == 0
+
+
+def test_who_waits_for_acknowledgements_hears_that_the_leader_moved(data_plane, client, batch):
+    partition = data_plane.partitions[0]
+    partition.become_leader(1, 1, 1, followers=[(2, True)])
+    client.send(data_plane.produce_request(batch(), timeout_ms=60_000), 12)
+    while partition.end_offset == 0:
+        pass
+    partition.become_follower(2, 2, 2)
+    assert only(client.receive(m.ProduceResponse, 12)[1]).error_code == 6
+
+
+def test_a_producer_is_told_who_leads_and_where(data_plane, client, batch):
+    data_plane.hot.publish_endpoints([(1, "one", 9092, None), (2, "two", 9093, "r")])
+    data_plane.partitions[0].become_follower(2, 5, 1)
+    answer = client.produce(data_plane.produce_request(batch()))
+    assert (only(answer).error_code, only(answer).current_leader.leader_id) == (6, 2)
+    assert only(answer).current_leader.leader_epoch == 5
+    assert [(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints] == [(2, "two", 9093, "r")]
+
+
+def test_a_connection_that_goes_away_while_it_waits_leaves_nothing_behind(data_plane, client, batch):
+    data_plane.partitions[0].become_leader(1, 1, 1, followers=[(2, True)])
+    client.send(data_plane.produce_request(batch(), timeout_ms=60_000), 12)
+    while data_plane.partitions[0].end_offset == 0:
+        pass
+    client.close()
+    while produce.live():
+        pass
+    assert only(data_plane.client().produce(data_plane.produce_request(batch(), acks=1))).base_offset == 1
+
+
+def test_a_body_that_does_not_parse_ends_that_connection_only(data_plane, client, batch):
+    other = data_plane.client()
+    request = bytearray(b"\x00\x00\x00\x0c\x00\x00\x00\x01\x00\x04test\x00" + b"\xff" * 40)
+    client.send_frame(bytes(request))
+    assert client.is_closed()
+    assert only(other.produce(data_plane.produce_request(batch()))).error_code == 0
+    assert len(data_plane.plane.take_notices()) == 1
+
+
+def test_the_gate_answers_an_error_before_anything_is_appended(data_plane, client, batch):
+    data_plane.plane.publish_gate(GatePolicy(rules=[{"api_key": 0, "action": "error", "error": 19, "times": 1}]))
+    assert only(client.produce(data_plane.produce_request(batch()))).error_code == 19
+    assert only(client.produce(data_plane.produce_request(batch()))).base_offset == 0
+
+
+def test_a_punted_request_waits_on_the_ring_untouched(data_plane, client, batch):
+    data_plane.plane.publish_gate(GatePolicy("punt"))
+    sent = batch()
+    client.send(data_plane.produce_request(sent), 12)
+    requests = []
+    while not requests:
+        requests = data_plane.plane.pop()
+    assert sent in bytes(requests[0])
+    requests[0].close()
+    assert data_plane.partitions[0].end_offset == 0
+
+
+def test_a_transactional_producer_is_left_to_the_handler(data_plane, client, batch):
+    request = data_plane.produce_request(batch())
+    request.transactional_id = "tx"
+    client.send(request, 12)
+    requests = []
+    while not requests:
+        requests = data_plane.plane.pop()
+    requests[0].close()
+    assert client.is_closed()

@@ -14,7 +14,6 @@ import array
 cdef dict NUMBER_FORMATS = {code: code.islower() for code in "bBhHiIlLqQ?"}
 
 
-
 cdef class Columns:
     def __cinit__(self, int32_t column_count, bint writable):
         self.columns = <Column *> calloc(column_count + 1, sizeof(Column))
@@ -111,7 +110,7 @@ cdef class Columns:
         column.data = <uint8_t *> view.buf
         if view.ndim < 2 or (op.element == UUID and not (
                 view.ndim == 3 and view.itemsize == 1 and view.shape[2] == 16 and view.strides[2] == 1)):
-            raise ValueError(f"{name}: {'(rows, room, 16) bytes' if op.element == UUID else '(rows, room)'} is expected")
+            raise ValueError(f"{name}: {'(rows, room, 16) bytes' if op.element == UUID else '(rows, room)'} expected")
         if op.element != UUID:
             number_format(name, view, op.element == FLOAT64, &column.width, &column.is_signed)
         column.stride, column.step = view.strides[0], view.strides[1]

@@ -1,7 +1,8 @@
 """The columns sink: many structs of one kind from and to arrays, one call for all of them.
 
-Rows are written by a loop of their own and not by the walker, because a row is flat (no structs within): it has no frames
-to keep, and at 10,000 partitions in a Metadata answer each nanosecond of a row counts. They are read by the walker.
+Rows are written by a loop of their own and not by the walker, because a row is flat (no structs within): it has no
+frames to keep, and at 10,000 partitions in a Metadata answer each nanosecond of a row counts. They are read by the
+walker.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -20,14 +20,14 @@ from kafkacore._fast.column cimport (
     set_number_at,
 )
 from kafkacore._fast.cursor cimport (
-    Reader, Writer, be16, be32, be64, put16, put32, put64, put_uvarlong, reader_init, remaining, uvarlong_size, write_raw,
-    writer_free, writer_init, reserve,
+    Writer, be16, be32, be64, put16, put32, put64, put_uvarlong, reader_init, remaining, reserve, uvarlong_size,
+    write_raw, writer_free, writer_init,
 )
 from kafkacore._fast.object_sink cimport Encoded
 from kafkacore._fast.schema cimport (
-    ARRAY, BOOL, COMPACT, DEFAULT_NULL, FAULT_COUNT, FAULT_NONE, FAULT_NO_ROOM, FAULT_NULL, FAULT_PYTHON,
-    FAULT_RANGE, FAULT_TEXT, FAULT_TOO_LONG, FAULT_VERSION, FLOAT64, IGNORABLE, INT16, INT32, INT64, INT8, MAX_STRING, NULLABLE, STRING,
-    STRUCT, UINT16, UUID, WALK_FAILED, Layout, Op, Shape, Sink, Slice, Walk, compile_message, fixed_width,
+    ARRAY, BOOL, COMPACT, DEFAULT_NULL, FAULT_COUNT, FAULT_NONE, FAULT_NO_ROOM, FAULT_NULL, FAULT_PYTHON, FAULT_RANGE,
+    FAULT_TEXT, FAULT_TOO_LONG, FAULT_VERSION, FLOAT64, IGNORABLE, INT8, INT16, INT32, INT64, MAX_STRING, NULLABLE,
+    STRING, UINT16, UUID, WALK_FAILED, Layout, Op, Shape, Sink, Slice, Walk, compile_message, fixed_width,
 )
 from kafkacore._fast.walk cimport fault_text, raise_fault, walk_begin, walk_read
 
@@ -52,7 +52,7 @@ cdef enum:
     NUMBER_ROOM = 32            # more than any number, uuid or length takes, tag and size before it included
 
 
-# --- rows to bytes --------------------------------------------------------------------------------------------------------
+# --- rows to bytes ---------------------------------------------------------------------------------------------------
 
 cdef inline uint8_t *room(Writer *w, uint8_t *at, size_t size) noexcept nogil:
     """A place for `size` bytes behind `at` (which ends what is written), or NULL with the writer marked."""
@@ -162,7 +162,8 @@ cdef inline const uint8_t *uuid_of(const Column *column, int64_t row) noexcept n
     return column.slice.data if column.form == FORM_SCALAR else NULL
 
 
-cdef uint8_t *put_list(uint8_t *p, const Op *op, const Column *column, int64_t row, int32_t count, int *fault) noexcept nogil:
+cdef uint8_t *put_list(uint8_t *p, const Op *op, const Column *column, int64_t row, int32_t count,
+                       int *fault) noexcept nogil:
     """The elements; the place has room for all of them."""
     cdef const uint8_t *at = column.data + row * column.stride
     cdef int32_t i
@@ -321,7 +322,8 @@ cdef int put_row(Writer *w, const Shape *shape, const Column *columns, int64_t r
 
 
 cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Selection *selection, int64_t rows,
-                  const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed, const Op **at) noexcept nogil:
+                  const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed,
+                  const Op **at) noexcept nogil:
     """All selected rows; `ends` may be NULL."""
     cdef int64_t i, row
     cdef int fault
@@ -342,7 +344,7 @@ cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Se
     return FAULT_NONE
 
 
-# --- bytes to rows: the walker's callbacks ------------------------------------------------------------------------------------
+# --- bytes to rows: the walker's callbacks ---------------------------------------------------------------------------
 
 ctypedef struct Filling:
     Column *columns
@@ -417,7 +419,8 @@ cdef void put_block(Walk *walk, void *target, const Op *op, const uint8_t *data,
     for i in range(count):
         if op.element == UUID:
             memcpy(at + i * column.step, data + i * 16, 16)
-        elif not set_number_at(at + i * column.step, column.width, column.is_signed, wire_number(op.element, data + i * size)):
+        elif not set_number_at(at + i * column.step, column.width, column.is_signed,
+                               wire_number(op.element, data + i * size)):
             walk.fault = FAULT_RANGE
     set_count(walk, column, count)
 
@@ -441,7 +444,8 @@ cdef void *put_item(Walk *walk, void *items, const Op *op, int32_t index) noexce
     return NULL
 
 
-cdef void put_element(Walk *walk, void *items, const Op *op, int32_t index, const uint8_t *data, int32_t size) noexcept nogil:
+cdef void put_element(Walk *walk, void *items, const Op *op, int32_t index, const uint8_t *data,
+                      int32_t size) noexcept nogil:
     pass
 
 
@@ -453,8 +457,7 @@ cdef void put_unknown(Walk *walk, void *target, uint32_t tag, const uint8_t *dat
     pass
 
 
-
-# --- the codec ----------------------------------------------------------------------------------------------------------
+# --- the codec -------------------------------------------------------------------------------------------------------
 
 cdef class RowCodec:
 
@@ -466,7 +469,8 @@ cdef class RowCodec:
         self.places = {field.name: place for place, field in enumerate(structs[self.struct])}
         self.column_count = <int32_t> len(self.places)
         # What another struct holds is read past: its fields all have the one column that is never given.
-        layouts = {other: Layout(other, {field.name: self.column_count for field in fields}) for other, fields in structs.items()}
+        nowhere = self.column_count
+        layouts = {other: Layout(other, {field.name: nowhere for field in structs[other]}) for other in structs}
         layouts[self.struct] = Layout(self.struct, self.places)
         self.shape = find_shape(compile_message(message, version, layouts), self.struct)
         if self.shape == NULL:
@@ -477,12 +481,13 @@ cdef class RowCodec:
     def encode(self, dict columns, rows=None, const uint8_t[::1] prefix=None):
         """`(bytes, ends)`: the rows one after the other, each behind `prefix`, and an `array('q')` of where each ends.
 
-        `rows` is a column of row numbers, all rows in order when not given. Raises ValueError for columns that do not fit
-        each other, ProtocolError and UnsupportedVersionError for values as a message's `encode` does, with the row.
+        `rows` is a column of row numbers, all rows in order when not given. Raises ValueError for columns that do not
+        fit each other, ProtocolError and UnsupportedVersionError for values as a message's `encode` does, with the
+        row.
         """
         cdef Columns given = self.columns(columns, False)
         cdef Selection selection
-        cdef Columns chosen = select(given, rows, &selection)
+        cdef Columns _owner = select(given, rows, &selection)
         cdef Writer writer
         cdef int64_t[::1] ends
         made = array.array("q", bytes(8 * selection.count))
@@ -495,10 +500,11 @@ cdef class RowCodec:
             writer_free(&writer)
 
     def encode_array(self, dict columns, rows=None):
-        """The rows as an array of structs (message.Encoded), which a message of this version takes in place of a list."""
+        """The rows as an array of structs (message.Encoded), which a message of this version takes in place of a
+        list."""
         cdef Columns given = self.columns(columns, False)
         cdef Selection selection
-        cdef Columns chosen = select(given, rows, &selection)
+        cdef Columns _owner = select(given, rows, &selection)
         cdef Writer writer
         writer_init(&writer, MAX_ROWS_BYTES)
         try:
@@ -517,10 +523,12 @@ cdef class RowCodec:
         cdef const Op *at = NULL
         cdef int fault
         if given.objects:
-            fault = put_rows(writer, self.shape, given.columns, selection, rows, before, before_size, ends, &failed, &at)
+            fault = put_rows(
+                writer, self.shape, given.columns, selection, rows, before, before_size, ends, &failed, &at)
         else:
             with nogil:
-                fault = put_rows(writer, self.shape, given.columns, selection, rows, before, before_size, ends, &failed, &at)
+                fault = put_rows(
+                    writer, self.shape, given.columns, selection, rows, before, before_size, ends, &failed, &at)
         if fault:
             self.refuse(fault, failed, at)
         return 0
@@ -535,8 +543,9 @@ cdef class RowCodec:
     def decode(self, const uint8_t[::1] data, const int64_t[::1] starts, const int64_t[::1] ends, dict columns):
         """Fills `columns` with the messages at `data[starts[i]:ends[i]]`, one a row.
 
-        Columns are writable and have as many rows; lists get their values appended. A field without a column is read past,
-        one that this version does not have gets its default. Raises ProtocolError with the row, ValueError for columns.
+        Columns are writable and have as many rows; lists get their values appended. A field without a column is read
+        past, one that this version does not have gets its default. Raises ProtocolError with the row, ValueError for
+        columns.
         """
         cdef Columns given = self.columns(columns, True)
         cdef int64_t row
@@ -570,12 +579,12 @@ cdef class RowCodec:
         return 0
 
     cdef int fill_objects(self, Columns given, int64_t row) except -1:
-        """Lists that got nothing from this row: the version has no such field, or it was a tagged one at its default."""
+        """Lists that got nothing from this row: its field is not in the version, or was tagged and at its default."""
         cdef const Op *op
         cdef Column *column
         cdef int32_t i
         for i in range(self.shape.absent_count + self.shape.tagged_count):
-            op = &self.shape.absent[i] if i < self.shape.absent_count else &self.shape.tagged[i - self.shape.absent_count]
+            op = optional(self.shape, i)
             column = &given.columns[op.offset]
             if column.form == FORM_OBJECTS and len(<list> column.objects) == given.bases[op.offset] + row:
                 (<list> column.objects).append(None if op.flags & DEFAULT_NULL else "" if op.kind == STRING else b"")
@@ -637,6 +646,10 @@ cdef const Shape *find_shape(const Shape *shape, str name):
     return NULL
 
 
+cdef inline const Op *optional(const Shape *shape, int32_t i) noexcept nogil:
+    return &shape.absent[i] if i < shape.absent_count else &shape.tagged[i - shape.absent_count]
+
+
 cdef void set_defaults(Walk *walk, const Shape *shape) noexcept:
     """Fields that a row need not bring."""
     cdef const Op *op
@@ -645,7 +658,7 @@ cdef void set_defaults(Walk *walk, const Shape *shape) noexcept:
     cdef int32_t i
     walk.fault = FAULT_NONE
     for i in range(shape.absent_count + shape.tagged_count):
-        op = &shape.absent[i] if i < shape.absent_count else &shape.tagged[i - shape.absent_count]
+        op = optional(shape, i)
         column = column_of(walk, op)
         if column.form == FORM_NUMBERS:
             set_number_at(column.data + row * column.stride, column.width, column.is_signed, op.default_int)

@@ -1,4 +1,4 @@
-"""Messages as Python objects: classes made from their tables on first use, with a slot for each field of any version."""
+"""Messages as Python objects: classes made from their tables on first use, a slot for each field of any version."""
 
 cimport cython
 from cpython.object cimport PyObject
@@ -116,7 +116,8 @@ cdef class Message(Struct):
 
     @classmethod
     def decode_parts(cls, data, int version, int64_t elements=1000):
-        """As `decode`, in turns: an iterator that gives None after each `elements` structs read, and at last the message."""
+        """As `decode`, in turns: an iterator that gives None after each `elements` structs read, and at last the
+        message."""
         return Decoding(cls, data, version, elements)
 
     def encode(self, int version, const uint8_t[::1] prefix=None):

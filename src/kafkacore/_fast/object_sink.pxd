@@ -6,7 +6,8 @@ from kafkacore._fast.schema cimport Sink
 cdef const Sink *object_sink() noexcept nogil
 
 cdef class Encoded:
-    """An array of structs that is bytes already (columns.pyx makes them): a message takes it where a list would stand."""
+    """An array of structs that is bytes already (columns.pyx makes them): a message takes it where a list would
+    stand."""
     cdef readonly str message
     cdef readonly str struct
     cdef readonly int version

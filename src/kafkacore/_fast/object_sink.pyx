@@ -72,7 +72,7 @@ cdef class Encoded:
 cdef PyTypeObject *ENCODED_TYPE = <PyTypeObject *> Encoded
 
 
-# --- reading: the walker's callbacks ------------------------------------------------------------------------------------
+# --- reading: the walker's callbacks ---------------------------------------------------------------------------------
 
 cdef inline void keep(Walk *walk, void *target, const Op *op, PyObject *value) noexcept nogil:
     if value == NULL:
@@ -181,7 +181,8 @@ cdef void *put_item(Walk *walk, void *items, const Op *op, int32_t index) noexce
     return made
 
 
-cdef void put_element(Walk *walk, void *items, const Op *op, int32_t index, const uint8_t *data, int32_t size) noexcept nogil:
+cdef void put_element(Walk *walk, void *items, const Op *op, int32_t index, const uint8_t *data,
+                      int32_t size) noexcept nogil:
     set_item(walk, <PyObject *> items, index, box_slice(op.element, data, size))
 
 
@@ -199,7 +200,7 @@ cdef void put_unknown(Walk *walk, void *target, uint32_t tag, const uint8_t *dat
             PyErr_Format(PyExc_TypeError, "an unknown tagged field could not be kept")
 
 
-# --- writing: the walker's callbacks ------------------------------------------------------------------------------------
+# --- writing: the walker's callbacks ---------------------------------------------------------------------------------
 
 cdef PyObject *field(Walk *walk, void *target, const Op *op) noexcept nogil:
     cdef PyObject *value = load(<PyObject *> target, op.offset)

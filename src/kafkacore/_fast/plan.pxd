@@ -1,7 +1,7 @@
 """Plans: how the instances of one generated class are made, and where their slots are.
 
-A field's offset in the object is the `offset` of its Op. Functions here need the GIL; those that are called from the walk's
-callbacks are declared nogil, as the callbacks are (see object_sink.pyx).
+A field's offset in the object is the `offset` of its Op. Functions here need the GIL; those that are called from the
+walk's callbacks are declared nogil, as the callbacks are (see object_sink.pyx).
 """
 
 from cpython.object cimport PyObject
@@ -14,7 +14,7 @@ cdef enum:
     MAX_VERSIONS = 64
 
 cdef class Plan:
-    """How to make one class's instances: a default for each field, NULL for a list or a struct of the instance's own."""
+    """How to make one class's instances: a default for each field, NULL for a list or struct of their own."""
     cdef type cls
     cdef tuple names
     cdef int32_t count

@@ -1,9 +1,10 @@
-"""Programs: a message table compiled for one version, and the vocabulary of the walk that runs it over bytes (walk.pxd).
+"""Programs: a message table compiled for one version, and the vocabulary of the walk that runs it over bytes
+(walk.pxd).
 
-A Shape is a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this version
-does not have. The walker knows lengths, nulls, tags and limits; what it reads it hands to a Sink, what it writes it asks of
-one. `Op.offset` says where a sink keeps the field: an offset into a C struct (view.pxd), the slot of a Python object
-(plan.pxd), a column (columns.pyx).
+A Shape is a struct at one version: its fields in wire order, its tagged fields by tag, and the fields that this
+version does not have. The walker knows lengths, nulls, tags and limits; what it reads it hands to a Sink, what it
+writes it asks of one. `Op.offset` says where a sink keeps the field: an offset into a C struct (view.pxd), the slot of
+a Python object (plan.pxd), a column (columns.pyx).
 
 Shapes live as long as the process and never change: any thread may walk them. A Walk is its caller's and is run by one
 thread at a time; it may pause between the elements of an array and go on later. Nothing here takes the GIL: the object
@@ -107,7 +108,8 @@ ctypedef struct Sink:
     void (*put_block)(Walk *, void *target, const Op *, const uint8_t *data, int32_t count) noexcept nogil
     void *(*put_array)(Walk *, void *target, const Op *, int32_t count) noexcept nogil
     void *(*put_item)(Walk *, void *items, const Op *, int32_t index) noexcept nogil
-    void (*put_element)(Walk *, void *items, const Op *, int32_t index, const uint8_t *data, int32_t size) noexcept nogil
+    void (*put_element)(Walk *, void *items, const Op *, int32_t index, const uint8_t *data,
+                        int32_t size) noexcept nogil
     void *(*put_struct)(Walk *, void *target, const Op *) noexcept nogil
     void (*put_unknown)(Walk *, void *target, uint32_t tag, const uint8_t *data, int32_t size) noexcept nogil
     # writing

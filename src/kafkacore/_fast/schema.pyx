@@ -3,7 +3,7 @@
 from libc.stdint cimport int32_t, uint8_t
 from libc.stdlib cimport calloc
 
-import struct
+from struct import pack, unpack
 
 from kafkacore._fast.errors import UnsupportedVersionError
 
@@ -59,7 +59,8 @@ cdef class Compiler:
         self.table = message.table(version)
         if self.table is None:
             raise UnsupportedVersionError(
-                f"{message.name} has no version {version}; it has {message.versions.lowest} to {message.versions.highest}"
+                f"{message.name} has no version {version}; it has {message.versions.lowest} to "
+                f"{message.versions.highest}"
             )
         self.version = version
         self.flexible = version in self.table.flexible
@@ -116,7 +117,8 @@ cdef class Compiler:
         op.kind = KINDS[field.kind]
         op.element = KINDS[field.element] if field.element else 0
         op.tag = field.tag if tagged else -1
-        # A field that this version does not have is only compared with its default: null is then a value like any other.
+        # A field that this version does not have is only compared with its default: null is then a value like any
+        # other.
         if not here or within(self.version, field.nullable):
             op.flags |= NULLABLE
         if self.flexible and not field.never_flexible:
@@ -126,7 +128,7 @@ cdef class Compiler:
         if field.default is None:
             op.flags |= DEFAULT_NULL
         elif field.kind == "float64":
-            op.default_int = struct.unpack("q", struct.pack("d", field.default))[0]
+            op.default_int = unpack("q", pack("d", field.default))[0]
         elif op.kind <= FLOAT64:
             op.default_int = field.default
         if op.kind == STRING and field.default:
@@ -139,7 +141,7 @@ cdef class Compiler:
         if op.kind == ARRAY:
             op.least = self.least(op, op.element)
             if op.least == 0 and here:
-                raise ValueError(f"elements of {field.name} take no bytes in version {self.version}: nothing bounds a count")
+                raise ValueError(f"{field.name} {self.version} has elements of no bytes: nothing bounds their count")
         return 0
 
     cdef int32_t least(self, const Op *op, int kind):

@@ -1,12 +1,12 @@
 """The view sink: messages as C structs whose strings, bytes and records point into the frame.
 
-A field's C type follows from its table's: bool and int8 `int8_t`, int16 `int16_t`, uint16 `uint16_t`, int32 `int32_t`, int64
-`int64_t`, float64 `double`, uuid `uint8_t[16]`, string/bytes/records `Slice` (size -1 is null), arrays `Array` (count -1 is
-null; elements are structs, Slices, or plain numbers of the host's byte order), structs by value. wire.pxd has the structs
-and says which versions of which messages can be viewed.
+A field's C type follows from its table's: bool and int8 `int8_t`, int16 `int16_t`, uint16 `uint16_t`, int32 `int32_t`,
+int64 `int64_t`, float64 `double`, uuid `uint8_t[16]`, string/bytes/records `Slice` (size -1 is null), arrays `Array`
+(count -1 is null; elements are structs, Slices, or plain numbers of the host's byte order), structs by value. wire.pxd
+has the structs and says which versions of which messages can be viewed.
 
-A view lives as long as both its frame and its arena; it owns nothing. Any thread may read and write views; an arena and a
-writer are one thread's at a time.
+A view lives as long as both its frame and its arena; it owns nothing. Any thread may read and write views; an arena
+and a writer are one thread's at a time.
 """
 
 from libc.stddef cimport size_t
@@ -39,8 +39,9 @@ ctypedef struct Gap:
     size_t position         # in the writer
     const Slice *slice
 
-# 0, or a fault (schema.pxd). `out` is filled with defaults first. The reader stands behind the message then: whether bytes
-# are left over is the caller's to judge. What went wrong in words: decode the frame again with the message's class.
+# 0, or a fault (schema.pxd). `out` is filled with defaults first. The reader stands behind the message then: whether
+# bytes are left over is the caller's to judge. What went wrong in words: decode the frame again with the message's
+# class.
 cdef int view_read(const Program *program, Reader *reader, void *out, Arena *arena) noexcept nogil
 # 0, or a fault with the writer marked. A `records` slice without data but with a size leaves its place out: a Gap.
 cdef int view_write(const Program *program, const void *src, Writer *writer, Gap *gaps, int max_gaps,

@@ -5,10 +5,11 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from kafkacore._fast.cursor cimport (
-    Reader, Writer, be16, be32, be64, put16, put32, put64, reader_init, reserve, uvarlong_size, writer_free, writer_init,
+    Reader, Writer, be16, be32, be64, put16, put32, put64, reader_init, reserve, uvarlong_size, writer_free,
+    writer_init,
 )
 from kafkacore._fast.schema cimport (
-    ARRAY, BOOL, COMPACT, DEFAULT_NULL, FAULT_NO_ROOM, FAULT_NONE, FLOAT64, INT8, INT16, INT32, INT64, NULLABLE, RECORDS,
+    ARRAY, BOOL, COMPACT, DEFAULT_NULL, FAULT_NO_ROOM, FLOAT64, INT16, INT32, INT64, NULLABLE, RECORDS,
     STRUCT, UINT16, UUID, WALK_FAILED, Array, Layout, Op, Shape, Sink, Slice, Walk, compile_message, fixed_width,
 )
 from kafkacore._fast.walk cimport walk_begin, walk_read, walk_write
@@ -179,7 +180,8 @@ cdef void *put_item(Walk *walk, void *items, const Op *op, int32_t index) noexce
     return item
 
 
-cdef void put_element(Walk *walk, void *items, const Op *op, int32_t index, const uint8_t *data, int32_t size) noexcept nogil:
+cdef void put_element(Walk *walk, void *items, const Op *op, int32_t index, const uint8_t *data,
+                      int32_t size) noexcept nogil:
     cdef Slice *slice = <Slice *> items + index
     slice.data = data
     slice.size = size

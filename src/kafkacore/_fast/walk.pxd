@@ -1,7 +1,7 @@
 """The walker: reads and writes the bytes of a Shape, giving values to and asking them of a sink.
 
-A walk is begun, then read or written until it is done, fails, or has used up its budget of array elements; a paused walk
-goes on where it was. Frames are the structs that are open; the sink's targets must outlive the walk.
+A walk is begun, then read or written until it is done, fails, or has used up its budget of array elements; a paused
+walk goes on where it was. Frames are the structs that are open; the sink's targets must outlive the walk.
 """
 
 from kafkacore._fast.schema cimport Shape, Sink, Walk

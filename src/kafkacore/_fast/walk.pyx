@@ -83,7 +83,8 @@ cdef int walk_read(Walk *walk) noexcept nogil:
 
 
 cdef inline bint read_fields(Walk *walk, Frame *frame) noexcept nogil:
-    """The fields from where the frame stands. True when one of them opened structs that come first; else look at fault."""
+    """The fields from where the frame stands. True when one of them opened structs that come first; else look at
+    fault."""
     cdef const Op *op
     while frame.next < frame.shape.op_count:
         op = &frame.shape.ops[frame.next]
@@ -543,7 +544,7 @@ cdef void close_tag(Walk *walk, Frame *frame) noexcept nogil:
     put_uvarlong(w.data + at, size)
 
 
-# --- faults ------------------------------------------------------------------------------------------------------------
+# --- faults ----------------------------------------------------------------------------------------------------------
 
 cdef str walk_path(Walk *walk):
     """Where the walk stands, e.g. `MetadataRequest.topics[3].name`."""

@@ -1,11 +1,11 @@
 """The hot messages as C structs, and their programs: Produce 3-13, Fetch 4-18, ListOffsets 1-11, request headers 1-2.
 
-The structs are the tables' structs under their own names, all versions together; comments say since when a field is there.
-`<message>_program(version)` is NULL for a version that is not bound. Programs are made when this module is imported and
-never change.
+The structs are the tables' structs under their own names, all versions together; comments say since when a field is
+there. `<message>_program(version)` is NULL for a version that is not bound. Programs are made when this module is
+imported and never change.
 
-To write a response, give every field its value or its default: a struct filled with zeros has offsets and epochs of 0, not
--1. `view_default(program, &struct)` fills the outermost struct.
+To write a response, give every field its value or its default: a struct filled with zeros has offsets and epochs of 0,
+not -1. `view_default(program, &struct)` fills the outermost struct.
 """
 
 from libc.stddef cimport size_t
@@ -181,8 +181,8 @@ cdef const Program *fetch_response_program(int version) noexcept nogil
 cdef const Program *list_offsets_request_program(int version) noexcept nogil
 cdef const Program *list_offsets_response_program(int version) noexcept nogil
 
-# The header of a request's frame. The body's offset in the frame, or -1 for an unknown API or a header that does not fit
-# (Kafka closes such a connection). Version 0 headers, which only ControlledShutdown 0 has, have a null client id.
+# The header of a request's frame. The body's offset in the frame, or -1 for an unknown API or a header that does not
+# fit (Kafka closes such a connection). Version 0 headers, which only ControlledShutdown 0 has, have a null client id.
 cdef int32_t read_request_header(const uint8_t *frame, size_t size, RequestHeader *out) noexcept nogil
 # Whether a response starts with tagged fields (header version 1). ApiVersions' never does.
 cdef bint response_has_tags(int16_t api_key, int16_t version) noexcept nogil

@@ -388,9 +388,9 @@ cdef bint response_has_tags(int16_t api_key, int16_t version) noexcept nogil:
     return version >= FLEXIBLE_RESPONSE[api_key]
 
 
-
 def request_header(const uint8_t[::1] frame):
-    """`(api key, version, correlation id, client id, body offset)` as the native reader sees it; None when it refuses."""
+    """`(api key, version, correlation id, client id, body offset)` as the native reader sees it; None when it
+    refuses."""
     cdef RequestHeader header
     cdef int32_t body = read_request_header(&frame[0] if frame.shape[0] else NULL, frame.shape[0], &header)
     if body < 0:

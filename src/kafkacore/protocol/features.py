@@ -54,8 +54,8 @@ class MetadataVersion(NamedTuple):
     def record_version(self, record: str) -> int:
         """The version that a metadata record (`"PartitionRecord"`) is written at.
 
-        A BrokerRegistrationChangeRecord is instead written at the lowest version that holds what it says: 0 for fencing,
-        1 for a controlled shutdown, 2 for log directories, 3 for cordoned ones.
+        A BrokerRegistrationChangeRecord is instead written at the lowest version that holds what it says: 0 for
+        fencing, 1 for a controlled shutdown, 2 for log directories, 3 for cordoned ones.
         """
         if record in ("PartitionRecord", "PartitionChangeRecord"):
             return 2 if self.elr_supported else 1

@@ -1,0 +1,93 @@
+"""Control records of the metadata log: who leads from here, what a snapshot begins and ends with, who votes.
+
+Their key is a version and a type, 16 bits each (KIP-595, 630, 853); Batches of them have the control bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from kafkacore._fast.batch import Batches, ControlRecordType, RecordBatchBuilder
+from kafkacore.protocol.messages import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    Message,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from kafkacore.raft.voters import ReplicaKey, VoterHistory, VoterSet
+
+MAX_BATCH_BYTES: Final = 8 << 20  # KafkaRaftClient's; a larger request is refused before it is appended
+
+_CLASSES: Final[dict[int, type[Message]]] = {
+    ControlRecordType.LEADER_CHANGE: LeaderChangeMessage,
+    ControlRecordType.SNAPSHOT_HEADER: SnapshotHeaderRecord,
+    ControlRecordType.SNAPSHOT_FOOTER: SnapshotFooterRecord,
+    ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
+    ControlRecordType.KRAFT_VOTERS: VotersRecord,
+}
+_TYPES: Final = {made.NAME: kind for kind, made in _CLASSES.items()}
+
+
+def control_batch(records: Sequence[Message], base_offset: int, epoch: int, timestamp_ms: int) -> bytes:
+    """One batch with every record at its table's newest version."""
+    builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, control=True)
+    for record in records:
+        # The record's own version field says at which version it is written.
+        version: int = record.version
+        key = (0).to_bytes(2, "big") + int(_TYPES[record.NAME]).to_bytes(2, "big")
+        builder.append(timestamp_ms, key, record.encode(version))
+    return builder.build()
+
+
+def data_batch(values: Iterable[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes | None:
+    """One batch, which is atomic; None when it would be over MAX_BATCH_BYTES."""
+    builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, limit_bytes=MAX_BATCH_BYTES)
+    append = builder.append
+    for value in values:
+        if not append(timestamp_ms, None, value):
+            return None
+    return builder.build()
+
+
+def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
+    """Offset and content of the control records among batches; types from a later release are left out, as Kafka does."""
+    for batch in Batches(data):
+        if not batch.is_control:
+            continue
+        for record in batch:
+            made = _CLASSES.get(-1 if record.control_type is None else record.control_type)
+            if made is not None:
+                value = record.value or b"\0\0"
+                yield record.offset, made.decode(value, min(int.from_bytes(value[:2], "big"), made.VERSIONS[1]))
+
+
+def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None = None) -> None:
+    """Takes the voters and kraft.version that batches tell; all at offset `at` when it is given (a snapshot)."""
+    for offset, record in control_records(data):
+        where = offset if at is None else at
+        if isinstance(record, VotersRecord):
+            history.set_voters(where, VoterSet.from_record(record))
+        elif isinstance(record, KRaftVersionRecord):
+            history.set_version(where, record.kraft_version)
+
+
+def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[ReplicaKey]) -> Any:
+    """The first record of every epoch, at version 0, which is all that Kafka reads and writes."""
+    made = LeaderChangeMessage.Voter
+    return LeaderChangeMessage(
+        version=0,
+        leader_id=leader,
+        voters=[made(voter_id=key.replica_id) for key in sorted(voters)],
+        granting_voters=[made(voter_id=key.replica_id) for key in sorted(granting)],
+    )
+
+
+def start_of_epoch(history: VoterHistory, change: Any) -> list[Message]:
+    """What a new leader appends first: the change, and the voters when only the checkpoint at offset 0 knows them."""
+    records: list[Message] = [change]
+    if history.kraft_version > 0 and not history.in_log:
+        records += [KRaftVersionRecord(version=0, kraft_version=history.kraft_version), history.latest.to_record()]
+    return records

@@ -1,0 +1,201 @@
+"""What the Raft core needs of a log: append, read, truncate, where epochs end, snapshots. And one in memory.
+
+A log is passive. What `append` has taken may be read at once and is lost with the machine until the driver has synced it
+and told the core so.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from typing import NamedTuple, Protocol
+
+from kafkacore._fast.batch import Batches
+
+
+class OffsetAndEpoch(NamedTuple):
+    """Of a snapshot: its end offset (records below it are in it) and the epoch of its last record."""
+
+    offset: int
+    epoch: int
+
+
+class RaftLog(Protocol):
+    """Offsets are of records; `data` is whole batches of magic 2."""
+
+    @property
+    def start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def last_epoch(self) -> int:
+        """Of the last record, or of the snapshot that an empty log begins after; 0 for a log without either."""
+
+    def append(self, data: bytes) -> None:
+        """Batches that begin at `end_offset`, with their epochs in them."""
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset` on; at least one, unless `offset` is the end."""
+
+    def truncate(self, end_offset: int) -> None:
+        """Forgets the records from `end_offset` on. It is where a batch begins."""
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        """The last epoch at or before `epoch` that the log has records of, and where it ends."""
+
+    def trim(self, start_offset: int) -> None:
+        """Records below a snapshot's end may go."""
+
+    def snapshots(self) -> list[OffsetAndEpoch]:
+        """The complete ones, oldest first."""
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int: ...
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes: ...
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        """A part of a snapshot that is being received or made; position 0 begins it anew."""
+
+    def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """All of it was written: it is durable and complete from now on."""
+
+    def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        """Empties the log: it goes on after the snapshot."""
+
+
+class Epochs:
+    """Where each epoch of a log begins."""
+
+    def __init__(self) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._epochs)
+
+    @property
+    def last(self) -> int:
+        return self._epochs[-1]
+
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def note(self, epoch: int, offset: int) -> bool:
+        """Records of `epoch` are appended at `offset`; True when the epoch is new."""
+        if self._epochs and self._epochs[-1] >= epoch:
+            return False
+        self._epochs.append(epoch)
+        self._starts.append(offset)
+        return True
+
+    def truncate(self, end_offset: int) -> None:
+        while self._starts and self._starts[-1] >= end_offset:
+            self._starts.pop()
+            self._epochs.pop()
+
+    def clear(self) -> None:
+        self._epochs.clear()
+        self._starts.clear()
+
+    def end_of(self, epoch: int, end_offset: int) -> OffsetAndEpoch | None:
+        """As `RaftLog.end_offset_for_epoch`; None for an epoch before the first."""
+        index = bisect_right(self._epochs, epoch)
+        if index == 0:
+            return None
+        end = self._starts[index] if index < len(self._starts) else end_offset
+        return OffsetAndEpoch(end, self._epochs[index - 1])
+
+
+class LogEpochs(ABC):
+    """The part of a log that knows its epochs; the rest of it tells what is appended and cut."""
+
+    start_offset: int
+    end_offset: int
+
+    def __init__(self) -> None:
+        self.epochs = Epochs()
+
+    @abstractmethod
+    def snapshots(self) -> list[OffsetAndEpoch]: ...
+
+    @property
+    def last_epoch(self) -> int:
+        if self.epochs:
+            return self.epochs.last
+        snapshots = self.snapshots()
+        return snapshots[-1].epoch if snapshots else 0
+
+    def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
+        found = self.epochs.end_of(epoch, self.end_offset)
+        if found is not None:
+            return found
+        # Before the first record there is what the snapshot stands for, or nothing at all.
+        before = [each for each in self.snapshots() if each.offset == self.start_offset]
+        return before[-1] if before else OffsetAndEpoch(self.start_offset, 0)
+
+
+class MemoryLog(LogEpochs):
+    """A log for tests and simulations. `crash` is what power loss does to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._batches: list[tuple[int, int, int, bytes]] = []  # base offset, next offset, epoch, bytes
+        self._snapshots: dict[OffsetAndEpoch, bytes] = {}
+        self._partial: dict[OffsetAndEpoch, bytearray] = {}
+        self.start_offset = 0
+        self.end_offset = 0
+
+    def append(self, data: bytes) -> None:
+        for batch in Batches(data):
+            if batch.base_offset != self.end_offset:
+                raise ValueError(f"a batch at {batch.base_offset} is appended at {self.end_offset}")
+            epoch = batch.partition_leader_epoch
+            self.epochs.note(epoch, batch.base_offset)
+            self._batches.append((batch.base_offset, batch.next_offset, epoch, bytes(batch.data)))
+            self.end_offset = batch.next_offset
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        made = bytearray()
+        for index in range(bisect_right(self._batches, offset, key=lambda batch: batch[1]), len(self._batches)):
+            data = self._batches[index][3]
+            if made and len(made) + len(data) > max_bytes:
+                break
+            made += data
+        return bytes(made)
+
+    def truncate(self, end_offset: int) -> None:
+        while self._batches and self._batches[-1][0] >= end_offset:
+            self._batches.pop()
+        self.end_offset = self._batches[-1][1] if self._batches else max(self.start_offset, end_offset)
+        self.epochs.truncate(self.end_offset)
+
+    def trim(self, start_offset: int) -> None:
+        while self._batches and self._batches[0][1] <= start_offset:
+            self._batches.pop(0)
+        self.start_offset = max(self.start_offset, start_offset)
+
+    def snapshots(self) -> list[OffsetAndEpoch]:
+        return sorted(self._snapshots)
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int:
+        return len(self._snapshots[snapshot_id])
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        return self._snapshots[snapshot_id][position : position + max_bytes]
+
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        partial = self._partial.setdefault(snapshot_id, bytearray())
+        del partial[position:]
+        partial += data
+
+    def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._snapshots[snapshot_id] = bytes(self._partial.pop(snapshot_id))
+
+    def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._batches.clear()
+        self.epochs.clear()
+        self.start_offset = self.end_offset = snapshot_id.offset
+
+    def crash(self, synced_offset: int) -> None:
+        """Forgets what was not synced."""
+        self._partial.clear()
+        self.truncate(max(synced_offset, self.start_offset))

@@ -1,0 +1,230 @@
+"""Raft's requests and responses as they go over the wire: one topic, one partition in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from kafkacore.protocol.uuid import METADATA_TOPIC_ID
+from kafkacore.raft.log import OffsetAndEpoch
+from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter
+
+TOPIC: Final = "__cluster_metadata"
+PARTITION: Final = 0
+FETCH_MAX_WAIT_MS: Final = 500
+FETCH_MAX_BYTES: Final = 8 << 20
+FETCH_TOPIC_IDS_SINCE: Final = 13
+
+
+def only(request: Any, topics: Sequence[Any], index_of: Callable[[Any], int]) -> Any | None:
+    """The partition a request is about; None unless it is about the metadata log alone."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    name = getattr(topic, "topic_name", None) or getattr(topic, "topic", None) or getattr(topic, "name", None)
+    named = name == TOPIC or getattr(topic, "topic_id", None) == METADATA_TOPIC_ID
+    return partition if named and index_of(partition) == PARTITION else None
+
+
+def vote(cluster_id: str, voter: ReplicaKey, me: ReplicaKey, epoch: int, end: OffsetAndEpoch, pre_vote: bool) -> Any:
+    partition = VoteRequest.PartitionData(
+        partition_index=PARTITION,
+        replica_epoch=epoch,
+        replica_id=me.replica_id,
+        replica_directory_id=me.directory_id,
+        voter_directory_id=voter.directory_id,
+        last_offset_epoch=end.epoch,
+        last_offset=end.offset,
+        pre_vote=pre_vote,
+    )
+    return VoteRequest(
+        cluster_id=cluster_id,
+        voter_id=voter.replica_id,
+        topics=[VoteRequest.TopicData(topic_name=TOPIC, partitions=[partition])],
+    )
+
+
+def begin_epoch(cluster_id: str, voter: ReplicaKey, leader_id: int, epoch: int, endpoints: Endpoints) -> Any:
+    made = BeginQuorumEpochRequest
+    partition = made.PartitionData(
+        partition_index=PARTITION, voter_directory_id=voter.directory_id, leader_id=leader_id, leader_epoch=epoch
+    )
+    return made(
+        cluster_id=cluster_id,
+        voter_id=voter.replica_id,
+        topics=[made.TopicData(topic_name=TOPIC, partitions=[partition])],
+        leader_endpoints=[made.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+    )
+
+
+def end_epoch(cluster_id: str, leader_id: int, epoch: int, successors: Sequence[ReplicaKey], endpoints: Endpoints) -> Any:
+    made = EndQuorumEpochRequest
+    partition = made.PartitionData(
+        partition_index=PARTITION,
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        preferred_successors=[key.replica_id for key in successors],
+        preferred_candidates=[
+            made.ReplicaInfo(candidate_id=key.replica_id, candidate_directory_id=key.directory_id) for key in successors
+        ],
+    )
+    return made(
+        cluster_id=cluster_id,
+        topics=[made.TopicData(topic_name=TOPIC, partitions=[partition])],
+        leader_endpoints=[made.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in endpoints],
+    )
+
+
+def fetch(cluster_id: str, me: ReplicaKey, epoch: int, end: OffsetAndEpoch, high_watermark: int) -> Any:
+    partition = FetchRequest.FetchPartition(
+        partition=PARTITION,
+        current_leader_epoch=epoch,
+        fetch_offset=end.offset,
+        last_fetched_epoch=end.epoch,
+        replica_directory_id=me.directory_id,
+        high_watermark=high_watermark,
+    )
+    return FetchRequest(
+        cluster_id=cluster_id,
+        replica_state=FetchRequest.ReplicaState(replica_id=me.replica_id),
+        max_wait_ms=FETCH_MAX_WAIT_MS,
+        max_bytes=FETCH_MAX_BYTES,
+        topics=[FetchRequest.FetchTopic(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )
+
+
+def fetch_snapshot(cluster_id: str, me: ReplicaKey, epoch: int, wanted: OffsetAndEpoch, position: int) -> Any:
+    made = FetchSnapshotRequest
+    partition = made.PartitionSnapshot(
+        partition=PARTITION,
+        current_leader_epoch=epoch,
+        snapshot_id=made.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
+        position=position,
+        replica_directory_id=me.directory_id,
+    )
+    return made(
+        cluster_id=cluster_id,
+        replica_id=me.replica_id,
+        max_bytes=FETCH_MAX_BYTES,
+        topics=[made.TopicSnapshot(name=TOPIC, partitions=[partition])],
+    )
+
+
+# What a response is made of, by the class of its request: response, topic struct, its name field, partition struct.
+_SHAPES: Final[dict[Any, tuple[Any, Any, str, Any, str]]] = {
+    VoteRequest: (VoteResponse, VoteResponse.TopicData, "topic_name", VoteResponse.PartitionData, "topics"),
+    BeginQuorumEpochRequest: (
+        BeginQuorumEpochResponse, BeginQuorumEpochResponse.TopicData, "topic_name",
+        BeginQuorumEpochResponse.PartitionData, "topics"),
+    EndQuorumEpochRequest: (
+        EndQuorumEpochResponse, EndQuorumEpochResponse.TopicData, "topic_name",
+        EndQuorumEpochResponse.PartitionData, "topics"),
+    FetchRequest: (FetchResponse, FetchResponse.FetchableTopicResponse, "topic", FetchResponse.PartitionData, "responses"),
+    FetchSnapshotRequest: (
+        FetchSnapshotResponse, FetchSnapshotResponse.TopicSnapshot, "name",
+        FetchSnapshotResponse.PartitionSnapshot, "topics"),
+}  # fmt: skip
+
+
+def refused(request: Any, error: int) -> Any:
+    """An error for the request as a whole."""
+    if isinstance(request, DescribeQuorumRequest):
+        return DescribeQuorumResponse(error_code=error)
+    return _SHAPES[type(request)][0](error_code=error)
+
+
+def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | None, **values: Any) -> Any:
+    """A response about the one partition. `leader` is id and epoch; `endpoint` where the leader is, when known."""
+    response_class, topic_class, name_field, partition_class, topics_field = _SHAPES[type(request)]
+    fields = partition_class.FIELDS
+    if "leader_id" in fields:
+        values |= {"leader_id": leader[0], "leader_epoch": leader[1]}
+    else:
+        values["current_leader"] = response_class.LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+    partition = partition_class(**values)
+    topic = topic_class(**{name_field: TOPIC, "partitions": [partition]})
+    if "topic_id" in topic_class.FIELDS:
+        topic.topic_id = METADATA_TOPIC_ID
+    made = response_class(**{topics_field: [topic]})
+    if endpoint is not None and leader[0] >= 0:
+        made.node_endpoints = [response_class.NodeEndpoint(node_id=leader[0], host=endpoint[0], port=endpoint[1])]
+    return made
+
+
+def answered(response: Any) -> tuple[int, Any | None]:
+    """The error and the partition of a response; the partition is None when there is only the error."""
+    if response.error_code:
+        return response.error_code, None
+    topics = response.responses if isinstance(response, FetchResponse) else response.topics
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, None
+    partition = topics[0].partitions[0]
+    return partition.error_code, partition
+
+
+def leader_of(partition: Any) -> tuple[int, int]:
+    """Id and epoch of the leader that a response's partition names."""
+    current = getattr(partition, "current_leader", partition)
+    return current.leader_id, current.leader_epoch
+
+
+def endpoint_of(response: Any, node_id: int) -> tuple[str, int] | None:
+    for each in response.node_endpoints:
+        if each.node_id == node_id:
+            return each.host, each.port
+    return None
+
+
+def describe_quorum(leader: tuple[int, int], high_watermark: int, voters: list[Any], observers: list[Any],
+                    nodes: Sequence[Voter]) -> Any:
+    made = DescribeQuorumResponse
+    partition = made.PartitionData(
+        partition_index=PARTITION,
+        leader_id=leader[0],
+        leader_epoch=leader[1],
+        high_watermark=high_watermark,
+        current_voters=voters,
+        observers=observers,
+    )
+    return made(
+        topics=[made.TopicData(topic_name=TOPIC, partitions=[partition])],
+        nodes=[
+            made.Node(
+                node_id=voter.key.replica_id,
+                listeners=[made.Listener(name=n, host=h, port=p) for n, h, p in voter.endpoints],
+            )
+            for voter in nodes
+        ],
+    )
+
+
+def describe_error(request: Any, error: ErrorCode) -> Any:
+    """The error for each partition that was asked for."""
+    made = DescribeQuorumResponse
+    return made(
+        topics=[
+            made.TopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    made.PartitionData(partition_index=each.partition_index, error_code=error, error_message=error.message)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,87 @@
+"""Snapshots on their way: a leader reads them out, a follower that is too far behind takes one (KIP-630)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import FetchSnapshotResponse
+from kafkacore.raft import election, messages, replication
+from kafkacore.raft.log import OffsetAndEpoch, RaftLog
+from kafkacore.raft.roles import Follower, Leader
+
+if TYPE_CHECKING:
+    from kafkacore.raft.core import InFlight, Raft
+
+
+def read_whole(log: RaftLog, snapshot_id: OffsetAndEpoch) -> bytes:
+    made = bytearray()
+    size = log.snapshot_size(snapshot_id)
+    while len(made) < size:
+        made += log.read_snapshot(snapshot_id, len(made), messages.FETCH_MAX_BYTES)
+    return bytes(made)
+
+
+def on_fetch_snapshot(raft: Raft, token: Any, request: Any) -> None:
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        raft.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
+        return
+    asked = messages.only(request, request.topics, lambda each: each.partition)
+    if asked is None:
+        raft.reply(token, request, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return
+    error = replication.leader_only_error(raft, asked.current_leader_epoch)
+    if error:
+        raft.reply(token, request, error_code=error)
+        return
+    wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+    # The checkpoint at offset 0 stays where it is: the first leader wrote what it says to the log (KIP-853).
+    if wanted.offset == 0 or wanted not in raft.log.snapshots():
+        raft.reply(token, request, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+        return
+    size = raft.log.snapshot_size(wanted)
+    if not 0 <= asked.position < size:
+        raft.reply(token, request, error_code=ErrorCode.POSITION_OUT_OF_RANGE)
+        return
+    role = raft.role
+    assert isinstance(role, Leader)
+    if request.replica_id in role.voters:
+        election.heard_of_voter(raft, role, request.replica_id)
+    raft.reply(
+        token,
+        request,
+        error_code=ErrorCode.NONE,
+        snapshot_id=FetchSnapshotResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
+        size=size,
+        position=asked.position,
+        unaligned_records=raft.log.read_snapshot(wanted, asked.position, max(1, request.max_bytes)),
+    )
+
+
+def on_fetch_snapshot_response(raft: Raft, sent: InFlight, response: Any) -> None:
+    error, partition = messages.answered(response)
+    role = raft.role
+    if partition is not None:
+        leader_id, epoch = messages.leader_of(partition)
+        if raft.hear(epoch, leader_id, messages.endpoint_of(response, leader_id)):
+            return
+    if not isinstance(role, Follower) or role.download is None:
+        return
+    if error or partition is None:
+        # The leader may have a newer one by now: Fetch tells.
+        role.download = None
+        raft._backoff_until[sent.to.node_id] = raft.now_ms + raft.config.retry_backoff_ms
+        return
+    told = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    data = bytes(partition.unaligned_records)
+    if told != role.download or partition.position != role.download_position or not data:
+        role.download = None
+        return
+    role.fetch_deadline_ms = raft.now_ms + raft.config.fetch_timeout_ms
+    raft.log.write_snapshot(told, role.download_position, data)
+    role.download_position += len(data)
+    if role.download_position >= partition.size:
+        role.download = None
+        raft.log.finish_snapshot(told)
+        raft.log.begin_at_snapshot(told)
+        raft.snapshot_loaded(told)

@@ -1,0 +1,142 @@
+"""Who votes: replicas with their directory ids, where they listen, and how the set changes along the log (KIP-853)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from kafkacore.protocol.messages import VotersRecord
+from kafkacore.protocol.uuid import ZERO, Uuid
+
+Endpoints = tuple[tuple[str, str, int], ...]  # listener name, host, port
+
+BEFORE_LOG: Final = -1
+
+
+class ReplicaKey(NamedTuple):
+    """A replica of the quorum. `directory_id` is ZERO where it is not known: static voters (kraft.version 0)."""
+
+    replica_id: int
+    directory_id: Uuid = ZERO
+
+    def matches(self, other: ReplicaKey) -> bool:
+        """The same replica, as far as both tell."""
+        if self.replica_id != other.replica_id:
+            return False
+        return ZERO in (self.directory_id, other.directory_id) or self.directory_id == other.directory_id
+
+
+class Voter(NamedTuple):
+    key: ReplicaKey
+    endpoints: Endpoints
+    kraft_versions: tuple[int, int] = (0, 1)
+
+    def endpoint(self, listener: str) -> tuple[str, int] | None:
+        """Host and port of a listener; of the first one when `listener` is not among them."""
+        for name, host, port in self.endpoints:
+            if name == listener:
+                return host, port
+        return self.endpoints[0][1:] if self.endpoints else None
+
+
+class VoterSet:
+    """Immutable."""
+
+    __slots__ = ("_voters",)
+
+    def __init__(self, voters: Iterable[Voter] = ()) -> None:
+        self._voters: Mapping[int, Voter] = {voter.key.replica_id: voter for voter in voters}
+
+    def __len__(self) -> int:
+        return len(self._voters)
+
+    def __contains__(self, key: ReplicaKey) -> bool:
+        voter = self._voters.get(key.replica_id)
+        return voter is not None and voter.key.matches(key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VoterSet) and self._voters == other._voters
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._voters.values()))
+
+    def __repr__(self) -> str:
+        return f"VoterSet({sorted(self._voters.values())})"
+
+    def get(self, replica_id: int) -> Voter | None:
+        return self._voters.get(replica_id)
+
+    def voters(self) -> list[Voter]:
+        """By id."""
+        return [self._voters[replica_id] for replica_id in sorted(self._voters)]
+
+    def is_only(self, key: ReplicaKey) -> bool:
+        return len(self._voters) == 1 and key in self
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        return VoterSet([*[each for each in self._voters.values() if each.key.replica_id != voter.key.replica_id], voter])
+
+    def to_record(self) -> Any:
+        return VotersRecord(
+            version=0,
+            voters=[
+                VotersRecord.Voter(
+                    voter_id=voter.key.replica_id,
+                    voter_directory_id=voter.key.directory_id,
+                    endpoints=[VotersRecord.Endpoint(name=n, host=h, port=p) for n, h, p in voter.endpoints],
+                    kraft_version_feature=VotersRecord.KRaftVersionFeature(
+                        min_supported_version=voter.kraft_versions[0], max_supported_version=voter.kraft_versions[1]
+                    ),
+                )
+                for voter in self.voters()
+            ],
+        )
+
+    @classmethod
+    def from_record(cls, record: Any) -> VoterSet:
+        return cls(
+            Voter(
+                ReplicaKey(each.voter_id, each.voter_directory_id),
+                tuple([(end.name, end.host, end.port) for end in each.endpoints]),
+                (each.kraft_version_feature.min_supported_version, each.kraft_version_feature.max_supported_version),
+            )
+            for each in record.voters
+        )
+
+
+class VoterHistory:
+    """The voter set and kraft.version at each offset where they changed: a truncation takes both back."""
+
+    def __init__(self, static: VoterSet) -> None:
+        self._static = static
+        self._sets: list[tuple[int, VoterSet]] = []
+        self._versions: list[tuple[int, int]] = []
+
+    @property
+    def latest(self) -> VoterSet:
+        """Also before it is committed, as Raft's rule for changing one member at a time wants it."""
+        return self._sets[-1][1] if self._sets else self._static
+
+    @property
+    def kraft_version(self) -> int:
+        return self._versions[-1][1] if self._versions else 0
+
+    @property
+    def in_log(self) -> bool:
+        """Whether the set stands in the log or in a snapshot of it, not only in the checkpoint at offset 0."""
+        return bool(self._sets) and self._sets[-1][0] != BEFORE_LOG
+
+    def set_voters(self, offset: int, voters: VoterSet) -> None:
+        self._sets.append((offset, voters))
+
+    def set_version(self, offset: int, version: int) -> None:
+        self._versions.append((offset, version))
+
+    def truncate(self, end_offset: int) -> None:
+        self._sets = [each for each in self._sets if each[0] < end_offset]
+        self._versions = [each for each in self._versions if each[0] < end_offset]
+
+    def forget_all(self) -> None:
+        """A snapshot takes the place of the log."""
+        self._sets.clear()
+        self._versions.clear()

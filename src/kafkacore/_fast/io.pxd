@@ -62,4 +62,6 @@ cdef void io_fail(LogDir *dir, int error) noexcept nogil
 cdef class LogDirectory:
     """Python's handle of a LogDir; logs keep a reference for as long as they use it."""
     cdef LogDir *dir
+    cdef Inbox inbox      # hears of the failure
+    cdef Mail failure
     cdef readonly Environment environment

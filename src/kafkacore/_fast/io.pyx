@@ -7,7 +7,7 @@ from libc.string cimport strdup
 
 from kafkacore._fast.atomics cimport add32, add64, cas32, load32, load64, store32
 from kafkacore._fast.env cimport Disk, Environment
-from kafkacore._fast.mail cimport inbox_post
+from kafkacore._fast.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
 from kafkacore._fast.sync cimport (
     Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal, condition_wait,
     mutex_destroy, mutex_init, mutex_lock, mutex_unlock, thread_join, thread_start
@@ -271,6 +271,10 @@ cdef void io_fail(LogDir *dir, int error) noexcept nogil:
         inbox_post(dir.on_offline_inbox, dir.on_offline)
 
 
+cdef void hear_of_failure(Mail *mail) noexcept nogil:
+    """The eventfd says it all; `offline_errno` says why."""
+
+
 cdef class LogDirectory:
     """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
 
@@ -283,15 +287,26 @@ cdef class LogDirectory:
         if not 1 <= threads <= IO_MAX_THREADS:
             raise ValueError(f"a log directory has 1 to {IO_MAX_THREADS} threads, not {threads}")
         self.environment = environment
+        self.inbox.eventfd = -1
         self.dir = io_open(encoded, &environment.env.disk, threads, &error)
         if self.dir == NULL:
             raise OSError(-error, strerror(-error), path)
+        error = inbox_init(&self.inbox)
+        if error < 0:
+            raise OSError(-error, strerror(-error), path)
+        inbox_may_sleep(&self.inbox)
+        self.failure.deliver = hear_of_failure
+        self.dir.on_offline_inbox = &self.inbox
+        self.dir.on_offline = &self.failure
 
     def __dealloc__(self):
         if self.dir != NULL:
             with nogil:
                 io_close(self.dir)
+                self.dir.on_offline = NULL
                 io_release(self.dir)
+        if self.inbox.eventfd >= 0:
+            inbox_close(&self.inbox)
 
     def close(self):
         """Finishes what is queued and ends the threads. Idempotent; what is submitted later is refused."""
@@ -306,6 +321,10 @@ cdef class LogDirectory:
     def offline_errno(self):
         """The errno that took the directory offline; 0 while it serves."""
         return load32(&self.dir.offline)
+
+    def fileno(self):
+        """Becomes readable when the directory goes offline."""
+        return self.inbox.eventfd
 
     @property
     def queued_jobs(self):

@@ -1,6 +1,6 @@
 """The life of a log, its list of segments and its waiters, as log.pxd says."""
 
-from libc.errno cimport ENOMEM
+from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
@@ -115,11 +115,15 @@ cdef char *log_directory_path(const Log *log) noexcept nogil:
 
 
 cdef void log_fail(Log *log, int error) noexcept nogil:
-    io_fail(log.dir, error)
+    cdef bint closed
     mutex_lock(&log.lock)
-    if log.state != LOG_CLOSED:
+    closed = log.state == LOG_CLOSED
+    if not closed:
         log.state = LOG_FAILED
     mutex_unlock(&log.lock)
+    # The last work on a log that was closed may find its directory renamed: no fault of the disk.
+    if not closed or error != ENOENT:
+        io_fail(log.dir, error)
     log_wake_blocked(log, WAKE_GONE)
     log_wake_changed(log, WAKE_GONE)
 

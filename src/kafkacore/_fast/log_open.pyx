@@ -10,8 +10,8 @@ from kafkacore._fast.atomics cimport load32, load64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
 from kafkacore._fast.log cimport (
-    LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, Recent, SegmentList, log_block,
-    log_directory_path, log_fail, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed,
+    LOG_CLOSED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Recent, SegmentList, config_release, log_block,
+    log_directory_path, log_fail, log_hold_config, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed,
     recent_clear, segments_release
 )
 from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, write_producer_snapshot
@@ -69,12 +69,19 @@ cdef int write_identity(Log *log, const char *path) noexcept nogil:
     return result
 
 
+cdef int64_t preallocated_bytes(Log *log) noexcept nogil:
+    cdef LogConfig *config = log_hold_config(log)
+    cdef int64_t size = config.segment_bytes if config.preallocate else 0
+    config_release(config)
+    return size
+
+
 cdef int make_first_segment(Log *log, const char *path, Segment **made) noexcept nogil:
     cdef int result
     made[0] = segment_new(log.dir.disk, path, log.end_offset)
     if made[0] == NULL:
         return -ENOMEM
-    result = segment_create(made[0], log_now_ms(log), True)
+    result = segment_create(made[0], log_now_ms(log), True, preallocated_bytes(log))
     if result == 0:
         result = write_identity(log, path)  # syncs the directory, the segment's names with it
     made[0].entry_synced = True
@@ -169,7 +176,7 @@ cdef int roll(Log *log) noexcept nogil:
     segment = segment_new(log.dir.disk, log.path, log.roll_offset)
     if segment == NULL:
         return -ENOMEM
-    result = segment_create(segment, log_now_ms(log), False)
+    result = segment_create(segment, log_now_ms(log), False, preallocated_bytes(log))
     if result == 0:
         mutex_lock(&log.lock)
         result = append_segment(log, segment)
@@ -285,7 +292,7 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
     segments_release(list)
     if result < 0:
         log_fail(log, -result)
-        return result
+        return 0
     mutex_lock(&log.lock)
     if log.synced_offset < until <= log.end_offset:
         log.synced_offset = until

@@ -22,3 +22,5 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
 
 # The last act of an orderly shutdown: producer snapshot, indexes and all bytes on disk; no more appends. 0, LOG_BLOCKED, -errno.
 cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil
+# No more work on its files from now on, so that its directory may be renamed or removed; nothing is saved. 0 or LOG_BLOCKED.
+cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil

@@ -9,13 +9,13 @@ from libc.string cimport strlen
 from kafkacore._fast.atomics cimport load32, load64, store32, store64
 from kafkacore._fast.epochs cimport epochs_truncate_end, epochs_truncate_start
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_ROLLING, SegmentList, log_block, log_fail, log_hold_segments,
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_fail, log_hold_segments,
     log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear, segments_release
 )
 from kafkacore._fast.log_files cimport write_producer_snapshot
 from kafkacore._fast.log_open cimport log_commit_soon, log_save_epochs, log_start_roll
 from kafkacore._fast.log_read cimport segment_max_timestamp
-from kafkacore._fast.park cimport WAKE_READY
+from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
 from kafkacore._fast.producers cimport producers_clear, producers_first_unstable
 from kafkacore._fast.recovery cimport log_replay_producers
 from kafkacore._fast.segment cimport (
@@ -196,7 +196,7 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
     segment = segment_new(log.dir.disk, log.path, offset)
     if segment == NULL:
         return -ENOMEM
-    result = segment_create(segment, log_now_ms(log), False)
+    result = segment_create(segment, log_now_ms(log), False, 0)
     if result == 0:
         mutex_lock(&log.lock)
         result = keep_range(log, 0, 0, segment)
@@ -361,7 +361,21 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     return due
 
 
-# --- shutdown ---
+# --- the end ---
+
+cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:
+    cdef int result = 0
+    mutex_lock(&log.lock)
+    if log.state == LOG_OPENING or log.state == LOG_ROLLING:
+        log_block(log, blocked)
+        result = LOG_BLOCKED
+    elif log.state != LOG_FAILED:
+        log.state = LOG_CLOSED
+    mutex_unlock(&log.lock)
+    if result == 0:
+        log_wake_blocked(log, WAKE_GONE)
+    return result
+
 
 cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
     cdef SegmentList *list

@@ -33,6 +33,7 @@ cdef enum:
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
     READ_LOG_END = 2      # a follower's read
+    READ_LOCAL = 3        # this node's own, to the log's end, whoever leads
 
 ctypedef struct Follower:
     int32_t broker_id
@@ -70,7 +71,9 @@ cdef void partition_release(Partition *p) noexcept nogil
 # the log's end. Wakes whoever waits for what may never come now. An older leader epoch or partition epoch changes nothing.
 cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
                            int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil
-cdef void partition_close(Partition *p, int role) noexcept nogil  # ROLE_NONE or ROLE_GONE: no more appends, everybody is told
+# ROLE_NONE or ROLE_GONE: no more appends, everybody is told. Its log is stopped or shut afterwards (log_trim).
+cdef void partition_close(Partition *p, int role) noexcept nogil
+cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: everybody is told
 
 # Produce for one partition. `acks` as in the request. 0; Kafka's error code;
 # LOG_BLOCKED with `blocked` queued. `*wait_for` is the offset that the high watermark must reach before the acknowledgement,

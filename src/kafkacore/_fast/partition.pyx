@@ -29,7 +29,7 @@ cdef enum:
     NOT_ENOUGH_REPLICAS = 19
     KAFKA_STORAGE_ERROR = 56
     FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 76
+    UNKNOWN_LEADER_EPOCH = 75
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
@@ -394,10 +394,10 @@ cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int
     memset(out, 0, sizeof(ReadResult))
     mutex_lock(&p.log.lock)
     fill_view(p, view)
-    error = role_error(p, current_epoch)
+    error = 0 if isolation == READ_LOCAL else role_error(p, current_epoch)
     if error == 0 and last_fetched_epoch >= 0:
         error = check_divergence(p, last_fetched_epoch, offset, view)
-    if isolation == READ_LOG_END:
+    if isolation >= READ_LOG_END:
         bound = p.log.end_offset
     else:
         bound = p.last_stable_offset if isolation == READ_COMMITTED else p.high_watermark

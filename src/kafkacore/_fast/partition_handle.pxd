@@ -17,3 +17,4 @@ cdef class PartitionHandle:
     """Owns one count of a Partition."""
     cdef Partition *partition
     cdef readonly LogDirectory directory
+    cdef readonly LogSettings settings  # as last configured

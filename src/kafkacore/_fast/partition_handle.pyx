@@ -15,15 +15,15 @@ from kafkacore._fast.log cimport (
 )
 from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.log_open cimport log_commit_soon
-from kafkacore._fast.log_trim cimport log_delete_old, log_shut, log_truncate_fully, log_truncate_to
+from kafkacore._fast.log_trim cimport log_delete_old, log_shut, log_stop, log_truncate_fully, log_truncate_to
 from kafkacore._fast.recovery cimport FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load
 from kafkacore._fast.log_read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
 from kafkacore._fast.mail cimport Inbox, Mail, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
 from kafkacore._fast.park cimport Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    READ_LOG_END, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower, Partition,
+    READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower, Partition,
     partition_append, partition_append_as_follower, partition_become, partition_close, partition_delete_records,
-    partition_epoch_end, partition_expire_producers, partition_high_watermark, partition_new, partition_read, partition_release,
+    partition_epoch_end, partition_expire_producers, partition_fail, partition_high_watermark, partition_new, partition_read, partition_release,
     partition_restore, partition_unwait, partition_wait
 )
 from kafkacore._fast.segment cimport Segment, segment_open_log, segment_release
@@ -161,6 +161,14 @@ cdef class LogSettings:
     def __dealloc__(self):
         config_release(self.config)
 
+    @property
+    def flush_ms(self):
+        return self.config.flush_ms
+
+    @property
+    def file_delete_delay_ms(self):
+        return self.config.file_delete_delay_ms
+
 
 cdef int64_t locked(Partition *p, int64_t *field) noexcept:
     cdef int64_t value
@@ -223,6 +231,7 @@ cdef enum:
     TRUNCATE_FULLY = 1
     DELETE_OLD = 2
     SHUT = 3
+    STOP = 4
 
 
 cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) noexcept nogil:
@@ -234,8 +243,10 @@ cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) no
             result = log_truncate_fully(&p.log, offset, &sleeper.waiter)
         elif what == DELETE_OLD:
             result = log_delete_old(&p.log, partition_high_watermark(p), &sleeper.waiter)
-        else:
+        elif what == SHUT:
             result = log_shut(&p.log, &sleeper.waiter)
+        else:
+            result = log_stop(&p.log, &sleeper.waiter)
         if result != LOG_BLOCKED:
             return result
         sleep_until_woken(sleeper, -1)
@@ -266,6 +277,7 @@ cdef class PartitionHandle:
         if settings is None:
             settings = LogSettings()
         self.directory = directory
+        self.settings = settings
         self.partition = partition_new(directory.dir, &directory.environment.env.clock, settings.config, name,
                                        <int32_t> len(name), <const uint8_t *> <char *> raw, index, topic_id is not None)
         if self.partition == NULL:
@@ -319,6 +331,18 @@ cdef class PartitionHandle:
     @property
     def log_start_offset(self):
         return locked(self.partition, &self.partition.log.log_start_offset)
+
+    @property
+    def moved_log_start_offset(self):
+        """The log start where it lies behind the first segment's base offset, which tells it otherwise; else -1."""
+        cdef int64_t moved = -1
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            if self.partition.log.segments != NULL and self.partition.log.segments.count:
+                if self.partition.log.log_start_offset > self.partition.log.segments.items[0].base_offset:
+                    moved = self.partition.log.log_start_offset
+            mutex_unlock(&self.partition.log.lock)
+        return moved
 
     @property
     def high_watermark(self):
@@ -377,6 +401,7 @@ cdef class PartitionHandle:
     def configure(self, LogSettings settings not None):
         """Another configuration from now on."""
         config_hold(settings.config)
+        self.settings = settings
         with nogil:
             log_set_config(&self.partition.log, settings.config)
 
@@ -457,6 +482,18 @@ cdef class PartitionHandle:
     def shut(self):
         """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Raises OSError."""
         self.change(SHUT, 0)
+
+    def retire(self):
+        """The partition is deleted, or not ours any more: no more appends or work on its files, whoever waits is told. Its
+        directory may be renamed or removed when this returns."""
+        with nogil:
+            partition_close(self.partition, ROLE_GONE)
+        self.change(STOP, 0)
+
+    def fail(self, int error):
+        """Its directory failed with an errno: whoever waits is told KAFKA_STORAGE_ERROR."""
+        with nogil:
+            partition_fail(self.partition, error)
 
     def expire_producers(self):
         """producer.id.expiration.ms: how many are forgotten."""
@@ -556,10 +593,10 @@ cdef class PartitionHandle:
 
     # --- reads ---
 
-    def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOG_END, bint min_one=True,
+    def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
              int32_t current_epoch=-1, int32_t last_fetched_epoch=-1):
         """Fetch: whole and perhaps one cut batch, as stored. Blocking: reads the disk. `isolation`: 0 up to the high
-        watermark, 1 up to the last stable offset, 2 to the log's end."""
+        watermark, 1 up to the last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever leads."""
         cdef ReadResult found
         cdef FetchView view
         cdef bytes records = b""

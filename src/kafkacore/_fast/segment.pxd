@@ -37,6 +37,7 @@ ctypedef struct Segment:
     int32_t offset_index_file # likewise
     int32_t time_index_file
     bint entry_synced     # its names are on disk (the directory was synced after it was made)
+    bint preallocated     # the file is longer than `size` until it is sealed
     int64_t base_offset
     int64_t size          # bytes of .log; atomic for readers without the lock
     int64_t synced_size   # bytes that a sync has covered
@@ -71,7 +72,8 @@ cdef void segment_release(Segment *segment) noexcept nogil
 # --- life; all may block and give 0 or -errno ---
 cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_offset) noexcept nogil  # NULL: no memory
 # New, empty files, open for appends; `first` of its log: a .log that is there already is an error (-EEXIST).
-cdef int segment_create(Segment *segment, int64_t now_ms, bint first) noexcept nogil
+# With `preallocated_bytes` the file has that size until it is sealed.
+cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil
 cdef int segment_open_log(Segment *segment) noexcept nogil  # once; any thread
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # of an active segment: into memory; -EINVAL: corrupt

@@ -104,7 +104,7 @@ cdef int segment_open_indexes(Segment *segment) noexcept nogil:
     return open_once(segment, &segment.time_index_file, b".timeindex", O_RDWR | O_CREAT | O_CLOEXEC)
 
 
-cdef int segment_create(Segment *segment, int64_t now_ms, bint first) noexcept nogil:
+cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil:
     cdef int flags = O_RDWR | O_CREAT | O_CLOEXEC
     # Files that a crash left behind a roll are begun anew; where no log was, there can be none to lose.
     cdef int result = open_once(segment, &segment.file, b".log", flags | (O_EXCL if first else O_TRUNC))
@@ -112,6 +112,9 @@ cdef int segment_create(Segment *segment, int64_t now_ms, bint first) noexcept n
         result = open_once(segment, &segment.offset_index_file, b".index", flags | O_TRUNC)
     if result == 0:
         result = open_once(segment, &segment.time_index_file, b".timeindex", flags | O_TRUNC)
+    if result == 0 and preallocated_bytes > 0:
+        result = segment.disk.truncate(segment.disk.self, segment.file, preallocated_bytes)
+        segment.preallocated = True
     segment.created_ms = segment.modified_ms = now_ms
     return result
 
@@ -354,10 +357,11 @@ cdef int segment_seal(Segment *segment) noexcept nogil:
     # A closed segment's time index ends with the greatest timestamp, full or not (LogSegment.onBecomeInactiveSegment).
     add_time_entry(segment)
     result = segment_write_indexes(segment)
-    if result < 0:
-        return result
-    store32(&segment.sealed, 1)
-    return 0
+    if result == 0 and segment.preallocated:
+        result = segment.disk.truncate(segment.disk.self, segment.file, segment.size)
+    if result == 0:
+        store32(&segment.sealed, 1)
+    return result
 
 
 cdef int unlink_part(Segment *segment, const char *suffix) noexcept nogil:

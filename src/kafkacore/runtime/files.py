@@ -32,6 +32,9 @@ class Files(Protocol):
 
     def unlink(self, path: str) -> None: ...
 
+    def remove_directory(self, path: str) -> None:
+        """An empty one."""
+
     def sync_directory(self, path: str) -> None:
         """Makes the names in a directory durable."""
 
@@ -79,6 +82,9 @@ class OsFiles:
 
     def unlink(self, path: str) -> None:
         os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
 
     def sync_directory(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,0 +1,36 @@
+"""Log directories: the threads that wait for their devices."""
+
+from kafkacore._fast.env import Environment
+
+class LogDirectory:
+    """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
+
+    `threads` bounds the pool. Raises OSError, ValueError.
+    """
+
+    def __init__(self, environment: Environment, path: str | bytes, threads: int = 8) -> None: ...
+    def close(self) -> None:
+        """Finishes what is queued and ends the threads. Idempotent; what is submitted later is refused."""
+
+    @property
+    def environment(self) -> Environment: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def offline_errno(self) -> int:
+        """The errno that took the directory offline; 0 while it serves."""
+
+    def fileno(self) -> int:
+        """Becomes readable when the directory goes offline."""
+
+    @property
+    def queued_jobs(self) -> int: ...
+    @property
+    def syncs(self) -> tuple[int, int]:
+        """Commits so far, and the nanoseconds spent in them."""
+
+    def fail(self, error: int) -> None:
+        """Takes the directory offline as an I/O error would."""
+
+def live_count() -> int:
+    """Open log directories in this process."""

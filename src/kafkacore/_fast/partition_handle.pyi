@@ -1,0 +1,247 @@
+"""Python's hold on a partition and its log. A method that may wait for a device lets go of the GIL meanwhile."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from typing_extensions import Buffer
+
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.uuid import Uuid
+
+ROLES: tuple[str, ...]
+STATES: tuple[str, ...]
+
+class AppendResult(NamedTuple):
+    """`error` is Kafka's code; where it is not 0 the offsets are -1. `record_errors`: index in the batch and what is wrong."""
+
+    error: int
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    error_message: str | None
+    record_errors: list[tuple[int, str]]
+
+class ReadBytes(NamedTuple):
+    error: int
+    records: bytes
+    first_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    leader_id: int
+    leader_epoch: int
+    diverging_epoch: int
+    diverging_end_offset: int
+
+class LoadReport(NamedTuple):
+    recovered_bytes: int
+    truncated_bytes: int
+    recovered_segments: int
+    dropped_segments: int
+
+class SegmentInfo(NamedTuple):
+    base_offset: int
+    size_bytes: int
+    sealed: bool
+
+class LogSettings:
+    """A topic's configuration as its log uses it; names and units are Kafka's, -1 is "no limit" where Kafka says so.
+
+    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises ValueError.
+    """
+
+    def __init__(
+        self,
+        *,
+        segment_bytes: int = ...,
+        segment_ms: int = ...,
+        segment_jitter_ms: int = ...,
+        index_interval_bytes: int = ...,
+        segment_index_bytes: int = ...,
+        retention_ms: int = ...,
+        retention_bytes: int = ...,
+        file_delete_delay_ms: int = ...,
+        flush_messages: int = ...,
+        flush_ms: int = ...,
+        max_message_bytes: int = ...,
+        compression_type: int = ...,
+        compression_level: int | None = ...,
+        log_append_time: bool = ...,
+        timestamp_before_max_ms: int = ...,
+        timestamp_after_max_ms: int = ...,
+        delete_policy: bool = ...,
+        compact_policy: bool = ...,
+        preallocate: bool = ...,
+        producer_id_expiration_ms: int = ...,
+    ) -> None: ...
+    @property
+    def flush_ms(self) -> int: ...
+    @property
+    def file_delete_delay_ms(self) -> int: ...
+
+class LoadProgress:
+    """How far loads have come: bytes looked through so far, of any number of logs."""
+
+    def __init__(self) -> None: ...
+    @property
+    def bytes_done(self) -> int: ...
+
+class PartitionHandle:
+    """One partition on one log directory. Costs no file until the first append.
+
+    `topic_id` None: a log that has none on disk. Methods that say "blocking" must not run on a loop's thread.
+    """
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        topic: str,
+        index: int,
+        topic_id: Uuid | None = None,
+        settings: LogSettings | None = None,
+    ) -> None: ...
+    @property
+    def directory(self) -> LogDirectory: ...
+    @property
+    def settings(self) -> LogSettings: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def topic_id(self) -> Uuid: ...
+    @property
+    def role(self) -> str:
+        """One of ROLES."""
+
+    @property
+    def state(self) -> str:
+        """One of STATES."""
+
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def end_offset(self) -> int:
+        """Offset of the next record."""
+
+    @property
+    def synced_offset(self) -> int:
+        """All below survives a power loss; Kafka's recovery point."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def moved_log_start_offset(self) -> int:
+        """The log start where it lies behind the first segment's base offset; else -1."""
+
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """Epochs and their start offsets, oldest first."""
+
+    def segments(self) -> list[SegmentInfo]:
+        """Oldest first; none while the log is lazy."""
+
+    def become_leader(
+        self,
+        leader_id: int,
+        leader_epoch: int,
+        partition_epoch: int = 0,
+        followers: Sequence[tuple[int, bool]] = (),
+        min_isr: int = 1,
+    ) -> bool:
+        """Leads from now on. `followers`: broker id and whether in sync, of every other replica. False: an older epoch."""
+
+    def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> bool:
+        """Follows `leader_id` (-1: nobody leads). False: an older epoch, nothing changed."""
+
+    def configure(self, settings: LogSettings) -> None:
+        """Another configuration from now on."""
+
+    def close(self, gone: bool = False) -> None:
+        """No more appends; whoever waits is told. `gone`: the partition is deleted."""
+
+    def load(
+        self,
+        base_offsets: Sequence[int],
+        indexed: Iterable[bool],
+        snapshots: Sequence[int] = (),
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        clean: bool = False,
+        progress: LoadProgress | None = None,
+    ) -> LoadReport:
+        """Takes up what the directory holds, before the first use (see storage.log_loader). Blocking. Raises OSError."""
+
+    def restore_high_watermark(self, offset: int) -> None:
+        """From replication-offset-checkpoint, after `load` and before a role: within the log."""
+
+    def truncate_to(self, offset: int) -> None:
+        """The log ends at `offset` (or where it ended before). Blocking. Raises OSError when the directory is offline."""
+
+    def truncate_fully(self, offset: int) -> None:
+        """Drops everything and begins anew at `offset`. Blocking. Raises OSError when the directory is offline."""
+
+    def delete_records(self, offset: int) -> tuple[int, int]:
+        """Records below `offset` (-1: below the high watermark) go: error and low watermark. Blocking."""
+
+    def delete_old_segments(self) -> int:
+        """Retention as configured: how many segments went. Blocking. Raises OSError when the directory is offline."""
+
+    def shut(self) -> None:
+        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Blocking. OSError."""
+
+    def retire(self) -> None:
+        """Deleted, or not ours any more: afterwards its directory may be renamed or removed. Blocking."""
+
+    def fail(self, error: int) -> None:
+        """Its directory failed with an errno: whoever waits is told KAFKA_STORAGE_ERROR."""
+
+    def expire_producers(self) -> int:
+        """producer.id.expiration.ms: how many are forgotten."""
+
+    @property
+    def unflushed_since_ms(self) -> int:
+        """When the oldest byte that is not synced was appended (wall clock); -1 when all is."""
+
+    def append(self, records: Buffer, acks: int = 1, wait: bool = True) -> AppendResult:
+        """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
+        `wait` for the acknowledgement that `acks` asks for."""
+
+    def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
+        """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
+
+    def flush(self, timeout_ms: int = -1) -> bool:
+        """Everything appended so far is on the disk when this returns True. Blocking."""
+
+    def flush_soon(self) -> None:
+        """Syncs everything appended so far in the committer's next round; returns at once (watch.SYNCED tells when)."""
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int = 1048576,
+        isolation: int = 3,
+        min_one: bool = True,
+        current_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+    ) -> ReadBytes:
+        """Fetch: whole and perhaps one cut batch, as stored. Blocking. `isolation`: 0 up to the high watermark, 1 up to the
+        last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever leads. Raises OSError."""
+
+    def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
+        """Offset, timestamp and leader epoch of the first record at or after a time, below `bound` (the high watermark); -1s
+        when there is none. Blocking. Raises OSError when the directory is offline."""
+
+    def offset_of_max_timestamp(self) -> tuple[int, int, int]:
+        """The same for the record with the greatest timestamp (KIP-734). Blocking."""
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        """KIP-101: epoch and end offset of the largest epoch at or below `epoch`; -1, -1 when unknown."""

@@ -1,0 +1,363 @@
+"""The logs of a node: where each lives, how they are loaded, checkpointed, deleted and shut (Kafka's LogManager)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle
+from kafkacore._fast.uuid import Uuid
+from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.storage import checkpoints, clean_shutdown, log_loader, names, partition_metadata
+from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
+
+LOG: Final = logging.getLogger("kafkacore.storage")
+
+Key = tuple[str, int]
+
+
+class Doomed(NamedTuple):
+    """A directory that was renamed and goes when its time has come (file.delete.delay.ms)."""
+
+    path: str
+    due_ns: int
+
+
+@dataclass
+class _Directory:
+    native: LogDirectory
+    partitions: dict[Key, PartitionHandle] = field(default_factory=dict)
+    recovery_points: dict[Key, int] = field(default_factory=dict)
+    log_starts: dict[Key, int] = field(default_factory=dict)
+    high_watermarks: dict[Key, int] = field(default_factory=dict)
+    written: dict[str, dict[Key, int]] = field(default_factory=dict)  # checkpoints as they are on the disk
+    clean: bool = False
+    failed: bool = False
+
+    @property
+    def path(self) -> str:
+        return self.native.path
+
+
+class LogManager:
+    """All logs but that of the cluster's metadata, by topic and partition.
+
+    `settings_of` gives a topic's settings by its name. Methods that touch files block; none may run on a loop's thread. A
+    directory that fails is left out from then on, and `on_failure` is told its path, once.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        paths: Iterable[str],
+        settings_of: Callable[[str], LogSettings],
+        *,
+        on_failure: Callable[[str], None] = lambda path: None,
+        recovery_threads: int = 2,
+        io_threads: int = 8,
+        files: Files = OS_FILES,
+    ) -> None:
+        """Raises OSError."""
+        self.progress = LoadProgress()
+        self._environment = environment
+        self._settings_of = settings_of
+        self._on_failure = on_failure
+        self._recovery_threads = recovery_threads
+        self._files = files
+        self._mutex = threading.Lock()
+        self._doomed: list[Doomed] = []
+        self._directories = [_Directory(LogDirectory(environment, path, io_threads)) for path in paths]
+
+    # --- looking up ---
+
+    def __iter__(self) -> Iterator[PartitionHandle]:
+        with self._mutex:
+            found = [handle for directory in self._directories for handle in directory.partitions.values()]
+        return iter(found)
+
+    def get(self, topic: str, index: int) -> PartitionHandle | None:
+        with self._mutex:
+            for directory in self._directories:
+                handle = directory.partitions.get((topic, index))
+                if handle is not None:
+                    return handle
+        return None
+
+    @property
+    def native_directories(self) -> list[LogDirectory]:
+        """Of those that serve."""
+        return [directory.native for directory in self._directories if not directory.failed]
+
+    # --- loading ---
+
+    def load(self) -> None:
+        """Takes up every log that the directories hold, several at once. Raises LogDirectoryError for what is no log directory;
+        a directory whose disk fails is left out. Removes the clean shutdown marks first (KAFKA-10471)."""
+        with ThreadPoolExecutor(self._recovery_threads * max(len(self._directories), 1), "kafkacore-load") as pool:
+            work = [
+                (directory, pool.submit(self._load_one, directory, name, parsed))
+                for directory in self._directories
+                for name, parsed in self._begin_directory(directory)
+            ]
+            for directory, future in work:
+                try:
+                    future.result()
+                except OSError:
+                    LOG.exception("loading a log in %s failed", directory.path)
+                    self._fail(directory)
+
+    def _begin_directory(self, directory: _Directory) -> list[tuple[str, names.PartitionDirectory]]:
+        path = directory.path
+        try:
+            directory.clean = clean_shutdown.exists(path, self._files)
+            clean_shutdown.remove(path, self._files)
+            directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
+            directory.log_starts = self._read_checkpoint(path, checkpoints.LOG_START_OFFSET)
+            directory.high_watermarks = self._read_checkpoint(path, checkpoints.REPLICATION_OFFSET)
+            found = [name for name in self._files.list(path) if self._files.is_directory(os.path.join(path, name))]
+        except OSError:
+            LOG.exception("the log directory %s cannot be read", path)
+            self._fail(directory)
+            return []
+        return [(name, parsed) for name in found if (parsed := self._sort_out(path, name)) is not None]
+
+    def _read_checkpoint(self, path: str, name: str) -> dict[Key, int]:
+        """What is malformed says nothing, as in Kafka: recovery then starts at the beginning."""
+        try:
+            return checkpoints.OffsetCheckpoint(path, name, self._files).read()
+        except MalformedFileError:
+            LOG.exception("a checkpoint is ignored")
+            return {}
+
+    def _sort_out(self, path: str, name: str) -> names.PartitionDirectory | None:
+        """The directory of a log to be loaded; None for others that are known. Raises LogDirectoryError for unknown ones."""
+        if name == names.CLUSTER_METADATA_DIRECTORY or name in ("lost+found", "remote-log-index-cache"):
+            return None
+        parsed = names.parse_partition_directory(name)
+        if parsed is None:
+            raise LogDirectoryError(
+                f"{os.path.join(path, name)} is not the directory of a partition (TOPIC-PARTITION); move it elsewhere: "
+                "a log directory (log.dirs) holds nothing but logs"
+            )
+        if parsed.kind is names.Kind.DELETE:
+            self._doom(os.path.join(path, name), 0)
+        return parsed if parsed.kind is names.Kind.LIVE else None
+
+    def _load_one(self, directory: _Directory, name: str, parsed: names.PartitionDirectory) -> None:
+        path = os.path.join(directory.path, name)
+        key = (parsed.topic, parsed.partition)
+        topic_id = partition_metadata.read(path, self._files)
+        handle = PartitionHandle(directory.native, parsed.topic, parsed.partition, topic_id, self._settings_of(parsed.topic))
+        log_loader.load(
+            handle,
+            path,
+            clean=directory.clean,
+            log_start_offset=directory.log_starts.get(key, 0),
+            recovery_point=directory.recovery_points.get(key, 0),
+            progress=self.progress,
+            files=self._files,
+        )
+        handle.restore_high_watermark(directory.high_watermarks.get(key, 0))
+        with self._mutex:
+            other = self._holder(key)
+            if other is not None:
+                raise LogDirectoryError(f"{path}: the same partition is in {other.path} too; remove the older one of the two")
+            directory.partitions[key] = handle
+
+    def _holder(self, key: Key) -> _Directory | None:
+        return next((directory for directory in self._directories if key in directory.partitions), None)
+
+    # --- coming and going ---
+
+    def create(self, topic: str, topic_id: Uuid, indexes: Iterable[int], path: str | None = None) -> list[PartitionHandle]:
+        """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first append; it
+        goes to the directory with the fewest, or to `path`. Raises LogDirectoryError where no directory serves."""
+        settings = self._settings_of(topic)
+        made: list[PartitionHandle] = []
+        with self._mutex:
+            for index in indexes:
+                holder = self._holder((topic, index))
+                directory = holder or self._choose(path)
+                handle = directory.partitions.get((topic, index))
+                if handle is None:
+                    handle = PartitionHandle(directory.native, topic, index, topic_id, settings)
+                    directory.partitions[topic, index] = handle
+                made.append(handle)
+        return made
+
+    def _choose(self, path: str | None) -> _Directory:
+        serving = [one for one in self._directories if not one.failed and path in (None, one.path)]
+        if not serving:
+            raise LogDirectoryError(f"{path or 'every log directory'} is offline: replace the disk, and start the node again")
+        return min(serving, key=lambda one: len(one.partitions))
+
+    def configure(self, topic: str, settings: LogSettings) -> None:
+        """Every log of the topic uses these settings from now on."""
+        for handle in self:
+            if handle.topic == topic:
+                handle.configure(settings)
+
+    def delete(self, keys: Iterable[Key], kind: names.Kind = names.Kind.DELETE) -> None:
+        """Whoever waits is told at once; the directories are renamed, and removed after file.delete.delay.ms; stray ones stay."""
+        for topic, index in keys:
+            with self._mutex:
+                directory = self._holder((topic, index))
+                if directory is None:
+                    continue
+                handle = directory.partitions.pop((topic, index))
+                for checkpointed in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
+                    checkpointed.pop((topic, index), None)
+            self._put_aside(directory, handle, kind)
+
+    def _put_aside(self, directory: _Directory, handle: PartitionHandle, kind: names.Kind) -> None:
+        handle.retire()
+        path = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index))
+        if not self._files.is_directory(path):
+            return
+        unique = Uuid.random().hex()
+        aside = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index, kind, unique))
+        try:
+            self._files.rename(path, aside)
+            self._files.sync_directory(directory.path)
+        except OSError:
+            LOG.exception("%s cannot be renamed", path)
+            self._fail(directory)
+            return
+        if kind is names.Kind.DELETE:
+            self._doom(aside, handle.settings.file_delete_delay_ms)
+
+    def _doom(self, path: str, delay_ms: int) -> None:
+        with self._mutex:
+            self._doomed.append(Doomed(path, self._environment.monotonic_ns() + delay_ms * 1_000_000))
+
+    def remove_doomed(self) -> int:
+        """Removes the deleted partitions whose time has come; how many."""
+        now_ns = self._environment.monotonic_ns()
+        with self._mutex:
+            due = [one for one in self._doomed if one.due_ns <= now_ns]
+            self._doomed = [one for one in self._doomed if one.due_ns > now_ns]
+        for one in due:
+            try:
+                for name in self._files.list(one.path):
+                    self._files.unlink(os.path.join(one.path, name))
+                self._files.remove_directory(one.path)
+            except OSError:
+                LOG.exception("%s cannot be removed; the next start tries again", one.path)
+        return len(due)
+
+    # --- upkeep ---
+
+    def delete_old_segments(self) -> int:
+        """Retention; how many segments went."""
+        return sum(self._each(PartitionHandle.delete_old_segments))
+
+    def expire_producers(self) -> int:
+        return sum(self._each(PartitionHandle.expire_producers))
+
+    def flush_due(self) -> int:
+        """flush.ms: asks for a sync of every log whose oldest unsynced byte is too old; how many."""
+        now_ms = self._environment.wall_ms()
+        count = 0
+        for handle in self:
+            since_ms = handle.unflushed_since_ms
+            if since_ms >= 0 and now_ms - since_ms >= handle.settings.flush_ms:
+                handle.flush_soon()
+                count += 1
+        return count
+
+    def _each(self, work: Callable[[PartitionHandle], int]) -> Iterator[int]:
+        for handle in self:
+            if handle.state == "failed":
+                continue
+            try:
+                yield work(handle)
+            except OSError:
+                self.check_directories()
+
+    def checkpoint_recovery_points(self) -> None:
+        self._checkpoint(checkpoints.RECOVERY_POINT, lambda one: self._offsets(one, lambda handle: handle.synced_offset))
+
+    def checkpoint_log_starts(self) -> None:
+        """Of the logs that begin behind their first segment's first offset: the others tell it by its name."""
+        self._checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
+
+    def checkpoint_high_watermarks(self) -> None:
+        self._checkpoint(checkpoints.REPLICATION_OFFSET, lambda one: self._offsets(one, lambda handle: handle.high_watermark))
+
+    def _offsets(self, directory: _Directory, offset_of: Callable[[PartitionHandle], int]) -> dict[Key, int]:
+        with self._mutex:
+            handles = list(directory.partitions.items())
+        return {key: offset_of(handle) for key, handle in handles if handle.state != "lazy"}
+
+    def _moved_starts(self, directory: _Directory) -> dict[Key, int]:
+        starts = self._offsets(directory, lambda handle: handle.moved_log_start_offset)
+        return {key: offset for key, offset in starts.items() if offset >= 0}
+
+    def _checkpoint(self, name: str, offsets_of: Callable[[_Directory], dict[Key, int]]) -> None:
+        for directory in self._directories:
+            if directory.failed:
+                continue
+            offsets = offsets_of(directory)
+            if directory.written.get(name) == offsets:
+                continue
+            try:
+                checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
+                directory.written[name] = offsets
+            except OSError:
+                LOG.exception("%s cannot be written in %s", name, directory.path)
+                self._fail(directory)
+
+    # --- failure and the end ---
+
+    def check_directories(self) -> None:
+        """Leaves out the directories that went offline (readable `fileno` of LogDirectory), and tells."""
+        for directory in self._directories:
+            if directory.native.offline_errno:
+                self._fail(directory)
+
+    def _fail(self, directory: _Directory) -> None:
+        with self._mutex:
+            if directory.failed:
+                return
+            directory.failed = True
+            handles = list(directory.partitions.values())
+        error = directory.native.offline_errno or 5
+        directory.native.fail(error)
+        LOG.error("the log directory %s is offline: %s; its %d logs are", directory.path, os.strerror(error), len(handles))
+        for handle in handles:
+            handle.fail(error)
+        self._on_failure(directory.path)
+
+    def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH) -> None:
+        """Shuts every log, writes the checkpoints and, where nothing failed, the clean shutdown mark."""
+        for directory in self._directories:
+            with self._mutex:
+                handles = list(directory.partitions.values())
+            with ThreadPoolExecutor(self._recovery_threads, "kafkacore-shut") as pool:
+                shut = list(pool.map(_shut, handles))
+            if not all(shut):
+                self._fail(directory)
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        self.checkpoint_high_watermarks()
+        for directory in self._directories:
+            if not directory.failed:
+                clean_shutdown.write(directory.path, broker_epoch, self._files)
+            directory.native.close()
+
+
+def _shut(handle: PartitionHandle) -> bool:
+    handle.close()
+    try:
+        handle.shut()
+    except OSError:
+        LOG.exception("%s-%d could not be shut in order", handle.topic, handle.index)
+        return False
+    return handle.state != "failed"

@@ -1,0 +1,40 @@
+"""From a topic's configuration to what its logs use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkacore._fast.partition_handle import LogSettings
+
+if TYPE_CHECKING:
+    from kafkacore.config.topic import TopicConfig
+
+_CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+def log_settings(config: TopicConfig) -> LogSettings:
+    """Raises ValueError for values that no topic configuration allows."""
+    codec = config.compression_type
+    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    return LogSettings(
+        segment_bytes=config.segment_size_bytes,
+        segment_ms=config.segment_ms,
+        segment_jitter_ms=config.segment_jitter_ms,
+        index_interval_bytes=config.index_interval_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        retention_ms=config.retention_ms,
+        retention_bytes=config.retention_bytes,
+        file_delete_delay_ms=config.file_delete_delay_ms,
+        flush_messages=config.flush_messages,
+        flush_ms=config.flush_ms,
+        max_message_bytes=config.max_message_bytes,
+        compression_type=_CODECS[codec],
+        compression_level=levels.get(codec),
+        log_append_time=config.message_timestamp_type == "LogAppendTime",
+        timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+        timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+        delete_policy="delete" in config.cleanup_policy,
+        compact_policy="compact" in config.cleanup_policy,
+        preallocate=config.preallocate,
+        producer_id_expiration_ms=config.broker.producer_id_expiration_ms,
+    )

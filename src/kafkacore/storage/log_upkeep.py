@@ -1,0 +1,92 @@
+"""The thread that looks after the logs: checkpoints, retention, flushes that are due, deleted directories, failed disks."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from kafkacore._fast.env import Environment
+from kafkacore.runtime.scheduler import Scheduler
+from kafkacore.storage.log_manager import LogManager
+
+_NEVER_MS: Final = 1 << 40  # an interval beyond it is Kafka's way to say "never"
+_DOOMED_CHECK_MS: Final = 5_000
+_NS_OF_A_MS: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class UpkeepIntervals:
+    """In milliseconds, with Kafka's defaults."""
+
+    initial_delay_ms: int = 30_000  # log.initial.task.delay.ms
+    retention_check_ms: int = 300_000  # log.retention.check.interval.ms
+    flush_check_ms: int = (1 << 63) - 1  # log.flush.scheduler.interval.ms
+    recovery_point_ms: int = 60_000  # log.flush.offset.checkpoint.interval.ms
+    log_start_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
+    high_watermark_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
+    producer_expiration_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+
+
+class LogUpkeep:
+    """Runs from `start` to `close`; sleeps until something is due or a directory fails."""
+
+    def __init__(self, manager: LogManager, environment: Environment, intervals: UpkeepIntervals = UpkeepIntervals()) -> None:
+        self._manager = manager
+        self._environment = environment
+        self._scheduler = Scheduler(environment)
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
+        self._plan(intervals)
+
+    def _plan(self, intervals: UpkeepIntervals) -> None:
+        manager = self._manager
+        for interval_ms, work in (
+            (intervals.retention_check_ms, manager.delete_old_segments),
+            (intervals.flush_check_ms, manager.flush_due),
+            (intervals.recovery_point_ms, manager.checkpoint_recovery_points),
+            (intervals.log_start_ms, manager.checkpoint_log_starts),
+            (intervals.high_watermark_ms, manager.checkpoint_high_watermarks),
+            (intervals.producer_expiration_ms, manager.expire_producers),
+            (_DOOMED_CHECK_MS, manager.remove_doomed),
+        ):
+            if interval_ms < _NEVER_MS:
+                self._scheduler.every(interval_ms, work, work.__name__, max(interval_ms, intervals.initial_delay_ms))
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._wake_read, select.POLLIN)
+        watched = {directory.fileno(): directory for directory in self._manager.native_directories}
+        for file in watched:
+            poll.register(file, select.POLLIN)
+        while not self._stopping:
+            for file, _ in poll.poll(self._timeout_ms()):
+                if file in watched:
+                    poll.unregister(file)
+                    self._manager.check_directories()
+            if not self._stopping:
+                self._scheduler.run_due()
+
+    def _timeout_ms(self) -> int | None:
+        due_ns = self._scheduler.next_due_ns()
+        if due_ns is None:
+            return None
+        return max((due_ns - self._environment.monotonic_ns()) // _NS_OF_A_MS + 1, 0)
+
+    def close(self) -> None:
+        """Waits for what is under way. Idempotent."""
+        if self._stopping:
+            return
+        self._stopping = True
+        os.write(self._wake_write, b"x")
+        if self._thread.is_alive():
+            self._thread.join()
+        self._scheduler.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)

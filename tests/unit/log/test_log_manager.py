@@ -1,0 +1,186 @@
+"""The log manager: loading, checkpoints, deletion, the clean shutdown mark, a directory that fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.env import Environment, ManualClock
+from kafkacore._fast.partition_handle import LogSettings
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage import checkpoints, clean_shutdown, names
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.storage.log_manager import LogManager
+
+SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=256, file_delete_delay_ms=60_000)
+
+
+def manager_of(*paths: Path, clock: ManualClock | None = None, **options: object) -> LogManager:
+    environment = Environment(clock)
+    manager = LogManager(environment, [str(path) for path in paths], lambda topic: SETTINGS, **options)
+    manager.load()
+    return manager
+
+
+def batch(count: int = 3, timestamp: int = 1_700_000_000_000) -> bytes:
+    builder = RecordBatchBuilder()
+    for i in range(count):
+        builder.append(timestamp=timestamp + i, key=b"k", value=b"v" * 100)
+    return builder.build()
+
+
+def filled(manager: LogManager, topic: str = "orders", batches: int = 30) -> Uuid:
+    topic_id = Uuid.random()
+    for handle in manager.create(topic, topic_id, range(2)):
+        handle.become_leader(1, 5)
+        for _ in range(batches):
+            assert handle.append(batch()).error == 0
+    return topic_id
+
+
+def test_a_log_costs_no_file_until_its_first_append(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    (handle,) = manager.create("orders", Uuid.random(), [0])
+    handle.become_leader(1, 0)
+    assert (handle.read(0).error, handle.end_offset, handle.epoch_end(0)) == (0, 0, (0, 0))
+    assert os.listdir(tmp_path) == []
+    handle.append(batch())
+    assert os.listdir(tmp_path) == ["orders-0"]
+    manager.close()
+
+
+def test_a_clean_shutdown_is_marked_and_loaded_without_recovery(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    topic_id = filled(manager)
+    stored = manager.get("orders", 0).read(0, 1 << 20).records  # type: ignore[union-attr]
+    manager.close(broker_epoch=7)
+    assert clean_shutdown.read_epoch(str(tmp_path)) == 7
+    points = checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.RECOVERY_POINT).read()
+    assert points == {("orders", 0): 90, ("orders", 1): 90}
+
+    manager = manager_of(tmp_path)
+    assert not clean_shutdown.exists(str(tmp_path))
+    assert manager.progress.bytes_done == 0
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    assert (handle.topic_id, handle.end_offset, handle.synced_offset, handle.high_watermark) == (topic_id, 90, 90, 90)
+    assert handle.read(0, 1 << 20).records == stored
+    assert handle.leader_epochs() == [(5, 0)]
+    manager.close()
+
+
+def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    del manager
+
+    log = sorted((tmp_path / "orders-0").glob("*.log"))[-1]
+    whole = log.stat().st_size
+    with log.open("ab") as file:
+        file.write(batch()[:70])
+    manager = manager_of(tmp_path)
+    assert manager.progress.bytes_done > 0
+    assert manager.get("orders", 0).end_offset == 90  # type: ignore[union-attr]
+    assert log.stat().st_size == whole
+    manager.close()
+
+
+def test_a_deleted_partition_is_renamed_at_once_and_removed_after_its_delay(tmp_path: Path) -> None:
+    clock = ManualClock()
+    manager = manager_of(tmp_path, clock=clock)
+    filled(manager)
+    manager.delete([("orders", 0)])
+    (aside,) = [name for name in os.listdir(tmp_path) if name.endswith("-delete")]
+    assert names.parse_partition_directory(aside) == ("orders", 0, names.Kind.DELETE)
+    assert manager.get("orders", 0) is None
+    assert manager.remove_doomed() == 0
+    clock.advance_ms(60_000)
+    assert manager.remove_doomed() == 1
+    assert sorted(name for name in os.listdir(tmp_path) if "orders" in name) == ["orders-1"]
+    manager.close()
+
+
+def test_what_a_crash_left_to_delete_goes_at_the_next_start_and_strays_stay(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    manager.delete([("orders", 0)])
+    manager.delete([("orders", 1)], names.Kind.STRAY)
+    manager.close()
+    manager = manager_of(tmp_path)
+    assert list(manager) == []
+    assert manager.remove_doomed() == 1
+    (left,) = [name for name in os.listdir(tmp_path) if "orders" in name]
+    assert left.endswith("-stray")
+    manager.close()
+
+
+def test_a_topic_made_again_by_the_same_name_starts_at_zero(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    manager.delete([("orders", 0), ("orders", 1)])
+    filled(manager, batches=1)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    assert (handle.log_start_offset, handle.end_offset) == (0, 3)
+    manager.close()
+
+
+def test_delete_records_survives_a_restart_by_its_checkpoint(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    filled(manager)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    assert handle.delete_records(40) == (0, 40)
+    assert handle.delete_records(91) == (1, -1)
+    assert handle.read(39).error == 1
+    manager.close()
+    assert checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.LOG_START_OFFSET).read() == {("orders", 0): 40}
+    manager = manager_of(tmp_path)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    assert handle.log_start_offset == 40
+    found = handle.read(40, 1 << 20)
+    assert next(iter(Batches(found.records))).last_offset >= 40
+    manager.close()
+
+
+def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.mkdir()
+    manager = manager_of(*paths)
+    handles = manager.create("orders", Uuid.random(), range(6))
+    assert sorted(handle.directory.path for handle in handles) == [str(paths[0])] * 3 + [str(paths[1])] * 3
+    manager.close()
+
+
+def test_a_failed_directory_is_left_out_and_told_once(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.mkdir()
+    told: list[str] = []
+    manager = manager_of(*paths, on_failure=told.append)
+    handles = manager.create("orders", Uuid.random(), range(2))
+    for handle in handles:
+        handle.become_leader(1, 0)
+        assert handle.append(batch()).error == 0
+    handles[0].directory.fail(errno.EIO)
+    manager.check_directories()
+    manager.check_directories()
+    assert told == [handles[0].directory.path]
+    assert (handles[0].append(batch()).error, handles[0].read(0).error) == (56, 56)
+    assert (handles[1].append(batch()).error, handles[1].read(0).error) == (0, 0)
+    assert manager.create("more", Uuid.random(), [0])[0].directory.path == handles[1].directory.path
+    manager.close()
+    assert not clean_shutdown.exists(handles[0].directory.path)
+    assert clean_shutdown.exists(handles[1].directory.path)
+
+
+def test_a_directory_that_is_no_log_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "my files").mkdir()
+    with pytest.raises(LogDirectoryError, match="my files is not the directory of a partition"):
+        manager_of(tmp_path)

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from broken_batches import CODECS, NOW, broken, sound_batches
 
+from broken_batches import CODECS, NOW, broken, sound_batches
 from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, live_objects
 from kafkacore._fast.codec import live_contexts
 from kafkacore._fast.compression import Codec, CodecError

@@ -117,6 +117,7 @@ cdef extern from * nogil:
         return (uint32_t)sum;
 
     #if defined(__x86_64__)
+    #include <cpuid.h>
     #include <immintrin.h>
     #define KC_STEP8(crc, v) (crc) = _mm_crc32_u64((crc), (v))
     #define KC_STEP1(crc, v) (crc) = _mm_crc32_u8((uint32_t)(crc), (v))
@@ -151,6 +152,21 @@ cdef extern from * nogil:
         for (; n; n--, p++) KC_STEP1(sum, *p);
         return (uint32_t)sum;
     }
+
+    /* By the instruction itself: __builtin_cpu_supports needs a runtime that not every toolchain brings. */
+    static int kc_cpu_has_sse42(void) {
+        unsigned a, b, c, d;
+        return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
+    }
+    static int kc_cpu_has_avx512(void) {
+        unsigned a, b, c, d, low, high;
+        if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
+        if (!(c & bit_SSE4_2) || !(c & bit_PCLMUL) || !(c & bit_OSXSAVE)) return 0;
+        __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+        if ((low & 0xe6) != 0xe6) return 0;   /* the system keeps every part of a 512-bit register */
+        if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+        return (b & bit_AVX512F) && (b & bit_AVX512VL) && (c & bit_VPCLMULQDQ);
+    }
     #elif defined(__aarch64__)
     #include <sys/auxv.h>
     #define KC_STEP8(crc, v) __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"((uint64_t)(v)))
@@ -164,11 +180,10 @@ cdef extern from * nogil:
     #if defined(__x86_64__)
         case 0:
             *name = "avx512";
-            return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")
-                && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("sse4.2") ? kc_crc_avx512 : NULL;
+            return kc_cpu_has_avx512() ? kc_crc_avx512 : NULL;
         case 1:
             *name = "sse42";
-            return __builtin_cpu_supports("sse4.2") ? kc_crc_sse42 : NULL;
+            return kc_cpu_has_sse42() ? kc_crc_sse42 : NULL;
     #elif defined(__aarch64__)
         case 0:
             *name = "armv8";

@@ -31,6 +31,7 @@ cdef enum BatchAttributes:
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
     DELETE_HORIZON = 0x40        # base_timestamp is the delete horizon (KIP-534)
+    KNOWN_ATTRIBUTES = 0x7F      # the rest is dropped where a batch is stamped, as Kafka does
 
 cdef enum TimestampType:
     TIMESTAMP_CREATE = 0

@@ -126,12 +126,10 @@ cdef void write_header(void *data, const BatchHeader *header) noexcept nogil:
 cdef void set_timestamps(void *data, size_t size, int timestamp_type, int64_t max_timestamp) noexcept nogil:
     cdef uint8_t *p = <uint8_t *> data
     cdef int attributes = be16(p + ATTRIBUTES_AT)
-    cdef int stamped = attributes & ~LOG_APPEND_TIME
-    if timestamp_type == TIMESTAMP_LOG_APPEND:
-        stamped |= LOG_APPEND_TIME
-    if stamped == attributes and <int64_t> be64(p + 35) == max_timestamp:
+    cdef int type_bit = LOG_APPEND_TIME if timestamp_type == TIMESTAMP_LOG_APPEND else 0
+    if attributes & LOG_APPEND_TIME == type_bit and <int64_t> be64(p + 35) == max_timestamp:
         return
-    put16(p + ATTRIBUTES_AT, stamped)
+    put16(p + ATTRIBUTES_AT, attributes & KNOWN_ATTRIBUTES & ~LOG_APPEND_TIME | type_bit)
     put64(p + 35, max_timestamp)
     put32(p + CRC_AT, crc32c(0, p + ATTRIBUTES_AT, size - ATTRIBUTES_AT))
 

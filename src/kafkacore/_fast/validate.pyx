@@ -15,9 +15,9 @@ from kafkacore._fast.codec cimport (
 from kafkacore._fast.crc32c cimport crc32c
 from kafkacore._fast.cursor cimport Reader, Writer, put16, put32, put64, write_raw, writer_free, writer_init
 from kafkacore._fast.record cimport (
-    ATTRIBUTES_AT, BATCH_BAD_CRC, BATCH_BAD_LENGTH, BATCH_BAD_MAGIC, BATCH_OK, BATCH_SHORT, CODEC_MASK, CONTROL, CRC_AT,
-    DELETE_HORIZON, HEADER_BYTES, LOG_APPEND_TIME, LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP,
-    TIMESTAMP_CREATE, TIMESTAMP_LOG_APPEND, TRANSACTIONAL, BatchHeader, RecordView, add64_wrapping, batch_codec,
+    ATTRIBUTES_AT, BATCH_BAD_CRC, BATCH_BAD_LENGTH, BATCH_BAD_MAGIC, BATCH_OK, BATCH_SHORT, CODEC_MASK, CRC_AT,
+    HEADER_BYTES, KNOWN_ATTRIBUTES, LOG_APPEND_TIME, LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP,
+    TIMESTAMP_CREATE, TIMESTAMP_LOG_APPEND, BatchHeader, RecordView, add64_wrapping, batch_codec,
     check_batch, has_producer_id, is_control, is_transactional, last_offset, next_record, parse_header,
     set_timestamps, timestamp_type,
 )
@@ -34,7 +34,6 @@ cdef enum:
 
 cdef enum:
     MAX_VARINT_BYTES = 5
-    KNOWN_ATTRIBUTES = CODEC_MASK | LOG_APPEND_TIME | TRANSACTIONAL | CONTROL | DELETE_HORIZON
     FRAMING_BYTES = 4096         # what a codec may add to a body that does not compress, beside its share by length
 
 
@@ -265,6 +264,7 @@ cdef int16_t check_frame(
 ) noexcept nogil:
     """One whole magic 2 batch of allowed size with a right checksum."""
     cdef const BatchHeader *header = &result.header
+    cdef BatchHeader next_header
     cdef int status = parse_header(data, size, &result.header)
     if status == BATCH_BAD_LENGTH or status == BATCH_BAD_MAGIC:
         return fail(result, CORRUPT_MESSAGE, b"The batch has an impossible length or magic byte.")
@@ -277,6 +277,9 @@ cdef int16_t check_frame(
     if batch_codec(header) == CODEC_ZSTD and not rules.zstd_allowed:
         return fail(result, UNSUPPORTED_COMPRESSION_TYPE, b"This version of Produce does not take zstd.")
     if <size_t> header.size_bytes < size:
+        status = parse_header(data + header.size_bytes, size - header.size_bytes, &next_header)
+        if status == BATCH_BAD_LENGTH or status == BATCH_BAD_MAGIC:
+            return fail(result, CORRUPT_MESSAGE, b"What follows the batch has an impossible length or magic byte.")
         return fail(result, INVALID_RECORD, b"Exactly one record batch per partition is taken.")
     if header.size_bytes > rules.max_message_bytes:
         return fail(result, MESSAGE_TOO_LARGE, b"The record batch is larger than max.message.bytes.")

@@ -119,7 +119,8 @@ cdef class Validator:
         cdef uint8_t[::1] view = stored
         cdef const uint8_t *start = &view[0] if len(stored) else NULL
         cdef size_t size = len(stored)
-        validate_batch(start, size, &self.rules, now_ms, self.codec.context, &result)
+        with nogil:
+            validate_batch(start, size, &self.rules, now_ms, self.codec.context, &result)
         if result.error:
             return verdict(&result, None)
         if not result.rewrite:
@@ -128,7 +129,8 @@ cdef class Validator:
             return verdict(&result, bytes(stored))
         writer_init(&out, HEADER_BYTES + rewrite_room(&result))
         try:
-            result.error = rewrite_batch(start, size, &self.rules, &result, self.codec.context, &out)
+            with nogil:
+                result.error = rewrite_batch(start, size, &self.rules, &result, self.codec.context, &out)
             if result.error:
                 result.message = b"The batch in its new codec is larger than max.message.bytes, or could not be made."
                 return verdict(&result, None)

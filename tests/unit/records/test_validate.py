@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiokafka.record._crecords import LegacyRecordBatchBuilder
@@ -109,6 +111,14 @@ def test_the_maximum_timestamp_is_put_right(codec: str) -> None:
     assert (verdict.error, verdict.max_timestamp, verdict.max_timestamp_index) == (0, NOW + 4, 1)
     (batch,) = Batches(verdict.data or b"")
     assert batch.crc_ok and batch.max_timestamp == NOW + 4
+
+
+def test_unknown_attribute_bits_go_when_the_batch_is_stamped_and_only_then() -> None:
+    data = patched(good(), ATTRIBUTES, ">H", 0xFF80)
+    kept, stamped = Validator().accept(data, NOW, 0), Validator(log_append_time=True).accept(data, NOW, 0)
+    assert (kept.error, stamped.error) == (0, 0)
+    assert (kept.data or b"")[ATTRIBUTES : ATTRIBUTES + 2] == b"\xff\x80"
+    assert (stamped.data or b"")[ATTRIBUTES : ATTRIBUTES + 2] == b"\x00\x08"
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -363,6 +373,25 @@ def test_bodies_that_do_not_inflate(codec: str) -> None:
     for other in CODECS[1:]:
         if other != codec:
             assert_refused(patched(data, ATTRIBUTES, ">h", CODEC_IDS[other]), INVALID_RECORD)
+
+
+def test_validators_of_many_threads_share_nothing() -> None:
+    batches = {codec: good(codec, 2000) for codec in CODECS}
+    broken = {codec: batches[codec][:61] + batches[codec][61:-9] + bytes(9) for codec in CODECS}
+    start = threading.Barrier(8)
+
+    def run(number: int) -> set[int]:
+        validator = Validator(max_message_bytes=1 << 24, compression=["producer", *CODECS[1:]][number % 5])
+        start.wait()
+        seen = set()
+        for _ in range(10):
+            for codec in CODECS:
+                seen.add(validator.accept(batches[codec], NOW, 0).error)
+                seen.add(validator.check(sealed(bytearray(broken[codec])), NOW).error)
+        return seen
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(run, range(8))) == [{0, INVALID_RECORD}] * 8
 
 
 # --- a follower's side ---------------------------------------------------------------------------------------------

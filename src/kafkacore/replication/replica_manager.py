@@ -17,7 +17,7 @@ from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
 from kafkacore.metadata.partitions import Partition
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.replication.log_settings import log_settings
+from kafkacore.storage.log_settings import log_settings
 
 LOG: Final = logging.getLogger("kafkacore.replication")
 NO_EPOCH: Final = -1
@@ -212,7 +212,7 @@ class ReplicaManager:
         key = tuple(sorted(overrides.items()))
         settings = self._settings.get(key)
         if settings is None:
-            settings = self._settings[key] = log_settings(self._config, TopicConfig(self._config, overrides))
+            settings = self._settings[key] = log_settings(TopicConfig(self._config, overrides))
         return settings
 
     def _min_isr(self, image: MetadataImage, topic: str) -> int:

@@ -14,5 +14,5 @@ class ControllerChannel(Protocol):
     async def send(self, request: Message) -> Any:
         """A request of the broker's own, at its newest version."""
 
-    async def forward(self, call: RequestContext, request: Message) -> Any:
+    async def forward(self, call: RequestContext, request: Message) -> Message:
         """A client's request as it came: with its version, its principal and its address (KIP-590)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kafkacore._fast.fetch_session import FetchSessionCache
 from kafkacore.config import BrokerConfig, TopicConfig
@@ -22,13 +22,12 @@ from kafkacore.server.producer_ids import ProducerIds
 
 @dataclass(slots=True)
 class BrokerContext:
-    """Belongs to the data plane's loop. `read_image` gives the committed root, `kraft_version` the quorum's own level."""
+    """Belongs to the data plane's loop. `read_image` gives the committed root."""
 
     node_id: int
     cluster_id: str
     config: BrokerConfig
     read_image: Callable[[], MetadataImage]
-    read_kraft_version: Callable[[], int]
     replicas: ReplicaManager
     channel: ControllerChannel
     producer_ids: ProducerIds
@@ -36,8 +35,9 @@ class BrokerContext:
     waits: PartitionWaits
     fetch_sessions: FetchSessionCache
     blocking: Executor  # for what waits for a disk
-    api_ranges: Sequence[ApiRange]
-    api_versions_cache: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    kraft_version: int
+    api_ranges: Sequence[ApiRange] = ()
+    finalized_epoch: int = -1  # the offset at which the finalised features were as they are
 
     @property
     def image(self) -> MetadataImage:
@@ -61,8 +61,4 @@ class BrokerContext:
 
     @property
     def finalized_features(self) -> Mapping[str, int]:
-        return {**self.image.features, KRAFT_VERSION: self.read_kraft_version()}
-
-    @property
-    def finalized_epoch(self) -> int:
-        return self.image.offset
+        return {**self.image.features, KRAFT_VERSION: self.kraft_version}

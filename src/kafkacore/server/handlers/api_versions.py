@@ -1,6 +1,7 @@
 """ApiVersions: what this listener speaks, which features the node supports, and which the cluster has finalised.
 
-The whole answer changes only with the finalised features, so each version of it is encoded once for each of their epochs.
+The answer changes only with the finalised features: a node publishes it to the processors, which then answer by themselves
+whatever is not malformed, and this handler is asked before there is metadata.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from kafkacore.network.request import RequestContext
-from kafkacore.protocol import apis
-from kafkacore.protocol.apis import ApiKey, ApiRange
+from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -32,22 +32,14 @@ class FeatureView(Protocol):
     @property
     def finalized_epoch(self) -> int:
         """The metadata offset at which the finalised features are known; -1 before there are any."""
-    @property
-    def api_versions_cache(self) -> dict[tuple[int, int], bytes]: ...
 
 
-def handle(context: FeatureView, call: RequestContext, request: ApiVersionsRequest) -> bytes | ApiVersionsResponse:
+def handle(context: FeatureView, call: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if call.api_version >= SOFTWARE_SINCE and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    key = (call.api_version, context.finalized_epoch)
-    body = context.api_versions_cache.get(key)
-    if body is None:
-        if len(context.api_versions_cache) > 2 * ZERO_LEVELS_SINCE:
-            context.api_versions_cache.clear()
-        body = context.api_versions_cache[key] = response(context, call.api_version).encode(call.api_version)
-    return apis.response_header(ApiKey.API_VERSIONS, call.api_version, call.correlation_id) + body
+    return response(context, call.api_version)
 
 
 def response(context: FeatureView, api_version: int) -> ApiVersionsResponse:

@@ -1,0 +1,193 @@
+"""The broker's role of a node: its plane, its partitions, and its life in the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kafkacore._fast import fetch, produce
+from kafkacore._fast.env import Environment
+from kafkacore._fast.fetch_session import FetchSessionCache
+from kafkacore._fast.hot import Hot, publish_table
+from kafkacore._fast.table import Table
+from kafkacore.config import BrokerConfig
+from kafkacore.config.listeners import SECURITY_PROTOCOLS
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.network.limits import limits_from
+from kafkacore.network.listeners import Listener
+from kafkacore.network.plane import Plane
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.messages import AllocateProducerIdsRequest
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.replication.replica_manager import Logs, Placed, ReplicaManager
+from kafkacore.runtime.process import DATA, Runtime
+from kafkacore.server.auto_topics import AutoTopics
+from kafkacore.server.channel import ControllerChannel
+from kafkacore.server.context import BrokerContext
+from kafkacore.server.dispatch import Dispatcher
+from kafkacore.server.features import supported_features
+from kafkacore.server.handlers import BROKER, api_versions
+from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState
+from kafkacore.server.partition_waits import PartitionWaits
+from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
+from kafkacore.server.registrar import Registrar
+
+LOG: Final = logging.getLogger("kafkacore.server")
+BLOCKING_THREADS: Final = 8  # of handlers that wait for a disk; what is more than they can do waits its turn
+API_VERSIONS: Final = range(5)  # versions of ApiVersions that are published to the processors
+
+
+class BrokerServer:
+    """Made, started and stopped on the data plane's loop. `publisher` is fed there, too.
+
+    `cluster_id` and `directory_ids` are what the log directories say; `previous_epoch` is -1 unless all were left clean.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster_id: str,
+        directory_ids: Sequence[Uuid],
+        *,
+        runtime: Runtime,
+        environment: Environment,
+        publisher: MetadataPublisher,
+        channel: ControllerChannel,
+        logs: Logs,
+        kraft_version: int,
+        previous_epoch: int = -1,
+    ) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self._publisher = publisher
+        self._table = Table()
+        self._blocking = ThreadPoolExecutor(BLOCKING_THREADS, "kafkacore-blocking")
+        sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        self._hot = Hot(self.node_id, sessions, config.fetch_max_bytes)
+        self._channel = channel
+        self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table)
+        self.context = BrokerContext(
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            config=config,
+            read_image=lambda: publisher.image,
+            kraft_version=kraft_version,
+            replicas=self.replicas,
+            channel=channel,
+            producer_ids=ProducerIds(self._allocate_producer_ids),
+            auto_topics=AutoTopics(channel.send, config.num_partitions, config.default_replication_factor),
+            waits=PartitionWaits(),
+            fetch_sessions=sessions,
+            blocking=self._blocking,
+        )
+        self.dispatcher = Dispatcher("broker", self.context, BROKER)
+        self.context.api_ranges = self.dispatcher.api_ranges()
+        self.plane = Plane(
+            DATA,
+            [Listener(each.listener, each.host, each.port) for each in config.data_plane_listeners],
+            self.dispatcher.answer,
+            self.context.api_ranges,
+            runtime=runtime,
+            environment=environment,
+            limits=limits_from(config),
+            hot=((ApiKey.PRODUCE, produce.api(self._hot)), (ApiKey.FETCH, fetch.api(self._hot))),
+        )
+        self.bound = self.plane.open()
+        lifecycle = BrokerLifecycle(
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=Uuid.random(),
+            rack=config.broker_rack,
+            listeners=self._advertised(),
+            log_dir_ids=directory_ids,
+            features=supported_features(),
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            previous_broker_epoch=previous_epoch,
+        )
+        self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
+
+    def _advertised(self) -> list[AdvertisedListener]:
+        """What clients are told: a port 0 is the one that was bound, the wildcard is this machine's name."""
+        told = []
+        for each in self.config.advertised_listeners:
+            host = each.host or socket.getfqdn()
+            port = each.port or self.bound[each.listener][1]
+            protocol = SECURITY_PROTOCOLS.index(each.security_protocol)
+            told.append(AdvertisedListener(each.listener, host, port, protocol))
+        return told
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Serves when this returns. Raises RegistrationRefused, TimeoutError."""
+        self._publisher.subscribe(self._apply)
+        self.registrar.lifecycle.want_unfenced()
+        self.registrar.start()
+        limit_ms = self.config.initial_broker_registration_timeout_ms
+        try:
+            await asyncio.wait_for(self.registrar.reached(BrokerState.RUNNING), limit_ms / 1000)
+        except TimeoutError:
+            raise TimeoutError(
+                f"broker {self.node_id} was not let into the cluster within "
+                f"initial.broker.registration.timeout.ms={limit_ms}: is a majority of the controllers running?"
+            ) from None
+        await self.plane.start()
+
+    async def stop(self, controlled_ms: int, drain_ms: int) -> None:
+        """Hands its leaderships over for at most `controlled_ms`, answers what it has begun, and closes its partitions."""
+        if self.registrar.lifecycle.want_shutdown():
+            self.registrar.nudge()
+            try:
+                await asyncio.wait_for(self.registrar.reached(BrokerState.SHUTTING_DOWN), controlled_ms / 1000)
+            except TimeoutError:
+                LOG.warning("broker %d leaves before its controller let it go", self.node_id)
+        await self.registrar.stop()
+        await self.plane.stop(drain_ms)
+        self.context.auto_topics.close()
+        self.context.producer_ids.close()
+        self.context.waits.close()
+        self.replicas.close()
+        self._blocking.shutdown(wait=False, cancel_futures=True)
+
+    # --- what the committed metadata says ---
+
+    def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        self.replicas.apply(image, delta)
+        if delta is None or delta.brokers:
+            self._publish_endpoints(image)
+        if delta is None or delta.features:
+            self.context.finalized_epoch = image.offset
+            bodies = [api_versions.response(self.context, version).encode(version) for version in API_VERSIONS]
+            self.plane.native.publish_api_versions(bodies)
+        if self.registrar.lifecycle.state is not BrokerState.RUNNING:
+            self.registrar.nudge()
+
+    def _publish_table(self, changed: list[Placed], gone: list[Uuid]) -> None:
+        self._table = self._table.changed(changed, gone)
+        publish_table(self.plane.native, self._table)
+
+    def _publish_endpoints(self, image: MetadataImage) -> None:
+        listener = self.config.data_plane_listeners[0].listener
+        told = []
+        for broker in image.brokers.values():
+            where = broker.endpoint(listener)
+            if where is not None and not broker.fenced:
+                told.append((broker.broker_id, where.host, where.port, broker.rack))
+        self._hot.publish_endpoints(told)
+
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        lifecycle = self.registrar.lifecycle
+        answer = await self._channel.send(
+            AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=lifecycle.broker_epoch)
+        )
+        if answer.error_code:
+            raise error_for(ErrorCode(answer.error_code))
+        return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)

@@ -1,0 +1,113 @@
+"""Drives a broker's lifecycle: sends what it wants to say, waits as long as it says, and tells when a state is reached."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.server.channel import ControllerChannel
+from kafkacore.server.lifecycle import BrokerLifecycle, BrokerState
+
+LOG: Final = logging.getLogger("kafkacore.server")
+# Errors after which the broker is not the one that the controller knows.
+_UNKNOWN_HERE: Final = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+
+
+class RegistrationRefused(Exception):
+    """The controller will not have this broker; the message says why and what to do."""
+
+
+# Errors that asking again does not cure.
+_FINAL: Final = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers belong to another cluster: check log.dirs and the addresses of the quorum",
+    ErrorCode.INVALID_REGISTRATION: "check its listeners, roles and features against those of the cluster",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster's metadata.version or features are not supported by this release",
+}
+
+
+class Registrar:
+    """Belongs to the data plane's loop. `applied_offset` tells the last metadata record that this broker has applied."""
+
+    def __init__(
+        self, lifecycle: BrokerLifecycle, channel: ControllerChannel, applied_offset: Callable[[], int]
+    ) -> None:
+        self.lifecycle = lifecycle
+        self._channel = channel
+        self._applied_offset = applied_offset
+        self._changed = asyncio.Event()  # of this broker: something new is to be said
+        self._told = asyncio.Condition()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.lifecycle.start()
+        self._task = asyncio.create_task(self._run())
+
+    def nudge(self) -> None:
+        """There is something new to say, or metadata has been applied: do not wait for the next heartbeat."""
+        self._changed.set()
+
+    async def reached(self, *states: BrokerState) -> None:
+        """Until the lifecycle is in one of the states. Raises RegistrationRefused."""
+        assert self._task is not None
+        async with self._told:
+            waiting = asyncio.ensure_future(self._told.wait_for(lambda: self.lifecycle.state in states))
+            await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.wait({waiting})
+                self._task.result()
+
+    async def stop(self) -> None:
+        self.lifecycle.stop()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _run(self) -> None:
+        while self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
+            self._changed.clear()
+            delay_ms = await (self._beat() if self.lifecycle.registered else self._register())
+            async with self._told:
+                self._told.notify_all()
+            await self._pause(delay_ms)
+
+    async def _pause(self, delay_ms: int) -> None:
+        """The delay; less when there is something new to say, unless the last message failed."""
+        if self.lifecycle.failed_attempts:
+            await asyncio.sleep(delay_ms / 1000)
+        elif delay_ms > 0:
+            try:
+                await asyncio.wait_for(self._changed.wait(), delay_ms / 1000)
+            except TimeoutError:
+                return
+
+    async def _register(self) -> int:
+        lifecycle = self.lifecycle
+        try:
+            answer = await self._channel.send(lifecycle.registration())
+        except (KafkaError, OSError, TimeoutError) as error:
+            LOG.info("broker %d could not register: %s", lifecycle.node_id, error)
+            return lifecycle.failed()
+        error = ErrorCode(answer.error_code)
+        if error in _FINAL:
+            raise RegistrationRefused(f"broker {lifecycle.node_id} was refused: {error.name}, {_FINAL[error]}")
+        if error != ErrorCode.NONE:
+            LOG.info("broker %d was not registered: %s", lifecycle.node_id, error.name)
+        return lifecycle.registration_answered(error, answer.broker_epoch)
+
+    async def _beat(self) -> int:
+        lifecycle = self.lifecycle
+        told = list(lifecycle.offline_log_dirs)
+        try:
+            answer = await self._channel.send(lifecycle.heartbeat(self._applied_offset()))
+        except (KafkaError, OSError, TimeoutError) as error:
+            LOG.info("a heartbeat of broker %d was lost: %s", lifecycle.node_id, error)
+            return lifecycle.failed()
+        if answer.error_code in _UNKNOWN_HERE:
+            lifecycle.must_register_again()
+        return lifecycle.heartbeat_answered(
+            answer.error_code, answer.is_caught_up, answer.is_fenced, answer.should_shut_down, told
+        )

@@ -1,0 +1,223 @@
+"""A broker with its plane, partitions and handlers, and in place of a controller a list of records that grows.
+
+Real clients speak to it, first by the hot path and then with every Produce and Fetch punted to the handlers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafkacore._fast.env import Environment
+from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore.config import BrokerConfig
+from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.protocol.messages import (
+    AllocateProducerIdsResponse,
+    BrokerHeartbeatResponse,
+    BrokerRegistrationResponse,
+    CreateTopicsResponse,
+    FeatureLevelRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+)
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.process import DATA, Runtime
+from kafkacore.server.broker import BrokerServer
+
+DIRECTORY = Uuid(b"d" * 16)
+
+
+class Records:
+    """A controller reduced to what a broker asks of one: everything is granted at once."""
+
+    def __init__(self, publisher: MetadataPublisher) -> None:
+        self.publisher = publisher
+        self.next_producer_id = 0
+
+    def commit(self, *records: Any) -> int:
+        offset = self.publisher.applied_offset + 1
+        self.publisher.apply(records, offset, 1, 1)
+        return offset
+
+    async def send(self, request: Any) -> Any:
+        return getattr(self, type(request).__name__)(request)
+
+    async def forward(self, call: Any, request: Any) -> Any:
+        return await self.send(request)
+
+    def BrokerRegistrationRequest(self, request: Any) -> Any:
+        epoch = self.commit(
+            FeatureLevelRecord(name="metadata.version", feature_level=29),
+            RegisterBrokerRecord(
+                broker_id=request.broker_id,
+                broker_epoch=0,
+                incarnation_id=request.incarnation_id,
+                end_points=[
+                    RegisterBrokerRecord.BrokerEndpoint(name=each.name, host=each.host, port=each.port)
+                    for each in request.listeners
+                ],
+                fenced=True,
+                log_dirs=request.log_dirs,
+            ),
+        )
+        return BrokerRegistrationResponse(broker_epoch=epoch)
+
+    def BrokerHeartbeatRequest(self, request: Any) -> Any:
+        if not request.want_fence and self.publisher.image.brokers[request.broker_id].fenced:
+            self.commit(UnfenceBrokerRecord(id=request.broker_id, epoch=0))
+        return BrokerHeartbeatResponse(
+            is_caught_up=True, is_fenced=request.want_fence, should_shut_down=request.want_shut_down
+        )
+
+    def AllocateProducerIdsRequest(self, request: Any) -> Any:
+        self.next_producer_id += 1000
+        return AllocateProducerIdsResponse(producer_id_start=self.next_producer_id, producer_id_len=1000)
+
+    def CreateTopicsRequest(self, request: Any) -> Any:
+        results = []
+        for topic in request.topics:
+            topic_id = Uuid.random()
+            count = max(topic.num_partitions, 1)
+            self.commit(
+                TopicRecord(name=topic.name, topic_id=topic_id),
+                *(
+                    PartitionRecord(
+                        topic_id=topic_id, partition_id=index, replicas=[1], isr=[1], leader=1, leader_epoch=0,
+                        partition_epoch=0, directories=[DIRECTORY]
+                    )
+                    for index in range(count)
+                ),
+            )
+            results.append(CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic_id))
+        return CreateTopicsResponse(topics=results)
+
+
+class OneDirectory:
+    def __init__(self, path: Path, environment: Environment) -> None:
+        self.directory = LogDirectory(environment, str(path))
+
+    def open(self, topic: str, index: int, topic_id: Uuid, directory: Uuid, settings: LogSettings) -> PartitionHandle:
+        return PartitionHandle(self.directory, topic, index, topic_id, settings)
+
+    def delete(self, partition: PartitionHandle) -> None:
+        partition.close(gone=True)
+
+
+class Started:
+    def __init__(self, path: Path) -> None:
+        config = BrokerConfig(
+            {
+                "process.roles": "broker",
+                "node.id": "1",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": "9@127.0.0.1:1",
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": str(path),
+            }
+        )
+        self.runtime = Runtime.shared()
+        self.loop = self.runtime.loop(DATA)
+        self.broker = self.loop.run(self._start(config, path), 20)
+
+    async def _start(self, config: BrokerConfig, path: Path) -> BrokerServer:
+        publisher = MetadataPublisher()
+        environment = Environment()
+        broker = BrokerServer(
+            config, "cluster", [DIRECTORY],
+            runtime=self.runtime, environment=environment, publisher=publisher, channel=Records(publisher),
+            logs=OneDirectory(path, environment), kraft_version=0,
+        )  # fmt: skip
+        await broker.start()
+        return broker
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.broker.bound['PLAINTEXT'][1]}"
+
+    def stop(self) -> None:
+        self.loop.run(self.broker.stop(1000, 1000), 20)
+        self.runtime.release()
+
+
+@pytest.fixture(params=["serve", "punt"])
+def started(tmp_path: Path, request: Any) -> Iterator[Started]:
+    made = Started(tmp_path)
+    made.loop.run(_gate(made, request.param), 5)
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+async def _gate(started: Started, otherwise: str) -> None:
+    started.broker.plane.native.publish_gate(GatePolicy(otherwise))
+
+
+def create(bootstrap: str, name: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    [future] = admin.create_topics([NewTopic(name, partitions)]).values()
+    future.result(10)
+
+
+def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[bytes | None] = []
+    while len(found) < count:
+        messages = consumer.consume(count - len(found), 10)
+        assert messages, f"only {len(found)} of {count} came"
+        assert [message.error() for message in messages if message.error()] == []
+        found += [message.value() for message in messages]
+    consumer.close()
+    return found
+
+
+@pytest.mark.timeout(60)
+def test_a_client_creates_produces_and_consumes(started: Started) -> None:
+    create(started.bootstrap, "t", 3)
+    producer = Producer({"bootstrap.servers": started.bootstrap, "linger.ms": 5, "acks": "all"})
+    failures: list[Any] = []
+    for number in range(1000):
+        producer.produce(
+            "t", b"%d" % number, partition=1, on_delivery=lambda error, _: failures.append(error) if error else None
+        )
+    assert producer.flush(20) == 0
+    assert failures == []
+    assert consume(started.bootstrap, "t", 1000, 1) == [b"%d" % number for number in range(1000)]
+
+
+@pytest.mark.timeout(60)
+def test_an_idempotent_producer_gets_its_id(started: Started) -> None:
+    create(started.bootstrap, "t")
+    producer = Producer({"bootstrap.servers": started.bootstrap, "enable.idempotence": True})
+    producer.produce("t", b"x")
+    assert producer.flush(20) == 0
+    assert consume(started.bootstrap, "t", 1) == [b"x"]
+
+
+@pytest.mark.timeout(60)
+def test_a_waiting_consumer_hears_of_the_next_record(started: Started) -> None:
+    create(started.bootstrap, "t")
+    consumer = Consumer(
+        {"bootstrap.servers": started.bootstrap, "group.id": "none", "fetch.wait.max.ms": 30_000, "fetch.min.bytes": 1}
+    )
+    consumer.assign([TopicPartition("t", 0, 0)])
+    early = consumer.poll(0.5)
+    assert early is None or early.error() is None, early.error()
+    producer = Producer({"bootstrap.servers": started.bootstrap, "linger.ms": 0})
+    producer.produce("t", b"at last")
+    producer.flush(10)
+    message = consumer.poll(10)
+    assert message is not None and message.value() == b"at last"
+    consumer.close()

@@ -1,16 +1,14 @@
 """The tables of keys are whole, and are Apache Kafka's."""
 
 import importlib.util
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from kafkacore.config.keys import BROKER, BROKER_3_9, TOPIC, TOPIC_3_9
 from kafkacore.config.values import allowed, default, parse, render
+from processes import PEERS, ROOT, need
 
-ROOT = Path(__file__).parents[3]
 TYPES = {"boolean", "int", "long", "short", "double", "string", "list", "class", "password"}
 JAVA_TIMEOUT_S = 60
 
@@ -52,14 +50,12 @@ def test_the_stub_is_up_to_date():
     assert module.STUB.read_text() == module.stub(), "run: python ci/config_stub.py"
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="needs Java 17")
 @pytest.mark.parametrize(
     ("release", "broker", "topic"), [("3.9.2", BROKER_3_9, TOPIC_3_9), ("4.3.1", BROKER, TOPIC)], ids=["3.9", "4.3"]
 )
 def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topic):
-    jars = ROOT / ".peers" / f"kafka-{release}"
-    if not jars.is_dir():
-        pytest.skip("Apache Kafka's jars are not there: run ci/peers.sh")
+    jars = PEERS / f"kafka-{release}"
+    need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
     program = ROOT / "ci" / "config" / "ConfigTable.java"
     printed = subprocess.run(
         ["java", "-cp", f"{jars}/*", str(program)], check=True, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S

@@ -1,4 +1,4 @@
-"""Fixtures that start real processes; what they need and is not on this machine skips a test, or fails it where CI=true."""
+"""Fixtures that start real processes; what is not on this machine skips a test, or fails it where CI=true."""
 
 import itertools
 import os
@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from brokers import APACHE, ApacheKafka, ExternalBroker, Node
 from processes import PEERS, ROOT, need
 
@@ -48,7 +49,9 @@ def start_node(tmp_path):
     started, number = [], itertools.count(1)
 
     def start(*arguments, overrides=None, directory=None, environment=None):
-        node = Node(directory or tmp_path / f"node-{next(number)}", *arguments, overrides=overrides, environment=environment)
+        node = Node(
+            directory or tmp_path / f"node-{next(number)}", *arguments, overrides=overrides, environment=environment
+        )
         started.append(node)
         return node
 

@@ -1,6 +1,7 @@
 """The Java side of the client suite: one process with the tools of each release."""
 
 import pytest
+
 from brokers import APACHE
 from kafka_tools import KafkaTools
 from processes import PEERS, need

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from processes import PEERS, need
 from segments import CODECS, partition_batches
 

@@ -1,6 +1,7 @@
 """The Java producer and consumer of 4.3 and 3.9, with each codec."""
 
 import pytest
+
 from segments import CODECS, partition_batches
 
 FIRST_TIMESTAMP_MS = 1_700_000_000_000

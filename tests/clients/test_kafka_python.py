@@ -13,6 +13,7 @@ from kafka.errors import (
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+
 from segments import CODECS, partition_batches
 
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
@@ -71,7 +72,9 @@ def test_a_record_over_the_topics_limit_is_refused(broker, topic_name, admin):
 
 
 def test_topics_are_made_described_widened_and_deleted(admin, topic_name):
-    admin.create_topics({topic_name: {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "777"}}})
+    admin.create_topics(
+        {topic_name: {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "777"}}}
+    )
     with pytest.raises(TopicAlreadyExistsError):
         admin.create_topics([topic_name])
     with pytest.raises(InvalidTopicError):

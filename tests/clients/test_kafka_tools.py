@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+
 from segments import CODECS, partition_batches, segments
 
 
@@ -55,7 +56,9 @@ def test_topics_are_listed_described_altered_and_deleted(tools, broker, topic):
     server = ["--bootstrap-server", broker.bootstrap]
     assert topic in tools.run("kafka-topics", *server, "--list").lines
     described = tools.run("kafka-topics", *server, "--describe", "--topic", topic)
-    assert re.search(rf"Topic: {re.escape(topic)}\tTopicId: \S{{22}}\tPartitionCount: 2\tReplicationFactor: 1", described.out)
+    assert re.search(
+        rf"Topic: {re.escape(topic)}\tTopicId: \S{{22}}\tPartitionCount: 2\tReplicationFactor: 1", described.out
+    )
     assert "segment.bytes=1048576" in described.out
     assert described.out.count("Leader: ") == 2
     tools.run("kafka-topics", *server, "--alter", "--topic", topic, "--partitions", 4)
@@ -154,7 +157,9 @@ def test_log_directories_show_the_partitions_size(tools, broker, log_dir, topic_
     assert directory["error"] is None
     assert directory["logDir"] == str(log_dir)
     size = sum(path.stat().st_size for path in segments(log_dir, topic_name))
-    assert directory["partitions"] == [{"partition": f"{topic_name}-0", "size": size, "offsetLag": 0, "isFuture": False}]
+    assert directory["partitions"] == [
+        {"partition": f"{topic_name}-0", "size": size, "offsetLag": 0, "isFuture": False}
+    ]
 
 
 def test_every_advertised_version_is_usable(tools, broker):
@@ -195,5 +200,7 @@ def test_configuration_is_described(tools, broker, topic):
     server = ["--bootstrap-server", broker.bootstrap]
     shown = tools.run("kafka-configs", *server, "--describe", "--entity-type", "topics", "--entity-name", topic)
     assert "segment.bytes=1048576" in shown.out
-    everything = tools.run("kafka-configs", *server, "--describe", "--all", "--entity-type", "brokers", "--entity-name", 1)
+    everything = tools.run(
+        "kafka-configs", *server, "--describe", "--all", "--entity-type", "brokers", "--entity-name", 1
+    )
     assert "log.retention.ms" in everything.out

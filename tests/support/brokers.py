@@ -45,7 +45,9 @@ class ApacheKafka:
 
     ours = False
 
-    def __init__(self, name, directory, overrides=None, jvm=("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")):
+    def __init__(
+        self, name, directory, overrides=None, jvm=("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    ):
         self.name, self.release = name, APACHE[name]
         self.directory = Path(directory)
         self.log_dir = self.directory / "data"
@@ -105,7 +107,7 @@ class ApacheKafka:
 
 
 class Node:
-    """Ours: `kafkacore dev --json` in a process of its own; `start()` again goes on with the same directory and port."""
+    """Ours: `kafkacore dev --json` as a process; `start()` again goes on with the same directory and port."""
 
     ours = True
     name = "kafkacore"

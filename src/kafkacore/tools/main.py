@@ -13,6 +13,7 @@ from typing import Final
 COMMANDS: Final = {
     "start": "runs a node by a server.properties",
     "dev": "runs a temporary node, without any configuration",
+    "demo": "shows the main job on real input, with real clients and a SIGKILL in the middle",
     "storage": "formats log directories, and tells what they belong to",
 }
 USAGE_ERROR: Final = 2

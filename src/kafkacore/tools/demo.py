@@ -1,0 +1,316 @@
+"""`kafkacore demo`: the main job on real input, with real clients, and a SIGKILL in the middle of it."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    import argparse
+
+DESCRIPTION: Final = "Feeds a node with a real text by real clients, kills it in mid-produce, and shows what survived."
+PARTITIONS: Final = 3
+PATIENCE_S: Final = 30.0
+LATENCY_SAMPLES: Final = 1000
+AIOKAFKA_SHARE: Final = 10
+NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
+
+
+class DemoFailedError(Exception):
+    """What the demo saw is not what it promised; the message says what was lost or did not answer."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--records", type=int, default=300_000, metavar="N", help="lines of text (default %(default)s)")
+    parser.add_argument("--keep", action="store_true", help="leave the node's directory for a look at its files")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Returns 0 when everything sent was found again, 1 with a line that says what was not."""
+    try:
+        import aiokafka  # noqa: F401
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        print(f"kafkacore: {NEEDS_CLIENTS}", file=sys.stderr)
+        return 1
+    directory = Path(tempfile.mkdtemp(prefix="kafkacore-demo-"))
+    node = DemoNode(directory / "node")
+    try:
+        tell(node, read_text(max(arguments.records, PARTITIONS)))
+    except DemoFailedError as error:
+        print(f"\nkafkacore: {error}", file=sys.stderr)
+        return 1
+    finally:
+        node.stop()
+        if arguments.keep:
+            say(f"The node's files are in {node.directory}")
+        else:
+            shutil.rmtree(directory)
+    return 0
+
+
+def tell(node: DemoNode, text: list[bytes]) -> None:
+    """The story, one chapter a function."""
+    size_mb = sum(map(len, text)) / 1e6
+    say(f"{len(text):,} lines of Python's standard library, {size_mb:.1f} MB, through real clients.")
+    took_s = node.start()
+    heading("A node, broker and controller, with nothing configured")
+    say(f"ready in {took_s * 1000:.0f} ms, counted from the start of its process: {node.bootstrap}, pid {node.pid}")
+    bulk(node.bootstrap, text)
+    asyncio.run(aiokafka_reads_and_writes(node.bootstrap, text[: len(text) // AIOKAFKA_SHARE or 1]))
+    latency(node.bootstrap)
+    kill_and_recover(node, text)
+    heading("Where to go next")
+    say("kafkacore dev --topic mine:3          a node to try your own client on; it says where it listens")
+    say("kafkacore storage format --help       a node that stays: format a directory, then `kafkacore start`")
+    say("make test                             the same, against Apache Kafka's own clients and tools")
+
+
+class DemoNode:
+    """`kafkacore dev` as a child process that ends with this one, on one port and one directory through every start."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.process: subprocess.Popen[bytes] | None = None
+        self.bootstrap = ""
+        self.pid = 0
+
+    def start(self) -> float:
+        """Starts, or starts again where it was; returns the seconds until it was ready."""
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "kafkacore.tools.main", "dev", "--json", "--with-parent"]
+        command += ["--dir", str(self.directory)]
+        if self.bootstrap:
+            command += ["--port", self.bootstrap.rsplit(":", 1)[1]]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise DemoFailedError("the node did not start; what it said is above")
+        ready = json.loads(line)
+        self.bootstrap, self.pid = ready["bootstrap"], ready["pid"]
+        return time.perf_counter() - began
+
+    def kill(self) -> None:
+        """SIGKILL: the process gets no chance to write anything."""
+        assert self.process is not None
+        os.kill(self.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE_S)
+        self._close()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(PATIENCE_S)
+        self._close()
+
+    def _close(self) -> None:
+        if self.process is not None and self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def read_text(count: int) -> list[bytes]:
+    """`count` non-empty lines of the standard library's sources, from the start again when there are fewer."""
+    sources = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    lines = (line for path in sources if "site-packages" not in path.parts for line in _lines(path))
+    text = list(itertools.islice(lines, count))
+    if not text:
+        raise DemoFailedError("this Python has no sources of its standard library to read")
+    return list(itertools.islice(itertools.cycle(text), count))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    yield from filter(None, path.read_bytes().splitlines())
+
+
+def bulk(bootstrap: str, text: list[bytes]) -> None:
+    """confluent-kafka writes the whole text, compressed, and reads it back in order."""
+    import confluent_kafka
+
+    heading(f"confluent-kafka {confluent_kafka.version()} writes and reads all of it")
+    create_topic(bootstrap, "text", PARTITIONS)
+    began = time.perf_counter()
+    writer = Writer(bootstrap, "text", PARTITIONS, {"compression.type": "lz4"})
+    writer.write(text)
+    report("written, lz4, acknowledged by all replicas", text, time.perf_counter() - began)
+    began = time.perf_counter()
+    for partition in range(PARTITIONS):
+        check_same(read(bootstrap, "text", partition, len(text[partition::PARTITIONS])), text[partition::PARTITIONS])
+    report("read back, each record the one sent, in order", text, time.perf_counter() - began)
+
+
+async def aiokafka_reads_and_writes(bootstrap: str, text: list[bytes]) -> None:
+    """Another client, of another lineage, on a part of the text."""
+    import aiokafka
+
+    heading(f"aiokafka {aiokafka.__version__} does the same with {len(text):,} records")
+    create_topic(bootstrap, "async", 1)
+    began = time.perf_counter()
+    async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, compression_type="gzip", linger_ms=5) as producer:
+        sent = [await producer.send("async", line, partition=0) for line in text]
+        await asyncio.gather(*sent)
+    report("written, gzip", text, time.perf_counter() - began)
+    began = time.perf_counter()
+    found: list[bytes] = []
+    async with aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        partition = aiokafka.TopicPartition("async", 0)
+        consumer.assign([partition])
+        await consumer.seek_to_beginning(partition)
+        while len(found) < len(text):
+            batches = await consumer.getmany(timeout_ms=int(PATIENCE_S * 1000))
+            if not batches:
+                raise DemoFailedError(f"aiokafka got {len(found):,} of {len(text):,} records and then nothing")
+            found += [record.value for records in batches.values() for record in records]
+    check_same(found, text)
+    report("read back", text, time.perf_counter() - began)
+
+
+def latency(bootstrap: str) -> None:
+    """One record at a time: until acknowledged, and until a waiting consumer has it."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    heading(f"One record at a time, {LATENCY_SAMPLES:,} times")
+    create_topic(bootstrap, "latency", 1)
+    # By default librdkafka delays each small send, and reports late, to save work: here the node is measured.
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "socket.nagle.disable": True})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("latency", 0, 0)])
+    acknowledged, arrived = [], []
+    for _ in range(LATENCY_SAMPLES):
+        began = time.perf_counter()
+        producer.produce("latency", b"x" * 100, partition=0)
+        if producer.flush(PATIENCE_S):
+            raise DemoFailedError(f"a record was not acknowledged within {PATIENCE_S:.0f} s")
+        acknowledged.append(time.perf_counter() - began)
+        if consumer.poll(PATIENCE_S) is None:
+            raise DemoFailedError(f"a record did not reach the consumer within {PATIENCE_S:.0f} s")
+        arrived.append(time.perf_counter() - began)
+    consumer.close()
+    for what, samples in (("acknowledged", acknowledged), ("at a waiting consumer", arrived)):
+        cuts = statistics.quantiles(samples, n=100)
+        say(f"{what:<44}half within {cuts[49] * 1000:.2f} ms, 99 of 100 within {cuts[98] * 1000:.2f} ms")
+
+
+def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
+    """SIGKILL at a third of the way, a new process on the same directory, and a count of what is there."""
+    heading("SIGKILL in mid-produce")
+    create_topic(node.bootstrap, "survivor", 1)
+    writer = Writer(node.bootstrap, "survivor", 1, {"enable.idempotence": True, "linger.ms": 1})
+    third = len(text) // 3
+    writer.write(text[:third], flush=False)
+    writer.wait_for(third // 2)
+    before, under_way = len(writer.acknowledged), third - len(writer.acknowledged)
+    node.kill()
+    say(f"killed with {before:,} records acknowledged and {under_way:,} under way")
+    say(f"started again on the same files, ready in {node.start() * 1000:.0f} ms; the producer just goes on")
+    writer.write(text[third:])
+    found = read(node.bootstrap, "survivor", 0, len(text))
+    lost = [n for offset, n in writer.acknowledged.items() if found[offset] != text[n]]
+    if lost:
+        raise DemoFailedError(f"{len(lost):,} acknowledged records were lost, the first is line {lost[0]:,}")
+    check_same(found, text)
+    say(f"all {len(writer.acknowledged):,} acknowledged records are there, each once and in order: nothing was lost")
+
+
+class Writer:
+    """A librdkafka producer that spreads lines over partitions in turn and remembers what was acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, properties: dict[str, object]) -> None:
+        from confluent_kafka import Producer
+
+        self.topic, self.partitions = topic, partitions
+        self.acknowledged: dict[int, int] = {}
+        self._next = 0
+        settings: dict[str, object] = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5}
+        settings |= {"queue.buffering.max.messages": 100_000, "reconnect.backoff.max.ms": 100, "log_level": 0}
+        self._producer = Producer(settings | properties)
+
+    def write(self, lines: list[bytes], *, flush: bool = True) -> None:
+        """Hands lines over, waiting only while librdkafka's queue is full; with `flush`, until all are acknowledged."""
+        for line in lines:
+            partition = self._next % self.partitions
+            while not self._accepted(line, partition, self._next):
+                self._producer.poll(0.1)
+            self._next += 1
+            if self._next % 1000 == 0:
+                self._producer.poll(0)
+        if flush and self._producer.flush(PATIENCE_S):
+            raise DemoFailedError(f"{len(self._producer):,} records were not acknowledged within {PATIENCE_S:.0f} s")
+
+    def wait_for(self, count: int) -> None:
+        """Until `count` records are acknowledged."""
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self.acknowledged) < count:
+            if time.monotonic() > deadline:
+                raise DemoFailedError(f"{count:,} records were not acknowledged within {PATIENCE_S:.0f} s")
+            self._producer.poll(0.01)
+
+    def _accepted(self, line: bytes, partition: int, number: int) -> bool:
+        def delivered(error: Any, message: Any) -> None:
+            if error is None and self.partitions == 1:
+                self.acknowledged[message.offset()] = number
+
+        try:
+            self._producer.produce(self.topic, line, partition=partition, on_delivery=delivered)
+        except BufferError:
+            return False
+        return True
+
+
+def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(PATIENCE_S)
+
+
+def read(bootstrap: str, topic: str, partition: int, count: int) -> list[bytes]:
+    """The first `count` values of a partition."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False, "log_level": 0,
+        "check.crcs": True,
+    })  # fmt: skip
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[bytes] = []
+    while len(found) < count:
+        messages = consumer.consume(min(10_000, count - len(found)), PATIENCE_S)
+        if not messages:
+            raise DemoFailedError(f"{topic}-{partition}: {len(found):,} of {count:,} records came and then nothing")
+        found += [message.value() or b"" for message in messages if not message.error()]
+    consumer.close()
+    return found
+
+
+def check_same(found: list[bytes], sent: list[bytes]) -> None:
+    if found == sent:
+        return
+    at = next((n for n, (a, b) in enumerate(zip(found, sent, strict=False)) if a != b), min(len(found), len(sent)))
+    raise DemoFailedError(f"what came back differs from what was sent, first at record {at:,}")
+
+
+def report(what: str, text: list[bytes], took_s: float) -> None:
+    size_mb = sum(map(len, text)) / 1e6
+    say(f"{what:<48}{took_s:6.2f} s {len(text) / took_s:12,.0f} records/s {size_mb / took_s:8.1f} MB/s")
+
+
+def heading(text: str) -> None:
+    say(f"\n{text}")
+
+
+def say(line: str) -> None:
+    print(line, flush=True)

@@ -23,7 +23,7 @@ cdef enum CodecStatus:
     CODEC_CORRUPT = -1          # malformed, truncated, or bytes left after the end
     CODEC_TOO_LARGE = -2        # over InflateLimits, or the Writer's limit
     CODEC_NO_MEMORY = -3
-    CODEC_UNKNOWN = -4          # no such codec id
+    CODEC_UNKNOWN = -4          # no such codec id, or not a level of it
     CODEC_UNAVAILABLE = -5      # neither the library nor cramjam is there
 
 ctypedef struct InflateLimits:

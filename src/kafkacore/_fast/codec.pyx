@@ -560,6 +560,17 @@ cdef int deflate_snappy(CodecContext *context, const uint8_t *source, size_t siz
     return CODEC_OK
 
 
+cdef bint kafka_has_level(int codec, int level) noexcept nogil:
+    """The ranges of compression.gzip.level, .lz4.level and .zstd.level; snappy has none."""
+    if level == LEVEL_DEFAULT:
+        return True
+    if codec == CODEC_GZIP:
+        return level == -1 or 1 <= level <= 9
+    if codec == CODEC_LZ4:
+        return 1 <= level <= 17
+    return -131072 <= level <= 22
+
+
 cdef int deflate_all(
     CodecContext *context, int codec, int level, const void *source, size_t size, Writer *out
 ) noexcept nogil:
@@ -568,7 +579,7 @@ cdef int deflate_all(
         return CODEC_TOO_LARGE
     if codec == CODEC_SNAPPY:
         return deflate_snappy(context, data, size, out)
-    if codec < CODEC_GZIP or codec > CODEC_ZSTD:
+    if codec < CODEC_GZIP or codec > CODEC_ZSTD or not kafka_has_level(codec, level):
         return CODEC_UNKNOWN
     if not open_library(codec):
         return deflate_fallback(codec, level, data, size, out)

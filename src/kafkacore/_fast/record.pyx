@@ -17,7 +17,7 @@ cdef enum:
     LEAST_LENGTH_V0 = 14         # what `batch_length` counts of an empty magic 0 message
     LEAST_LENGTH_V1 = 22
     LEAST_LENGTH_V2 = HEADER_BYTES - LOG_OVERHEAD
-    FRAMING_BYTES = 4096         # what a codec adds to a body that does not compress, its part by length aside
+    FRAMING_BYTES = 4096         # what a codec may add to a body that does not compress, beside its share by length
 
 
 # --- the header ----------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ cdef int builder_append(
 cdef int compress_body(BatchBuilder *builder, int codec, int level, CodecContext *context) noexcept nogil:
     cdef Writer packed
     cdef int status
-    writer_init(&packed, builder.out.limit + builder.out.limit // 8 + FRAMING_BYTES)
+    writer_init(&packed, builder.out.size + builder.out.size // 5 + FRAMING_BYTES)
     if reserve(&packed, HEADER_BYTES) == NULL:
         return BATCH_NO_MEMORY
     status = deflate_all(
@@ -376,6 +376,9 @@ cdef int compress_body(BatchBuilder *builder, int codec, int level, CodecContext
     if status != CODEC_OK:
         writer_free(&packed)
         return BATCH_NO_MEMORY if status == CODEC_NO_MEMORY else BATCH_BAD_CODEC
+    if packed.size > MAX_BATCH_BYTES:
+        writer_free(&packed)
+        return BATCH_TOO_LARGE
     free(builder.out.data)
     builder.out = packed
     return BATCH_OK

@@ -211,6 +211,16 @@ def test_builder_refuses_what_no_record_can_be() -> None:
         broken.build()
 
 
+@pytest.mark.parametrize("codec", CODEC_IDS)
+@pytest.mark.parametrize("value_bytes", [0, 100, 40_000, 900_000])
+def test_what_does_not_compress_fits_whatever_the_limit(codec: str, value_bytes: int) -> None:
+    value = random.Random(3).randbytes(value_bytes)
+    builder = RecordBatchBuilder(codec=codec, limit_bytes=value_bytes + 80)
+    assert builder.append(NOW, None, value)
+    (record,) = next(Batches(builder.build()))
+    assert record.value == value
+
+
 def test_keys_and_values_are_any_buffer() -> None:
     builder = RecordBatchBuilder()
     builder.append(NOW, bytearray(b"key"), memoryview(b"a value")[2:], [(b"name", bytearray(b"h"))])

@@ -226,6 +226,16 @@ def test_kafka_levels(codec: str, levels: list[int]) -> None:
         assert sizes[1] == len(ours.deflate(codec, body))
 
 
+@pytest.mark.parametrize(
+    ("codec", "level"),
+    [("gzip", 0), ("gzip", 10), ("gzip", -2), ("lz4", 0), ("lz4", 18), ("zstd", 23), ("zstd", -131073)],
+)
+def test_levels_that_kafka_does_not_have(codec: str, level: int) -> None:
+    with pytest.raises(CodecError) as caught:
+        Codec().deflate(codec, TEXT, level)
+    assert caught.value.code == UNKNOWN
+
+
 def test_gzip_level_may_change_between_bodies() -> None:
     ours = Codec()
     small, fast = ours.deflate("gzip", TEXT, 9), ours.deflate("gzip", TEXT, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import threading
 from collections.abc import Callable
@@ -148,6 +149,15 @@ def test_compression_type_of_the_topic(source: str, target: str) -> None:
     assert (batch.base_offset, batch.last_offset, batch.partition_leader_epoch) == (1000, 1049, 3)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 2, 5)
     assert [(r.offset, r.key, r.value) for r in batch] == [(1000 + i, b"key", VALUE) for i in range(50)]
+
+
+@pytest.mark.parametrize("target", CODECS[1:])
+def test_a_body_that_does_not_compress_has_room_in_its_new_codec(target: str) -> None:
+    for size in (0, 1, 1000, 40_000, 700_000):
+        builder = RecordBatchBuilder()
+        builder.append(NOW, b"k", random.Random(size).randbytes(size))
+        verdict = Validator(compression=target, max_message_bytes=1 << 20).accept(builder.build(), NOW, 0)
+        assert (verdict.error, verdict.rewritten) == (0, True)
 
 
 def test_a_batch_that_grows_too_large_in_its_new_codec() -> None:

@@ -1,0 +1,141 @@
+"""Views of the hot messages: what the C structs hold is what the objects hold, and they are written back the same."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacore._fast import tables
+from kafkacore._fast.wire import BINDINGS
+from kafkacore.protocol.errors import ProtocolError
+from kafkacore.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, message_class
+from kafkacore.protocol.uuid import Uuid
+
+TOPIC_ID = Uuid(bytes(range(16)))
+PINNED = [(name, version) for name, each in BINDINGS.items() for version in range(each.lowest, each.highest + 1)]
+
+
+def plain(value):
+    """An object as a view shows it: text as its bytes, structs as dicts."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, Uuid):
+        return bytes(value)
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    if hasattr(value, "FIELDS"):
+        return {name: plain(getattr(value, name)) for name in value.FIELDS}
+    return value
+
+
+def within(view, full):
+    """Whether `full`, which has the fields of all versions, agrees with `view` wherever that has a field."""
+    if isinstance(view, dict):
+        return all(within(value, full[name]) for name, value in view.items())
+    if isinstance(view, list) and isinstance(full, list):
+        return len(view) == len(full) and all(within(a, b) for a, b in zip(view, full, strict=True))
+    return view == full
+
+
+def sample(name, version):
+    """One message with every field at some value of its own."""
+    message, cls = tables.message(name), message_class(name)
+
+    def build(struct):
+        made = cls() if struct == name else getattr(cls, struct)()
+        for number, field in enumerate(message.table(version).structs[struct]):
+            if version in field.versions or version in field.tagged:
+                setattr(made, field.name, value(field.kind, field, number))
+        return made
+
+    def value(kind, field, number):
+        if kind == "array":
+            return [value(field.element, field, number + i) for i in range(3)]
+        if kind == "struct":
+            return build(field.struct)
+        return {
+            "string": f"text{number}",
+            "bytes": bytes([number]) * 5,
+            "records": bytes([number]) * 7,
+            "uuid": Uuid(bytes([number + 1]) * 16),
+            "bool": True,
+        }.get(kind, number + 11)
+
+    return build(name)
+
+
+@pytest.mark.parametrize(("name", "version"), PINNED)
+def test_a_view_holds_what_the_object_holds_and_is_written_back_the_same(name, version):
+    for value in (message_class(name)(), sample(name, version)):
+        data = value.encode(version)
+        fields, written, gaps = BINDINGS[name].copy(data, version)
+        assert within(fields, plain(value))
+        assert written == data
+        assert gaps == []
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_records_that_are_elsewhere_leave_a_gap(version):
+    sizes = [100, 0, 20_000, None]
+    parts = [
+        FetchResponse.PartitionData(partition_index=i, records=None if size is None else b"r" * size)
+        for i, size in enumerate(sizes)
+    ]
+    topic = FetchResponse.FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=parts)
+    response = FetchResponse(responses=[topic])
+    whole = response.encode(version)
+    _, written, gaps = BINDINGS["FetchResponse"].copy(whole, version, cut_records=True)
+    assert [size for _, size in gaps] == [100, 0, 20_000]
+    filled, start = b"", 0
+    for position, size in gaps:
+        filled += written[start:position] + b"r" * size
+        start = position
+    assert filled + written[start:] == whole
+
+
+def test_an_arena_s_limit_is_a_refusal_not_an_allocation():
+    topics = [ProduceRequest.TopicProduceData(name="t") for _ in range(1000)]
+    data = ProduceRequest(topic_data=topics).encode(9)
+    BINDINGS["ProduceRequest"].copy(data, 9, arena_bytes=1 << 17)
+    with pytest.raises(ProtocolError):
+        BINDINGS["ProduceRequest"].copy(data, 9, arena_bytes=1 << 14)
+
+
+def test_a_version_that_is_not_bound_is_not_read():
+    with pytest.raises(KeyError):
+        BINDINGS["ProduceRequest"].copy(b"", 2)
+    with pytest.raises(KeyError):
+        BINDINGS["FetchRequest"].copy(b"", 19)
+
+
+@pytest.mark.parametrize(("name", "version"), PINNED)
+def test_a_view_cut_at_any_byte_is_refused(name, version):
+    data = sample(name, version).encode(version)
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            BINDINGS[name].copy(data[:size], version)
+
+
+@given(st.data(), st.sampled_from(PINNED))
+@settings(max_examples=2000, deadline=None)
+def test_view_and_object_refuse_and_understand_the_same_bytes(data, pinned):
+    name, version = pinned
+    raw = bytearray(sample(name, version).encode(version))
+    for _ in range(data.draw(st.integers(0, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        value, _ = message_class(name).decode_prefix(bytes(raw), version)
+    except ProtocolError as error:
+        # Text is not looked at by a view.
+        if "not UTF-8" not in str(error):
+            with pytest.raises(ProtocolError):
+                BINDINGS[name].copy(bytes(raw), version)
+        return
+    fields, _, _ = BINDINGS[name].copy(bytes(raw), version)
+    assert within(fields, plain(value))
+
+
+def test_fields_that_a_version_lacks_are_at_their_default():
+    fields, _, _ = BINDINGS["FetchRequest"].copy(FetchRequest(max_wait_ms=5, topics=[]).encode(12), 12)
+    assert fields["replica_id"] == -1
+    assert fields["session_epoch"] == -1
+    assert fields["cluster_id"] is None

@@ -5,8 +5,8 @@ Real clients speak to it, first by the hot path and then with every Produce and 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.gate import GatePolicy
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import (
@@ -34,6 +32,8 @@ from kafkacore.protocol.messages import (
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.server.broker import BrokerServer
+from kafkacore.server.broker_logs import BrokerLogs
+from kafkacore.storage.log_manager import LogManager
 
 DIRECTORY = Uuid(b"d" * 16)
 
@@ -103,17 +103,6 @@ class Records:
         return CreateTopicsResponse(topics=results)
 
 
-class OneDirectory:
-    def __init__(self, path: Path, environment: Environment) -> None:
-        self.directory = LogDirectory(environment, str(path))
-
-    def open(self, topic: str, index: int, topic_id: Uuid, directory: Uuid, settings: LogSettings) -> PartitionHandle:
-        return PartitionHandle(self.directory, topic, index, topic_id, settings)
-
-    def delete(self, partition: PartitionHandle) -> None:
-        partition.close(gone=True)
-
-
 class Started:
     def __init__(self, path: Path) -> None:
         config = BrokerConfig(
@@ -133,10 +122,14 @@ class Started:
     async def _start(self, config: BrokerConfig, path: Path) -> BrokerServer:
         publisher = MetadataPublisher()
         environment = Environment()
+        blocking = ThreadPoolExecutor(4)
+        logs = LogManager(
+            environment, [str(path)], lambda topic: broker.replicas.settings_of(publisher.image, topic)
+        )
         broker = BrokerServer(
             config, "cluster", [DIRECTORY],
             runtime=self.runtime, environment=environment, publisher=publisher, channel=Records(publisher),
-            logs=OneDirectory(path, environment), kraft_version=0,
+            logs=BrokerLogs(logs, {DIRECTORY: str(path)}, blocking), blocking=blocking, kraft_version=0,
         )  # fmt: skip
         await broker.start()
         return broker

@@ -142,7 +142,7 @@ class ReplicaManager:
                 self._drop(hosted, partition.partition)
             return
         if hosted is None:
-            hosted = Hosted(topic.name, topic.topic_id, self._settings_of(image, topic.name))
+            hosted = Hosted(topic.name, topic.topic_id, self.settings_of(image, topic.name))
             self._topics[topic.topic_id] = self._by_name[topic.name] = hosted
         handle = hosted.partitions.get(partition.partition)
         if handle is None:
@@ -191,7 +191,7 @@ class ReplicaManager:
 
     def _configure(self, image: MetadataImage, topics: Iterable[Hosted]) -> None:
         for hosted in topics:
-            settings = self._settings_of(image, hosted.name)
+            settings = self.settings_of(image, hosted.name)
             changed = settings is not hosted.settings
             hosted.settings = settings
             for index, handle in hosted.partitions.items():
@@ -206,8 +206,8 @@ class ReplicaManager:
     def topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
         return TopicConfig(self._config, image.topic_overrides(topic))
 
-    def _settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
-        """One object for all topics that are configured alike: most are."""
+    def settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
+        """What a topic's logs go by. One object for all topics that are configured alike: most are."""
         overrides = image.topic_overrides(topic)
         key = tuple(sorted(overrides.items()))
         settings = self._settings.get(key)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Final
 
 from kafkacore._fast import fetch, produce
@@ -26,9 +26,10 @@ from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import AllocateProducerIdsRequest
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.replication.replica_manager import Logs, Placed, ReplicaManager
+from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.server.auto_topics import AutoTopics
+from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.dispatch import Dispatcher
@@ -40,7 +41,6 @@ from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.registrar import Registrar
 
 LOG: Final = logging.getLogger("kafkacore.server")
-BLOCKING_THREADS: Final = 8  # of handlers that wait for a disk; what is more than they can do waits its turn
 API_VERSIONS: Final = range(5)  # versions of ApiVersions that are published to the processors
 
 
@@ -60,7 +60,8 @@ class BrokerServer:
         environment: Environment,
         publisher: MetadataPublisher,
         channel: ControllerChannel,
-        logs: Logs,
+        logs: BrokerLogs,
+        blocking: Executor,
         kraft_version: int,
         previous_epoch: int = -1,
     ) -> None:
@@ -68,7 +69,8 @@ class BrokerServer:
         self.node_id = config.node_id
         self._publisher = publisher
         self._table = Table()
-        self._blocking = ThreadPoolExecutor(BLOCKING_THREADS, "kafkacore-blocking")
+        self._logs = logs
+        self._blocking = blocking
         sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self._hot = Hot(self.node_id, sessions, config.fetch_max_bytes)
         self._channel = channel
@@ -85,7 +87,7 @@ class BrokerServer:
             auto_topics=AutoTopics(channel.send, config.num_partitions, config.default_replication_factor),
             waits=PartitionWaits(),
             fetch_sessions=sessions,
-            blocking=self._blocking,
+            blocking=blocking,
         )
         self.dispatcher = Dispatcher("broker", self.context, BROKER)
         self.context.api_ranges = self.dispatcher.api_ranges()
@@ -127,19 +129,32 @@ class BrokerServer:
     # --- life ---
 
     async def start(self) -> None:
-        """Serves when this returns. Raises RegistrationRefused, TimeoutError."""
-        self._publisher.subscribe(self._apply)
-        self.registrar.lifecycle.want_unfenced()
+        """Serves when this returns. Raises RegistrationRefused, TimeoutError, LogDirectoryError."""
+        lifecycle = self.registrar.lifecycle
+        self._publisher.subscribe(self._nudge)
         self.registrar.start()
+        await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
+        # What a log's topic is configured to is known now, and what of the directories is no log of ours.
+        await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
+        self._publisher.subscribe(self._apply)
+        lifecycle.want_unfenced()
+        self.registrar.nudge()
+        await self._reached(BrokerState.RUNNING)
+        await self.plane.start()
+
+    async def _reached(self, *states: BrokerState) -> None:
         limit_ms = self.config.initial_broker_registration_timeout_ms
         try:
-            await asyncio.wait_for(self.registrar.reached(BrokerState.RUNNING), limit_ms / 1000)
+            await asyncio.wait_for(self.registrar.reached(*states), limit_ms / 1000)
         except TimeoutError:
             raise TimeoutError(
                 f"broker {self.node_id} was not let into the cluster within "
                 f"initial.broker.registration.timeout.ms={limit_ms}: is a majority of the controllers running?"
             ) from None
-        await self.plane.start()
+
+    def _load(self) -> None:
+        self._logs.load()
+        self._logs.put_strays_aside(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int, drain_ms: int) -> None:
         """Hands its leaderships over for at most `controlled_ms`, answers what it has begun, and closes its partitions."""
@@ -155,7 +170,6 @@ class BrokerServer:
         self.context.producer_ids.close()
         self.context.waits.close()
         self.replicas.close()
-        self._blocking.shutdown(wait=False, cancel_futures=True)
 
     # --- what the committed metadata says ---
 
@@ -167,6 +181,9 @@ class BrokerServer:
             self.context.finalized_epoch = image.offset
             bodies = [api_versions.response(self.context, version).encode(version) for version in API_VERSIONS]
             self.plane.native.publish_api_versions(bodies)
+
+    def _nudge(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """A controller that waits for this broker to catch up hears of it at once."""
         if self.registrar.lifecycle.state is not BrokerState.RUNNING:
             self.registrar.nudge()
 

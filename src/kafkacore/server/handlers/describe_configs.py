@@ -11,7 +11,7 @@ from kafkacore.config.sources import Described, Source
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
-from kafkacore.server.topic_names import check_topic_name
+from kafkacore.storage.names import topic_name_problem
 
 # Resource types (KIP-133, KIP-412).
 TOPIC: Final = 2
@@ -111,7 +111,9 @@ def _default_entries(context: ConfigView, request: Any, resource: Any) -> list[E
 
 
 def _topic_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
-    check_topic_name(resource.resource_name)
+    problem = topic_name_problem(resource.resource_name)
+    if problem is not None:
+        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name is invalid: {problem}.")
     overrides = context.topic_overrides(resource.resource_name)
     if overrides is None:
         raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

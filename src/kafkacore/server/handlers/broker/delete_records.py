@@ -9,9 +9,8 @@ from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
 from kafkacore.server.context import BrokerContext
-from kafkacore.server.topic_names import INTERNAL_TOPICS
+from kafkacore.storage.names import INTERNAL_TOPICS
 
-HIGH_WATERMARK: Final = -1
 NO_LOW_WATERMARK: Final = -1
 
 Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
@@ -34,9 +33,8 @@ async def _delete(broker: BrokerContext, topic: str, asked: Any) -> Partition:
     elif partition is not None and "delete" not in broker.topic_config(topic).cleanup_policy:
         error = ErrorCode.POLICY_VIOLATION
     elif partition is not None:
-        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
         error, low_watermark = await asyncio.get_running_loop().run_in_executor(
-            broker.blocking, partition.delete_records, offset
+            broker.blocking, partition.delete_records, asked.offset
         )
     return Partition(
         partition_index=asked.partition_index,

@@ -13,7 +13,7 @@ from kafkacore.protocol.messages import DescribeTopicPartitionsRequest, Describe
 from kafkacore.server.authorized import TOPIC_OPERATIONS
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
-from kafkacore.server.topic_names import INTERNAL_TOPICS, topic_name_fault
+from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
 NO_LEADER: Final = -1
 
@@ -75,7 +75,7 @@ def _from_cursor(image: MetadataImage, request: Any) -> tuple[Iterable[str], int
 
 
 def _absent(name: str) -> Topic:
-    legal = topic_name_fault(name) is None
+    legal = topic_name_problem(name) is None
     return Topic(
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
         name=name,

@@ -13,7 +13,7 @@ from kafkacore.protocol.messages import MetadataRequest, MetadataResponse
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
-from kafkacore.server.topic_names import INTERNAL_TOPICS, topic_name_fault
+from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
 TOPIC_IDS_SINCE: Final = 12  # in requests; before, a name is never null (KIP-516)
 LISTENER_NOT_FOUND_SINCE: Final = 6
@@ -73,7 +73,7 @@ def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
 
 def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> list[Topic]:
     """Clients ask again after UNKNOWN_TOPIC_OR_PARTITION, and a topic that is being created is there then."""
-    legal = [name for name in names if topic_name_fault(name) is None]
+    legal = [name for name in names if topic_name_problem(name) is None]
     if create and legal:
         broker.auto_topics.request(legal)
     known_as_legal = set(legal)

@@ -727,6 +727,8 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
     request.progress = REQUEST_DONE
     conn.unanswered -= 1
     conn.queued_bytes += request.answer.total
+    if request.mute_ms > 0 and not request.close_after:
+        conn.stall |= STALL_MUTED  # from now on; the time runs from when the answer is out
     add64(&conn.plane.responses_queued, 1)
 
 
@@ -827,7 +829,6 @@ cdef void finish(Connection *conn, Request *request) noexcept nogil:
     if metrics[0] != NULL:
         note_stages(metrics[0], request, home.now_ns)
     if request.mute_ms > 0 and not request.close_after:
-        conn.stall |= STALL_MUTED
         wheel_add(&home.wheel, &conn.hold, home.wheel.now_ms + request.mute_ms)
     if request.close_after:
         connection_close(conn)

@@ -255,6 +255,7 @@ cdef class PyBudget:
 
     def __cinit__(self, int64_t limit):
         cdef int i
+        self.inbox.eventfd = -1
         if budget_init(&self.budget, limit) or inbox_init(&self.inbox):
             raise OSError("no lock or descriptor is left")
         self.granted = []

@@ -172,6 +172,7 @@ cdef class PyRing:
     cdef Inbox inbox
 
     def __cinit__(self, int32_t capacity):
+        self.inbox.eventfd = -1
         if capacity < 1:
             raise ValueError(f"a ring's capacity is at least 1, not {capacity}")
         self.ring = ring_new(capacity)

@@ -1,0 +1,103 @@
+"""The budget grants in order of asking, never more than there is; frames come back warm."""
+
+import threading
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacore._fast import memory
+from kafkacore._fast.memory import PyBudget
+
+
+def test_nobody_overtakes() -> None:
+    budget = PyBudget(10)
+    assert budget.reserve(0, 8)
+    assert not budget.reserve(1, 5)
+    assert not budget.reserve(2, 1)  # it would fit, but another waits
+    budget.release(8)
+    assert budget.delivered() == [1, 2]
+    assert budget.used == 6
+
+
+def test_who_gives_up_lets_the_next_one_pass() -> None:
+    budget = PyBudget(10)
+    assert budget.reserve(0, 5)
+    assert not budget.reserve(1, 10)
+    assert not budget.reserve(2, 5)
+    assert budget.cancel(1)
+    assert budget.delivered() == [2]
+    assert not budget.cancel(2)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["reserve", "release", "cancel"]), st.integers(0, 255), st.integers(1, 40))))
+@settings(max_examples=200, deadline=None)
+def test_it_does_what_a_plain_queue_does(steps: list[tuple[str, int, int]]) -> None:
+    limit = 40
+    budget = PyBudget(limit)
+    held: dict[int, int] = {}
+    waiting: list[tuple[int, int]] = []
+    free: list[int] = list(range(256))
+
+    def grant() -> list[int]:
+        granted = []
+        while waiting and sum(held.values()) + waiting[0][1] <= limit:
+            number, size = waiting.pop(0)
+            held[number] = size
+            granted.append(number)
+        return granted
+
+    for what, pick, size in steps:
+        if what == "reserve" and free:
+            number = free.pop()
+            if budget.reserve(number, size):
+                assert not waiting
+                held[number] = size
+            else:
+                waiting.append((number, size))
+                assert sum(held.values()) + waiting[0][1] > limit
+            assert budget.delivered() == []
+        elif what == "release" and held:
+            number = sorted(held)[pick % len(held)]
+            budget.release(held.pop(number))
+            assert budget.delivered() == grant()
+        elif what == "cancel" and waiting:
+            number, _ = waiting.pop(pick % len(waiting))
+            assert budget.cancel(number)
+            assert budget.delivered() == grant()
+        assert budget.used == sum(held.values()) <= limit
+
+
+def test_threads_never_hold_more_than_there_is() -> None:
+    budget = PyBudget(3)
+    over = []
+
+    def take_and_give(number: int) -> None:
+        for _ in range(2000):
+            if budget.reserve(number, 1):
+                if budget.used > 3:
+                    over.append(budget.used)
+                budget.release(1)
+            elif budget.cancel(number):
+                continue
+            else:  # granted meanwhile
+                budget.release(1)
+
+    threads = [threading.Thread(target=take_and_give, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert over == []
+    assert budget.used == 0
+
+
+def test_a_frame_is_used_again() -> None:
+    before = memory.live()
+    addresses = memory.frame_addresses([1 << 20] * 10)
+    assert len(set(addresses)) == 1
+    assert memory.live() == before
+
+
+def test_small_and_huge_frames_do_not_mix() -> None:
+    small, huge, small_again = memory.frame_addresses([100, 32 << 20, 100])
+    assert small == small_again != huge

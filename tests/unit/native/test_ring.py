@@ -1,0 +1,78 @@
+"""The bounded ring: exact capacity, order, several threads, and wake-ups that are never lost."""
+
+import select
+import threading
+
+import pytest
+
+from kafkacore._fast.ring import PyRing
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 7, 20, 64])
+def test_its_capacity_is_exact(capacity: int) -> None:
+    ring = PyRing(capacity)
+    for turn in range(5):
+        assert all(ring.push(turn * 100 + i + 1) for i in range(capacity))
+        assert not ring.push(9999)
+        assert len(ring) == capacity
+        assert ring.pop() == [turn * 100 + i + 1 for i in range(capacity)]
+        assert len(ring) == 0
+
+
+def test_a_capacity_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        PyRing(0)
+
+
+def test_a_push_that_failed_hears_of_room_once() -> None:
+    ring = PyRing(2)
+    assert ring.push(1)
+    assert ring.push(2)
+    assert not ring.push(3)
+    assert not ring.push(3)
+    assert ring.room() == 0
+    assert ring.pop(1) == [1]
+    assert ring.room() == 1
+    assert ring.pop(1) == [2]
+    assert ring.room() == 0
+
+
+def test_sleep_is_not_announced_while_something_waits() -> None:
+    ring = PyRing(4)
+    assert ring.may_sleep()
+    assert ring.push(1)
+    readable, _, _ = select.select([ring.fileno()], [], [], 1)
+    assert readable
+    ring.awake()
+    assert not ring.may_sleep()
+    assert ring.pop() == [1]
+    assert ring.may_sleep()
+    assert select.select([ring.fileno()], [], [], 0)[0] == []
+
+
+@pytest.mark.parametrize("capacity", [1, 3, 128])
+def test_nothing_is_lost_or_reordered_between_threads(capacity: int) -> None:
+    """Each producer's numbers come in its order; the consumer sleeps whenever it may, and always wakes again."""
+    ring = PyRing(capacity)
+    each, producers = 20_000 if capacity > 1 else 3_000, 4
+    threads = [
+        threading.Thread(target=ring.push_all, args=(1 + number * each, each), daemon=True)
+        for number in range(producers)
+    ]
+    for thread in threads:
+        thread.start()
+    last = [0] * producers
+    received = 0
+    while received < each * producers:
+        batch = ring.pop()
+        for number in batch:
+            owner = (number - 1) // each
+            assert number > last[owner]
+            last[owner] = number
+        received += len(batch)
+        if not batch and ring.may_sleep():
+            assert select.select([ring.fileno()], [], [], 10)[0], "a wake-up was lost"
+            ring.awake()
+    assert last == [(number + 1) * each for number in range(producers)]
+    for thread in threads:
+        thread.join()

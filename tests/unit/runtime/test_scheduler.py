@@ -1,0 +1,72 @@
+"""Work that is due at a time, by a clock that the test moves."""
+
+import asyncio
+import random
+
+import pytest
+
+from kafkacore.runtime.clock import Environment, ManualClock
+from kafkacore.runtime.randomness import backoff_ms, randomness
+from kafkacore.runtime.scheduler import Scheduler
+
+
+def test_once_and_periodic() -> None:
+    clock = ManualClock()
+    scheduler = Scheduler(clock)
+    done: list[str] = []
+    scheduler.after(10, lambda: done.append("once"))
+    tick = scheduler.every(4, lambda: done.append("tick"), delay_ms=0)
+    for _ in range(12):
+        scheduler.run_due()
+        clock.advance_ms(1)
+    assert done == ["tick", "tick", "tick", "once"]
+    tick.cancel()
+    clock.advance_ms(100)
+    assert scheduler.run_due() == 0
+    assert scheduler.next_due_ns() is None
+
+
+def test_a_late_period_is_not_made_up_for() -> None:
+    clock = ManualClock()
+    scheduler = Scheduler(clock)
+    done: list[int] = []
+    scheduler.every(10, lambda: done.append(1))
+    clock.advance_ms(95)
+    assert scheduler.run_due() == 1
+    clock.advance_ms(5)
+    assert scheduler.run_due() == 1
+
+
+def test_work_that_fails_is_logged_and_comes_again(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    scheduler = Scheduler(clock)
+    scheduler.every(1, lambda: 1 // 0, name="divide")
+    for _ in range(2):
+        clock.advance_ms(1)
+        assert scheduler.run_due() == 1
+    assert sum("divide failed" in record.message for record in caplog.records) == 2
+
+
+def test_on_a_loop_it_wakes_by_itself() -> None:
+    async def story() -> list[int]:
+        done: list[int] = []
+        ended = asyncio.Event()
+        scheduler = Scheduler(Environment(), asyncio.get_running_loop().call_later)
+        scheduler.after(5, ended.set)
+        scheduler.every(1, lambda: done.append(1))
+        await asyncio.wait_for(ended.wait(), 10)
+        scheduler.close()
+        return done
+
+    assert asyncio.run(story())
+
+
+def test_backoff_doubles_up_to_its_limit() -> None:
+    source = random.Random(1)
+    for attempt in range(8):
+        assert 0.8 * 50 * 2**attempt <= backoff_ms(source, attempt, 50, 1e9) <= 1.2 * 50 * 2**attempt
+    assert backoff_ms(source, 40, 50, 1000) == 1000
+
+
+def test_a_seed_replays() -> None:
+    assert randomness(5).random() == randomness(5).random()

@@ -361,7 +361,8 @@ class BrokerConfig(BrokerKeys):
             value=None if sensitive else render(self.value(name)),
             source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
             sensitive=sensitive,
-            read_only=key is None or not key.dynamic,
+            # By the exact name, as Kafka: it calls a listener's own settings read-only, and takes changes of them.
+            read_only=name not in self.keys or not self.keys[name].dynamic,
             type_id=TYPE_IDS[key.type] if key is not None else 0,
             synonyms=tuple(synonyms),
             documentation=self.keys.documentation(name) if key is not None else "",
@@ -369,9 +370,9 @@ class BrokerConfig(BrokerKeys):
 
     def described_names(self) -> list[str]:
         """The names that DescribeConfigs of this broker shows: every key but internal ones, and whatever is set."""
-        mine = "4.3" if self.zookeeper_mode else "3.9"
+        absent = "4.3" if self.zookeeper_mode else "3.9"
         shown = dict.fromkeys(
-            key.name for key in self.keys if not (key.internal or key.dynamic_only or key.generation == mine)
+            key.name for key in self.keys if not (key.internal or key.dynamic_only or key.generation == absent)
         )
         shown |= dict.fromkeys((*self.static, *self.dynamic_default, *self.dynamic_broker))
         return list(shown)

@@ -11,7 +11,7 @@ mode        read-only, per-broker or cluster-wide (of a broker's key): what a dy
 generation  the Kafka that knows the key: 3.9, 4.3, both, or own for a key of kafkacore
 honoured    whether kafkacore acts on it, or only takes and validates it
 kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
-3.9         what was otherwise in 3.9, as `type=...;default=...;check=...`
+3.9         what was otherwise in 3.9, as `type=...;default=...;mode=...;check=...`
 broker      (of a topic's key) the broker's keys of the same meaning, first what counts, `*N` where the unit differs
 """
 

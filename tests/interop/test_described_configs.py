@@ -1,0 +1,69 @@
+"""What our configuration says of itself is what Apache Kafka's DescribeConfigs answers for the same properties."""
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from brokers import APACHE
+from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.config.properties import load
+
+STATIC = {
+    "log.retention.minutes": "17",
+    "log.roll.hours": "3",
+    "compression.type": "lz4",
+    "log.cleaner.min.cleanable.ratio": "0.25",
+    "message.max.bytes": "2000000",
+    "listener.name.plaintext.max.connections": "7",
+    "ssl.key.password": "secret",
+    "my.own.key": "x",
+    "num.partitions": "3",
+}
+TOPIC = {"retention.ms": "5000", "cleanup.policy": "compact,delete", "min.insync.replicas": "1"}
+# Where eligible leader replicas are on, the controller makes the least ISR a setting of the whole cluster (KIP-966).
+DYNAMIC = {"min.insync.replicas": "1"}
+TIMEOUT_S = 30
+# 3.9 names its keys of KRaft for ZooKeeper mode too; here it runs in KRaft mode, where our defaults are 4.3's.
+RELEASE = "apache-4.3"
+
+
+@pytest.fixture(scope="module")
+def kafka(apache_kafka):
+    return apache_kafka(RELEASE, STATIC)
+
+
+def described(kafka, kind, name):
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    resource = ConfigResource(kind, name)
+    return admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result(TIMEOUT_S)
+
+
+def same(ours, theirs):
+    """One entry as both tell it; confluent-kafka gives synonyms as a dictionary, their order is not kept."""
+    assert ours.value == theirs.value, ours.name
+    assert ours.source == theirs.source, ours.name
+    assert ours.read_only == theirs.is_read_only, ours.name
+    assert ours.sensitive == theirs.is_sensitive, ours.name
+    mine = {(synonym.name, synonym.value, int(synonym.source)) for synonym in ours.synonyms}
+    assert mine == {(entry.name, entry.value, entry.source) for entry in theirs.synonyms.values()} or (
+        len({synonym.name for synonym in ours.synonyms}) < len(mine)
+    ), ours.name
+
+
+def test_a_broker(kafka):
+    assert kafka.release == APACHE[RELEASE]
+    config = BrokerConfig(load(str(kafka.properties)), dynamic_default=DYNAMIC)
+    theirs = described(kafka, ResourceType.BROKER, "1")
+    own = {key.name for key in config.keys if key.generation in {"3.9", "own"}}
+    assert set(config.described_names()) - own == set(theirs)
+    for name, entry in theirs.items():
+        same(config.describe(name), entry)
+
+
+def test_a_topic(kafka):
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic("described", 1, 1, config=TOPIC)])["described"].result(TIMEOUT_S)
+    config = TopicConfig(BrokerConfig(load(str(kafka.properties)), dynamic_default=DYNAMIC), TOPIC)
+    theirs = described(kafka, ResourceType.TOPIC, "described")
+    assert set(config.described_names()) == set(theirs)
+    for name, entry in theirs.items():
+        same(config.describe(name), entry)

@@ -119,7 +119,7 @@ def test_a_connection_that_breaks_fails_what_is_under_way_and_comes_back(plane: 
         while plane.native.counters()["requests_out"] == 0:
             await asyncio.sleep(0.002)
         plane.native.start_draining(force=True)
-        for processor in plane._processors:
+        for processor in plane.processors:
             processor.sweep()
         with pytest.raises(Disconnected):
             await slow

@@ -25,6 +25,7 @@ ctypedef struct Processor:
     int64_t shy_ns
     bint trimmed
     int64_t idle_ns           # since start; the processor alone writes, anybody reads
+    int64_t waiting_since_ns  # 0 while it works; likewise
     int64_t started_ns
     int64_t wakeups
 

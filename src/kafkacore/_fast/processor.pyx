@@ -77,6 +77,7 @@ cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
     if home.ready != NULL:
         return max(epoll_wait(home.epoll, events, EVENTS, 0), 0)
     start_ns = monotonic_ns()
+    store64(&p.waiting_since_ns, start_ns)
     if may_spin(p, start_ns):
         count = spin_for_events(p, events, start_ns)
         if count or load_ptr(<void **> &home.inbox.newest) != NULL:
@@ -88,6 +89,7 @@ cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
     if not p.trimmed and (timeout_ms < 0 or timeout_ms > TRIM_AFTER_MS):
         timeout_ms = TRIM_AFTER_MS
     if not inbox_may_sleep(&home.inbox):
+        store64(&p.waiting_since_ns, 0)
         return 0
     slept_ns = monotonic_ns()
     count = epoll_wait(home.epoll, events, EVENTS, <int> min(timeout_ms, 0x7FFFFFFF))
@@ -102,6 +104,7 @@ cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
 
 cdef void note_gap(Processor *p, int64_t start_ns) noexcept nogil:
     cdef int64_t gap_ns = monotonic_ns() - start_ns
+    store64(&p.waiting_since_ns, 0)
     store64(&p.idle_ns, p.idle_ns + gap_ns)
     p.gap_ns += (min(gap_ns, GAP_CAP_NS) - p.gap_ns) // 4
 
@@ -254,7 +257,8 @@ cdef class NativeProcessor:
     @property
     def idle_ns(self) -> int:
         """Time spent waiting (spinning too) since it started."""
-        return load64(&self.processor.idle_ns)
+        cdef int64_t since_ns = load64(&self.processor.waiting_since_ns)
+        return load64(&self.processor.idle_ns) + (monotonic_ns() - since_ns if since_ns else 0)
 
     @property
     def wakeups(self) -> int:

@@ -58,7 +58,7 @@ class Plane:
         self._listeners = tuple(listeners)
         self._answer = answer
         self._acceptor = runtime.acceptor(kind)
-        self._processors = runtime.processors(kind)
+        self.processors = runtime.processors(kind)
         self._sockets: list[socket.socket] = []
         self._accepting = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,7 +77,7 @@ class Plane:
         for host, limit in self.limits.max_connections_per_ip_overrides:
             for address in _addresses(host):
                 self.native.limit_address(address, limit)
-        for processor in self._processors:
+        for processor in self.processors:
             processor.serve(self.native)
 
     # -- life
@@ -138,7 +138,7 @@ class Plane:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_ms / 1000
         while True:
-            for processor in self._processors:
+            for processor in self.processors:
                 processor.sweep()
             await asyncio.sleep(_SWEEP_SECONDS)
             counters = self.native.counters()

@@ -1,0 +1,167 @@
+"""What a plane measures, under Kafka's names. Read from native words when somebody asks; nothing is counted twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from kafkacore.network.plane import Plane
+from kafkacore.protocol import apis
+from kafkacore.runtime.process import CONTROL, CONTROLLER
+
+COUNTER: Final = "counter"
+GAUGE: Final = "gauge"
+HISTOGRAM: Final = "histogram"
+
+# As the native code numbers them.
+STAGES: Final = (
+    "RequestQueueTimeMs",
+    "LocalTimeMs",
+    "RemoteTimeMs",
+    "ThrottleTimeMs",
+    "ResponseQueueTimeMs",
+    "ResponseSendTimeMs",
+)
+_BUCKETS: Final = 40  # powers of two of microseconds
+BOUNDS_MS: Final = tuple((1 << power) / 1000 for power in range(_BUCKETS - 1))
+_WINDOW_NS: Final = 1_000_000_000  # shares of time are of the last second at least
+
+
+class Histogram(NamedTuple):
+    """`bounds` are upper bounds; `counts` has one more, for what is above; `total` is the sum of all observations."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float
+
+
+class Measure(NamedTuple):
+    """One MBean attribute: JMX domain, type, name, COUNTER, GAUGE or HISTOGRAM, value, further tags."""
+
+    group: str
+    type: str
+    name: str
+    kind: str
+    value: float | Histogram
+    tags: tuple[tuple[str, str], ...] = ()
+
+
+class PlaneMetrics:
+    """The metrics of one plane. Names of the control plane have Kafka's prefix (KIP-291); a controller's are tagged."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+        self._prefix = "ControlPlane" if plane.kind == CONTROL else ""
+        self._tags = (("listener", CONTROLLER),) if plane.kind == CONTROLLER else ()
+        self._names = {key: api.name for key, api in apis.apis().items()}
+        self._network_idle = _Share(sum(processor.idle_ns for processor in plane.processors), len(plane.processors))
+
+    def __call__(self) -> Iterator[Measure]:
+        yield from self._gauges()
+        for key, measured in sorted(self._requests().items()):
+            yield from self._request(self._request_name(key), measured)
+
+    def _gauges(self) -> Iterator[Measure]:
+        counters = self._plane.native.counters()
+        idle_ns = sum(processor.idle_ns for processor in self._plane.processors)
+        prefix = self._prefix
+        for group, type_, name, kind, value in (
+            ("kafka.network", "RequestChannel", f"{prefix}RequestQueueSize", GAUGE, counters["request_queue_size"]),
+            ("kafka.network", "RequestChannel", f"{prefix}ResponseQueueSize", GAUGE, counters["response_queue_size"]),
+            (
+                "kafka.network",
+                "SocketServer",
+                f"{prefix}NetworkProcessorAvgIdlePercent",
+                GAUGE,
+                self._network_idle.read(idle_ns),
+            ),
+            (
+                "kafka.server",
+                "KafkaRequestHandlerPool",
+                f"{prefix}RequestHandlerAvgIdlePercent",
+                GAUGE,
+                self._plane.loop.idle_share(),
+            ),
+            (
+                "kafka.network",
+                "SocketServer",
+                f"{prefix}ExpiredConnectionsKilledCount",
+                GAUGE,
+                counters["expired_connections_killed"],
+            ),
+            ("kafka.network", "SocketServer", f"{prefix}MemoryPoolUsed", GAUGE, counters["memory_used_bytes"]),
+            (
+                "kafka.network",
+                "SocketServer",
+                f"{prefix}MemoryPoolAvailable",
+                GAUGE,
+                self._plane.limits.memory_bytes - counters["memory_used_bytes"],
+            ),
+            ("kafkacore.network", "SocketServer", f"{prefix}ConnectionCount", GAUGE, counters["connections"]),
+            ("kafkacore.network", "SocketServer", f"{prefix}RefusedConnections", COUNTER, counters["refused_connections"]),
+            ("kafkacore.network", "SocketServer", f"{prefix}MalformedFrames", COUNTER, counters["malformed_frames"]),
+        ):
+            yield Measure(group, type_, name, kind, value, self._tags)
+
+    def _requests(self) -> dict[int, Any]:
+        """The processors' figures added up, by API key."""
+        added: dict[int, Any] = {}
+        for processor in self._plane.processors:
+            for key, measured in processor.stages(self._plane.native).items():
+                before = added.get(key)
+                added[key] = measured if before is None else _add(before, measured)
+        return added
+
+    def _request(self, name: str, measured: Any) -> Iterator[Measure]:
+        tags = (("request", name), *self._tags)
+
+        def row(metric: str, kind: str, value: float | Histogram) -> Measure:
+            return Measure("kafka.network", "RequestMetrics", metric, kind, value, tags)
+
+        yield row("RequestsPerSec", COUNTER, measured["requests"])
+        yield row("RequestBytes", COUNTER, measured["request_bytes"])
+        yield row("ResponseBytes", COUNTER, measured["response_bytes"])
+        for stage, histogram in zip(STAGES, measured["stages"], strict=True):
+            yield row(stage, HISTOGRAM, _histogram(histogram))
+        yield row("TotalTimeMs", HISTOGRAM, _histogram(measured["total"]))
+
+    def _request_name(self, key: int) -> str:
+        return "".join(word.capitalize() for word in self._names.get(key, str(key)).split("_"))
+
+
+class _Share:
+    """How much of the time since the last reading, a second at least, a counter of nanoseconds went up."""
+
+    def __init__(self, counter_ns: int, threads: int) -> None:
+        self._counter_ns = counter_ns
+        self._at_ns = time.monotonic_ns()
+        self._threads = max(threads, 1)
+        self._last = 1.0
+
+    def read(self, counter_ns: int) -> float:
+        now_ns = time.monotonic_ns()
+        elapsed_ns = now_ns - self._at_ns
+        if elapsed_ns >= _WINDOW_NS:
+            self._last = min(max((counter_ns - self._counter_ns) / elapsed_ns / self._threads, 0.0), 1.0)
+            self._counter_ns, self._at_ns = counter_ns, now_ns
+        return self._last
+
+
+def _add(one: Any, other: Any) -> Any:
+    return {
+        "requests": one["requests"] + other["requests"],
+        "request_bytes": one["request_bytes"] + other["request_bytes"],
+        "response_bytes": one["response_bytes"] + other["response_bytes"],
+        "stages": [_add_histograms(a, b) for a, b in zip(one["stages"], other["stages"], strict=True)],
+        "total": _add_histograms(one["total"], other["total"]),
+    }
+
+
+def _add_histograms(one: Any, other: Any) -> Any:
+    return one[0] + other[0], one[1] + other[1], [a + b for a, b in zip(one[2], other[2], strict=True)]
+
+
+def _histogram(native: Any) -> Histogram:
+    _, sum_us, buckets = native
+    return Histogram(BOUNDS_MS, tuple(buckets), sum_us / 1000)

@@ -1,0 +1,62 @@
+"""A plane's metrics carry Kafka's names and count what happened."""
+
+import socket
+import struct
+import time
+
+import pytest
+
+from kafkacore.network.listeners import Listener
+from kafkacore.network.metrics import HISTOGRAM, Histogram, Measure, PlaneMetrics
+from kafkacore.network.plane import Plane
+from kafkacore.network.request import RequestContext
+from kafkacore.runtime.process import CONTROL, CONTROLLER, DATA, Runtime
+
+CLUSTER = 60
+
+
+def answer(context: RequestContext, body: memoryview) -> bytes:
+    return struct.pack(">i", context.correlation_id)
+
+
+@pytest.mark.parametrize(("kind", "prefix"), [(DATA, ""), (CONTROLLER, ""), (CONTROL, "ControlPlane")])
+def test_names_and_counts(kind: str, prefix: str) -> None:
+    runtime = Runtime(data_processors=2, spin_us=0)
+    plane = Plane(kind, [Listener("L", "127.0.0.1", 0)], answer, [(CLUSTER, 0, 0)], runtime=runtime)
+    port = plane.open()["L"][1]
+    plane.loop.run(plane.start())
+    metrics = PlaneMetrics(plane)
+    request = struct.pack(">ihhih", 12, CLUSTER, 0, 5, -1) + b"\0\0"
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", port), 10) as peer:
+            peer.sendall(request)
+            assert peer.recv(8, socket.MSG_WAITALL) == struct.pack(">ii", 4, 5)
+            peer.sendall(request)
+            peer.recv(8, socket.MSG_WAITALL)
+    found = {(m.type, m.name): m for m in metrics() if "request" not in dict(m.tags)}
+    for type_, name in (
+        ("RequestChannel", "RequestQueueSize"),
+        ("RequestChannel", "ResponseQueueSize"),
+        ("SocketServer", "NetworkProcessorAvgIdlePercent"),
+        ("KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent"),
+        ("SocketServer", "ExpiredConnectionsKilledCount"),
+    ):
+        value = found[type_, prefix + name].value
+        assert isinstance(value, int | float)
+        assert value >= 0
+        assert dict(found[type_, prefix + name].tags) == ({"listener": "controller"} if kind == CONTROLLER else {})
+    deadline = time.monotonic() + 10
+    requests: dict[str, Measure] = {}
+    # A request is counted once its answer is out, which its peer may see first.
+    while not requests or requests["RequestsPerSec"].value != 6:
+        assert time.monotonic() < deadline
+        requests = {m.name: m for m in metrics() if dict(m.tags).get("request") == "DescribeCluster"}
+    assert requests["ResponseBytes"].value == 6 * 8
+    for name in ("RequestQueueTimeMs", "LocalTimeMs", "RemoteTimeMs", "ResponseQueueTimeMs", "ResponseSendTimeMs"):
+        assert requests[name].kind == HISTOGRAM
+    total = requests["TotalTimeMs"].value
+    assert isinstance(total, Histogram)
+    assert sum(total.counts) == 6
+    assert len(total.counts) == len(total.bounds) + 1
+    plane.loop.run(plane.stop(), 10)
+    runtime.close()

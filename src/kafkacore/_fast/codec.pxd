@@ -48,6 +48,7 @@ ctypedef struct CodecContext:
     int state
     const uint8_t *source
     const uint8_t *source_end
+    int64_t whole_bytes          # of a body that the fallback put into the scratch at once
     int64_t inflated_bytes
     int64_t limit_bytes
 

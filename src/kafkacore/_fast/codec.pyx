@@ -150,7 +150,7 @@ cdef int begin_fallback(CodecContext *context) noexcept with gil:
     status = need_scratch(context, view.len)
     if status == CODEC_OK:
         memcpy(context.scratch, view.buf, view.len)
-        context.source_end = context.source + view.len
+        context.whole_bytes = view.len
         context.state = WHOLE
     PyBuffer_Release(&view)
     return status
@@ -390,7 +390,7 @@ cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept
         return CODEC_CORRUPT
     if context.state == WHOLE:
         context.state = ENDED
-        given = context.source_end - context.source
+        given = context.whole_bytes
     elif context.codec == CODEC_GZIP:
         given = next_gzip(context)
     elif context.codec == CODEC_LZ4:

@@ -26,10 +26,19 @@ cdef extern from * nogil:
         return -1;
     }
 
-    /* Copies `size` bytes from `distance` back; they may overlap, which repeats a pattern. */
+    /* Copies at most 64 bytes from `distance` back; they may overlap, which repeats a pattern. */
     static inline void kc_snappy_copy(uint8_t *out, size_t distance, size_t size, const uint8_t *limit) {
         const uint8_t *from = out - distance;
-        if (distance >= 8 && (size_t)(limit - out) >= size + 8) {
+        if (distance >= 16 && limit - out >= 64) {
+            memcpy(out, from, 16);
+            if (size > 16) {
+                memcpy(out + 16, from + 16, 16);
+                if (size > 32) {
+                    memcpy(out + 32, from + 32, 16);
+                    memcpy(out + 48, from + 48, 16);
+                }
+            }
+        } else if (distance >= 8 && (size_t)(limit - out) >= size + 8) {
             for (size_t i = 0; i < size; i += 8) memcpy(out + i, from + i, 8);
         } else {
             for (size_t i = 0; i < size; i++) out[i] = from[i];
@@ -44,6 +53,12 @@ cdef extern from * nogil:
             size_t size, distance, extra;
             if ((tag & 3) == 0) {
                 size = (tag >> 2) + 1;
+                if (size <= 16 && end - p >= 16 && limit - out >= 16) {  /* most are short: one move, no call */
+                    memcpy(out, p, 16);
+                    p += size;
+                    out += size;
+                    continue;
+                }
                 if (size > 60) {
                     extra = size - 60;
                     if ((size_t)(end - p) < extra) return -1;

@@ -68,6 +68,8 @@ class BrokerConfig(BrokerKeys):
         self.__dict__["dynamic_default"] = MappingProxyType(dict(dynamic_default))
         self.__dict__["dynamic_broker"] = MappingProxyType(dict(dynamic_broker))
         self.__dict__["zookeeper_mode"] = "process.roles" not in properties and "zookeeper.connect" in properties
+        self.__dict__["_values"] = {}
+        self.__dict__["inherited"] = {}
         self.__dict__["keys"] = BROKER_3_9 if self.zookeeper_mode else BROKER
         for source in (self.static, self.dynamic_default, self.dynamic_broker):
             for name, text in source.items():
@@ -82,6 +84,8 @@ class BrokerConfig(BrokerKeys):
     dynamic_broker: Mapping[str, str]
     zookeeper_mode: bool
     keys: Keys
+    inherited: dict[str, Value]  # by topic key, what topics that do not set it have: TopicConfig's to fill
+    _values: dict[str, Value]
 
     @classmethod
     def load(cls, path: str, overrides: Iterable[str] = ()) -> BrokerConfig:
@@ -126,11 +130,13 @@ class BrokerConfig(BrokerKeys):
         return self.get(name) is not None
 
     def value(self, name: str) -> Value:
-        key = self.key(name)
-        if key is None:
-            raise KeyError(name)
-        text = self.get(name)
-        return default(key) if text is None else parse(key, text)
+        if name not in self._values:
+            key = self.key(name)
+            if key is None:
+                raise KeyError(name)
+            text = self.get(name)
+            self._values[name] = default(key) if text is None else parse(key, text)
+        return self._values[name]
 
     def notes(self) -> Iterator[str]:
         """One line for each setting that is unknown, was removed from Kafka, or has no effect here."""

@@ -54,14 +54,19 @@ class TopicConfig(TopicKeys):
         return config
 
     def value(self, name: str) -> Value:
-        key = self.keys[name]
         if name in self.overrides:
-            return parse(key, self.overrides[name])
+            return parse(self.keys[name], self.overrides[name])
+        inherited = self.broker.inherited
+        if name not in inherited:
+            inherited[name] = self._inherit(self.keys[name])
+        return inherited[name]
+
+    def _inherit(self, key: Key) -> Value:
         for broker_name, factor in key.broker_keys:
             inherited = self.broker.value(broker_name)
             if inherited is not None:
                 value = inherited * factor if factor != 1 and isinstance(inherited, int) else inherited
-                return max(value, -1) if name == "retention.ms" and isinstance(value, int) else value
+                return max(value, -1) if key.name == "retention.ms" and isinstance(value, int) else value
         return default(key)
 
     @property

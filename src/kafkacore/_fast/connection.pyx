@@ -127,8 +127,8 @@ cdef void home_close_all(Home *home) noexcept nogil:
 
 
 cdef void deliver_sweep(Mail *mail) noexcept nogil:
-    cdef Home *none = NULL
-    home_sweep(<Home *> (<char *> mail - <size_t> &none.sweep))
+    cdef Home layout  # for the distance alone
+    home_sweep(<Home *> (<char *> mail - (<char *> &layout.sweep - <char *> &layout)))
 
 
 cdef void home_sweep(Home *home) noexcept nogil:
@@ -318,8 +318,8 @@ cdef inline void make_ready(Connection *conn) noexcept nogil:
 # Timers
 
 cdef void idle_fired(Timer *timer) noexcept nogil:
-    cdef Connection *none = NULL
-    cdef Connection *conn = <Connection *> (<char *> timer - <size_t> &none.idle)
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.idle - <char *> &layout))
     cdef int64_t now_ms = conn.home.wheel.now_ms
     cdef int64_t due_ms = conn.active_ms + conn.plane.idle_ms
     if due_ms > now_ms:
@@ -332,8 +332,8 @@ cdef void idle_fired(Timer *timer) noexcept nogil:
 
 
 cdef void slow_fired(Timer *timer) noexcept nogil:
-    cdef Connection *none = NULL
-    cdef Connection *conn = <Connection *> (<char *> timer - <size_t> &none.slow)
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.slow - <char *> &layout))
     cdef char text[120]
     if conn.hung_up:
         connection_close(conn)
@@ -346,8 +346,8 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
 
 
 cdef void hold_fired(Timer *timer) noexcept nogil:
-    cdef Connection *none = NULL
-    cdef Connection *conn = <Connection *> (<char *> timer - <size_t> &none.hold)
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.hold - <char *> &layout))
     conn.stall &= ~<uint32_t> (STALL_MUTED | STALL_DELAYED)
     make_ready(conn)
 
@@ -568,8 +568,8 @@ cdef bint start_frame(Connection *conn) noexcept nogil:
 
 
 cdef void memory_granted(Mail *mail) noexcept nogil:
-    cdef Connection *none = NULL
-    cdef Connection *conn = <Connection *> (<char *> mail - <size_t> &none.reservation)
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> mail - (<char *> &layout.reservation - <char *> &layout))
     conn.stall &= ~<uint32_t> STALL_MEMORY
     if conn.is_closed:
         budget_release(&conn.plane.budget, conn.frame_size)

@@ -81,8 +81,8 @@ cdef int park(Request *request, int32_t ms, bint blocked) noexcept nogil:
 
 
 cdef void time_is_up(Timer *timer) noexcept nogil:
-    cdef Parked *none = NULL
-    park_wake(<Parked *> (<char *> timer - <size_t> &none.timer), WAKE_READY)
+    cdef Parked layout  # for the distance alone
+    park_wake(<Parked *> (<char *> timer - (<char *> &layout.timer - <char *> &layout)), WAKE_READY)
 
 
 cdef void resume(Parked *parked, int why) noexcept nogil:

@@ -53,7 +53,9 @@ cdef class Columns:
             self.alive.append(value)
             self.bases[op.offset] = len(value)
             return self.rows(name, len(value)) if not self.writable else 0
-        if not self.writable and (value is None or isinstance(value, (int, float, str, bytes))):
+        # Sixteen bytes are one uuid, more are a column of them.
+        if not self.writable and (value is None or isinstance(value, (int, float, str, bytes))) and not (
+                op.kind == UUID and isinstance(value, bytes) and len(value) != 16):
             return self.add_scalar(op, name, column, value)
         return self.add_numbers(op, name, column, value)
 
@@ -71,7 +73,7 @@ cdef class Columns:
             return 0
         kept = value.encode() if isinstance(value, str) else bytes(value)
         if op.kind == UUID and len(kept) != 16:
-            raise ValueError(f"{name}: a uuid has 16 bytes, not {len(kept)}")
+            raise ValueError(f"{name}: 16 bytes are expected, not {value!r}")
         self.alive.append(kept)
         column.slice.data = <const uint8_t *> <const char *> kept
         column.slice.size = <int32_t> len(kept)
@@ -84,6 +86,8 @@ cdef class Columns:
         if op.kind == UUID:
             column.form = FORM_UUIDS
             if view.ndim == 1 and view.itemsize == 1 and column.stride == 1:
+                if view.shape[0] % 16:
+                    raise ValueError(f"{name}: rows of 16 bytes are expected, not {view.shape[0]} bytes")
                 column.stride = 16
                 return self.rows(name, view.shape[0] // 16)
             if not (view.ndim == 2 and view.itemsize == 1 and view.shape[1] == 16 and view.strides[1] == 1) and not (

@@ -185,7 +185,9 @@ def test_a_value_that_its_type_cannot_hold_is_named_by_its_path(value, path):
 
 
 def test_invalid_text_is_named_by_its_path():
-    data = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="ab")]).encode(7).replace(b"ab", b"\xc3(")
+    data = (
+        CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="ab")]).encode(7).replace(b"ab", b"\xc3(")
+    )
     with pytest.raises(ProtocolError, match=r"CreateTopicsRequest\.topics\[0\]\.name: not UTF-8"):
         CreateTopicsRequest.decode(data, 7)
 
@@ -250,12 +252,15 @@ def test_what_is_being_written_outlives_its_message():
 
 def test_a_paused_decode_shows_only_sound_objects():
     response = MetadataResponse(brokers=[MetadataResponse.MetadataResponseBroker() for _ in range(50)])
+    parts = []
     for part in MetadataResponse.decode_parts(response.encode(9), 9, elements=3):
+        parts.append(part)
         gc.collect()
         for each in gc.get_objects():
             if type(each) is MetadataResponse.MetadataResponseBroker:
                 repr(each)
-    assert part == response
+    assert parts[:-1] == [None] * (len(parts) - 1)
+    assert parts[-1] == response
 
 
 def test_names_that_are_no_message_are_attribute_errors():

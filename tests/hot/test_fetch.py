@@ -113,7 +113,7 @@ def test_an_epoch_that_is_not_the_leaders_is_refused(data_plane, filled):
     request.topics[0].partitions[0].current_leader_epoch = 2
     assert parts(filled.fetch(request))[0].error_code == 74
     request.topics[0].partitions[0].current_leader_epoch = 4
-    assert parts(filled.fetch(request))[0].error_code == 76
+    assert parts(filled.fetch(request))[0].error_code == 75
 
 
 def test_a_follower_is_told_where_its_log_diverges(data_plane, filled):

@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.gate import GatePolicy
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.network.request import RequestContext
 from kafkacore.protocol.messages import (
     AllocateProducerIdsResponse,
     BrokerHeartbeatResponse,
     BrokerRegistrationResponse,
     CreateTopicsResponse,
+    DescribeLogDirsRequest,
     FeatureLevelRecord,
     PartitionRecord,
     RegisterBrokerRecord,
@@ -214,3 +216,36 @@ def test_a_waiting_consumer_hears_of_the_next_record(started: Started) -> None:
     message = consumer.poll(10)
     assert message is not None and message.value() == b"at last"
     consumer.close()
+
+
+@pytest.mark.timeout(60)
+def test_offsets_deletion_and_directories_as_an_administrator_sees_them(started: Started) -> None:
+    create(started.bootstrap, "t")
+    producer = Producer({"bootstrap.servers": started.bootstrap})
+    for number in range(10):
+        producer.produce("t", b"%d" % number, timestamp=1000 + number)
+    assert producer.flush(20) == 0
+    admin = AdminClient({"bootstrap.servers": started.bootstrap})
+    partition = TopicPartition("t", 0)
+
+    def offset(spec: OffsetSpec) -> tuple[int, int]:
+        [future] = admin.list_offsets({partition: spec}).values()
+        told = future.result(10)
+        return told.offset, told.timestamp
+
+    assert offset(OffsetSpec.latest()) == (10, -1)
+    assert offset(OffsetSpec.max_timestamp()) == (9, 1009)
+    assert offset(OffsetSpec.for_timestamp(1004)) == (4, 1004)
+    assert offset(OffsetSpec.for_timestamp(2000)) == (-1, -1)
+    [deleted] = admin.delete_records([TopicPartition("t", 0, 6)]).values()
+    assert deleted.result(10).low_watermark == 6
+    assert offset(OffsetSpec.earliest()) == (6, -1)
+    [directory] = started.loop.run(_directories(started), 5)
+    assert directory.error_code == 0 and directory.total_bytes > 0
+    [topic] = directory.topics
+    assert topic.name == "t" and topic.partitions[0].partition_size > 0
+
+
+async def _directories(started: Started) -> Any:
+    call = RequestContext(35, 4, 0, None, "PLAINTEXT", "127.0.0.1")
+    return (await started.broker.dispatcher.ask(call, DescribeLogDirsRequest(topics=None))).results

@@ -7,14 +7,14 @@ planes look partitions up in is made once for all of them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
-from kafkacore.metadata.partitions import Partition
+from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, PartitionChunk
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.storage.log_settings import log_settings
@@ -26,8 +26,10 @@ NO_EPOCH: Final = -1
 class Logs(Protocol):
     """Where partitions' logs come from and go to: the log manager."""
 
-    def open(self, topic: str, index: int, topic_id: Uuid, directory: Uuid, settings: LogSettings) -> PartitionHandle:
-        """The log that was found at start, or a new one that costs no file until its first append."""
+    def open(
+        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directories: Sequence[Uuid], settings: LogSettings
+    ) -> list[PartitionHandle]:
+        """The logs that were found at start, or new ones that cost no file until their first append."""
 
     def delete(self, partition: PartitionHandle) -> None:
         """Its topic is gone, or another broker's: renamed now, unlinked after file.delete.delay.ms."""
@@ -121,9 +123,8 @@ class ReplicaManager:
         else:
             names = [name for kind, name in delta.configs if kind == TOPIC]
             self._configure(image, [self._by_name[name] for name in names if name in self._by_name])
-        for row in delta.partition_rows:
-            partition = image.partition_at(row)
-            self._place(image, image.topic_at(partition.topic_row), partition)
+        for topic_row, rows in _by_topic(image, delta).items():
+            self._place(image, image.topic_at(topic_row), rows)
 
     def _apply_all(self, image: MetadataImage) -> None:
         for topic_id in [topic_id for topic_id in self._topics if image.topic_by_id(topic_id) is None]:
@@ -131,36 +132,47 @@ class ReplicaManager:
         self._set_broker_config(image)
         self._configure(image, list(self._topics.values()))
         for topic in image.topics():
-            for row in topic.partition_rows:
-                if row >= 0:
-                    self._place(image, topic, image.partition_at(row))
+            self._place(image, topic, [row for row in topic.partition_rows if row >= 0])
 
-    def _place(self, image: MetadataImage, topic: Topic, partition: Partition) -> None:
+    def _place(self, image: MetadataImage, topic: Topic, rows: Iterable[int]) -> None:
+        """Opens what is new here, drops what is not here any more, and gives every partition its role."""
         hosted = self._topics.get(topic.topic_id)
-        if self._node_id not in partition.replicas:
-            if hosted is not None and partition.partition in hosted.partitions:
-                self._drop(hosted, partition.partition)
-            return
         if hosted is None:
             hosted = Hosted(topic.name, topic.topic_id, self.settings_of(image, topic.name))
+        known = hosted.partitions
+        mine, opened, directories = [], [], []
+        for row in rows:
+            chunk, at = image.partition_chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
+            replicas, index = chunk.replicas_of(at), chunk.partition[at]
+            if self._node_id in replicas:
+                mine.append((chunk, at, index, replicas))
+                if index not in known:
+                    opened.append(index)
+                    directories.append(_directory(chunk, at, replicas.index(self._node_id)))
+            elif index in known:
+                self._drop(hosted, index)
+        if opened:
             self._topics[topic.topic_id] = self._by_name[topic.name] = hosted
-        handle = hosted.partitions.get(partition.partition)
-        if handle is None:
-            directory = partition.directory(self._node_id)
-            handle = hosted.partitions[partition.partition] = self._logs.open(
-                topic.name, partition.partition, topic.topic_id, directory, hosted.settings
-            )
             self._changed.add(topic.topic_id)
-        self._become(image, topic.name, handle, partition)
+            logs = self._logs.open(topic.name, topic.topic_id, opened, directories, hosted.settings)
+            known.update(zip(opened, logs, strict=True))
+        for chunk, at, index, replicas in mine:
+            self._become(image, topic.name, known[index], chunk, at, replicas)
 
-    def _become(self, image: MetadataImage, topic: str, handle: PartitionHandle, partition: Partition) -> None:
-        if partition.leader == self._node_id:
-            followers = [(each, each in partition.isr) for each in partition.replicas if each != self._node_id]
-            # More than there are replicas can never be in sync: Kafka then asks for all of them.
-            min_isr = 1 if not followers else min(self._min_isr(image, topic), len(partition.replicas))
-            handle.become_leader(partition.leader, partition.leader_epoch, partition.partition_epoch, followers, min_isr)
+    def _become(
+        self, image: MetadataImage, topic: str, handle: PartitionHandle, chunk: PartitionChunk, at: int, replicas: Ids
+    ) -> None:
+        leader, leader_epoch, partition_epoch = chunk.leader[at], chunk.leader_epoch[at], chunk.partition_epoch[at]
+        if leader != self._node_id:
+            handle.become_follower(leader, leader_epoch, partition_epoch)
+        elif len(replicas) == 1:
+            handle.become_leader(leader, leader_epoch, partition_epoch)
         else:
-            handle.become_follower(partition.leader, partition.leader_epoch, partition.partition_epoch)
+            isr = chunk.isr_of(at)
+            followers = [(each, each in isr) for each in replicas if each != leader]
+            # More than there are replicas can never be in sync: Kafka then asks for all of them.
+            min_isr = min(self._min_isr(image, topic), len(replicas))
+            handle.become_leader(leader, leader_epoch, partition_epoch, followers, min_isr)
 
     def _drop_topic(self, topic_id: Uuid) -> None:
         hosted = self._topics.get(topic_id)
@@ -192,16 +204,14 @@ class ReplicaManager:
     def _configure(self, image: MetadataImage, topics: Iterable[Hosted]) -> None:
         for hosted in topics:
             settings = self.settings_of(image, hosted.name)
-            changed = settings is not hosted.settings
-            hosted.settings = settings
-            for index, handle in hosted.partitions.items():
-                if changed:
+            if settings is not hosted.settings:
+                hosted.settings = settings
+                for handle in hosted.partitions.values():
                     handle.configure(settings)
+            topic = image.topic(hosted.name)
+            if topic is not None and topic.topic_id == hosted.topic_id:
                 # min.insync.replicas is part of the role.
-                known = image.topic(hosted.name)
-                partition = None if known is None else image.partition(known, index)
-                if partition is not None:
-                    self._become(image, hosted.name, handle, partition)
+                self._place(image, topic, [row for row in topic.partition_rows if row >= 0])
 
     def topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
         return TopicConfig(self._config, image.topic_overrides(topic))
@@ -222,6 +232,19 @@ class ReplicaManager:
         """No more appends; whoever waits is told."""
         for partition in self.hosted():
             partition.close()
+
+
+def _directory(chunk: PartitionChunk, at: int, replica: int) -> Uuid:
+    start = 16 * (at * chunk.width + replica)
+    return Uuid(chunk.directories[start : start + 16])
+
+
+def _by_topic(image: MetadataImage, delta: MetadataDelta) -> dict[int, list[int]]:
+    """The changed rows by the row of their topic."""
+    rows: dict[int, list[int]] = {}
+    for row in delta.partition_rows:
+        rows.setdefault(image.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS], []).append(row)
+    return rows
 
 
 def _set_values(values: Mapping[str, str | None]) -> dict[str, str]:

@@ -82,6 +82,7 @@ class BrokerServer:
             read_image=lambda: publisher.image,
             kraft_version=kraft_version,
             replicas=self.replicas,
+            logs=logs,
             channel=channel,
             producer_ids=ProducerIds(self._allocate_producer_ids),
             auto_topics=AutoTopics(channel.send, config.num_partitions, config.default_replication_factor),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Final
 
@@ -29,19 +29,25 @@ class BrokerLogs:
         """Takes up what the directories hold. Waits for disks. Raises LogDirectoryError."""
         self._manager.load()
 
-    def open(self, topic: str, index: int, topic_id: Uuid, directory: Uuid, settings: LogSettings) -> PartitionHandle:
-        """The log that was found at start, or a new one that costs no file until its first append."""
-        leaving = self._leaving.pop((topic, index), None)
-        if leaving is not None:
-            # Deleted and made again at once: the old directory must have another name before the new one has its own.
-            leaving.result()
-        [partition] = self._manager.create(topic, topic_id, [index], self._paths.get(directory))
-        if partition.topic_id != topic_id:
-            # Left behind by a topic of the same name that was deleted while this broker was away.
-            self._manager.delete([(topic, index)], Kind.STRAY)
-            [partition] = self._manager.create(topic, topic_id, [index], self._paths.get(directory))
-        partition.configure(settings)
-        return partition
+    def open(
+        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directories: Sequence[Uuid], settings: LogSettings
+    ) -> list[PartitionHandle]:
+        """The logs that were found at start, or new ones that cost no file until their first append."""
+        for index in indexes if self._leaving else ():
+            leaving = self._leaving.pop((topic, index), None)
+            if leaving is not None:
+                # Deleted and made again at once: the old directory must be renamed before the new one takes its name.
+                leaving.result()
+        placed: list[PartitionHandle] = []
+        if len(set(directories)) == 1:
+            placed = self._manager.create(topic, topic_id, indexes, self._paths.get(directories[0]))
+        else:
+            for index, directory in zip(indexes, directories, strict=True):
+                placed += self._manager.create(topic, topic_id, [index], self._paths.get(directory))
+        for partition in placed:
+            if partition.settings is not settings:
+                partition.configure(settings)
+        return placed
 
     def delete(self, partition: PartitionHandle) -> None:
         """Renamed soon, unlinked after file.delete.delay.ms."""
@@ -55,6 +61,14 @@ class BrokerLogs:
             self._leaving.pop(key, None)
         if not done.cancelled() and done.exception() is not None:
             LOG.error("deleting %s-%d failed", *key, exc_info=done.exception())
+
+    def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
+        """Path, whether it serves, and what lies there, for each log directory."""
+        serving = {directory.path for directory in self._manager.native_directories}
+        held: dict[str, list[PartitionHandle]] = {path: [] for path in self._paths.values()}
+        for partition in self._manager:
+            held[partition.directory.path].append(partition)
+        return [(path, path in serving, partitions) for path, partitions in held.items()]
 
     def put_strays_aside(self, image: MetadataImage, node_id: int) -> int:
         """What was found at start and is no replica of this broker's (KAFKA-14616); how many. Waits for disks."""

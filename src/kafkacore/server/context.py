@@ -14,6 +14,7 @@ from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.replication.replica_manager import ReplicaManager
 from kafkacore.server.auto_topics import AutoTopics
+from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.features import supported_features
 from kafkacore.server.partition_waits import PartitionWaits
@@ -29,6 +30,7 @@ class BrokerContext:
     config: BrokerConfig
     read_image: Callable[[], MetadataImage]
     replicas: ReplicaManager
+    logs: BrokerLogs
     channel: ControllerChannel
     producer_ids: ProducerIds
     auto_topics: AutoTopics

@@ -23,20 +23,19 @@ async def handle(broker: BrokerContext, call: RequestContext, request: DescribeL
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
-    for path, online, partitions in broker.replicas.by_directory():
-        result = Result(log_dir=path)
-        if online:
+    for path, serves, partitions in broker.logs.by_directory():
+        result = Result(log_dir=os.path.abspath(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        response.results.append(result)
+        if serves:
             try:
                 # A file system may take its time, a network one above all.
                 space = await asyncio.get_running_loop().run_in_executor(broker.blocking, os.statvfs, path)
-                result.total_bytes = space.f_blocks * space.f_frsize
-                result.usable_bytes = space.f_bavail * space.f_frsize
-                result.topics = _topics(partitions, wanted)
             except OSError:
-                online = False
-        if not online:
-            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-        response.results.append(result)
+                continue
+            result.error_code = ErrorCode.NONE
+            result.total_bytes = space.f_blocks * space.f_frsize
+            result.usable_bytes = space.f_bavail * space.f_frsize
+            result.topics = _topics(partitions, wanted)
     return response
 
 

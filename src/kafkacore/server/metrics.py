@@ -1,0 +1,41 @@
+"""A broker's own metrics: its state, what it leads, the bytes of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kafkacore.observability.metrics import Kind, Sample
+
+if TYPE_CHECKING:
+    from kafkacore.server.broker import BrokerServer
+
+_SERVER: Final = "kafka.server"
+_LOG: Final = "kafka.log"
+
+
+def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
+    """A source for a MetricRegistry. Read on whatever thread scrapes: every value is a snapshot of its own."""
+    state = broker.registrar.lifecycle.state
+    yield Sample(_SERVER, "KafkaServer", "BrokerState", Kind.GAUGE, int(state))
+    partitions = list(broker.replicas.hosted())
+    leading = sum(partition.role == "leader" for partition in partitions)
+    yield Sample(_SERVER, "ReplicaManager", "PartitionCount", Kind.GAUGE, len(partitions))
+    yield Sample(_SERVER, "ReplicaManager", "LeaderCount", Kind.GAUGE, leading)
+    offline = sum(partition.state == "failed" for partition in partitions)
+    yield Sample(_SERVER, "ReplicaManager", "OfflineReplicaCount", Kind.GAUGE, offline)
+    for partition in partitions:
+        tags = (("topic", partition.topic), ("partition", str(partition.index)))
+        yield Sample(_LOG, "Log", "Size", Kind.GAUGE, partition.size_bytes, tags)
+        yield Sample(_LOG, "Log", "LogEndOffset", Kind.GAUGE, partition.end_offset, tags)
+        yield Sample(_LOG, "Log", "LogStartOffset", Kind.GAUGE, partition.log_start_offset, tags)
+    image = broker.context.image
+    yield Sample(_SERVER, "broker-metadata-metrics", "last-applied-record-offset", Kind.GAUGE, image.offset)
+    yield Sample(_SERVER, "FetchSessionCache", "NumIncrementalFetchSessions", Kind.GAUGE, len(broker.context.fetch_sessions))
+    yield Sample(
+        _SERVER,
+        "FetchSessionCache",
+        "NumIncrementalFetchPartitionsCached",
+        Kind.GAUGE,
+        broker.context.fetch_sessions.partition_count,
+    )

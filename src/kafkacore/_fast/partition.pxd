@@ -117,3 +117,5 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 # DeleteRecords: everything below `offset` (-1: the high watermark) goes. 0 or Kafka's error code; may block.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil
 cdef int partition_expire_producers(Partition *p) noexcept nogil  # how many went
+# A log from before topic ids, or made in a crash, gets its topic's: partition.metadata is written. 0 or -errno; may block.
+cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil

@@ -8,11 +8,12 @@ from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.epochs cimport epochs_assign, epochs_end
 from kafkacore._fast.io cimport io_hold, io_release
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked, config_release
+    LOG_CLOSED, LOG_FAILED, LOG_LAZY, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked, config_release
 )
 from kafkacore._fast.log_append cimport (
     Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free
 )
+from kafkacore._fast.log_files cimport write_partition_metadata
 from kafkacore._fast.log_open cimport log_commit_init, log_commit_soon, log_save_epochs
 from kafkacore._fast.log_read cimport log_read, log_read_slowly
 from kafkacore._fast.log_trim cimport log_advance_start
@@ -429,6 +430,21 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
     p.high_watermark = high_watermark
     advance_high_watermark(p)
     mutex_unlock(&p.log.lock)
+
+
+cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil:
+    cdef int result = 0
+    # With files it is there before the next append; a lazy log writes it when it opens.
+    if p.log.path != NULL and p.log.state != LOG_LAZY:
+        result = write_partition_metadata(p.log.dir.disk, p.log.path, topic_id)
+    if result < 0:
+        log_fail(&p.log, -result)
+        return result
+    mutex_lock(&p.log.lock)
+    memcpy(p.topic_id, topic_id, 16)
+    p.log.topic_id = p.topic_id
+    mutex_unlock(&p.log.lock)
+    return 0
 
 
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil:

@@ -183,6 +183,9 @@ class PartitionHandle:
     def restore_high_watermark(self, offset: int) -> None:
         """From replication-offset-checkpoint, after `load` and before a role: within the log."""
 
+    def assign_topic_id(self, topic_id: Uuid) -> None:
+        """For a log that has none yet: partition.metadata is written before this returns. Blocking. Raises OSError."""
+
     def truncate_to(self, offset: int) -> None:
         """The log ends at `offset` (or where it ended before). Blocking. Raises OSError when the directory is offline."""
 

@@ -22,7 +22,7 @@ from kafkacore._fast.mail cimport Inbox, Mail, inbox_awake, inbox_close, inbox_d
 from kafkacore._fast.park cimport Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
     READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower, Partition,
-    partition_append, partition_append_as_follower, partition_become, partition_close, partition_delete_records,
+    partition_append, partition_append_as_follower, partition_assign_topic_id, partition_become, partition_close, partition_delete_records,
     partition_epoch_end, partition_expire_producers, partition_fail, partition_high_watermark, partition_new, partition_read, partition_release,
     partition_restore, partition_unwait, partition_wait
 )
@@ -458,6 +458,16 @@ cdef class PartitionHandle:
         """From replication-offset-checkpoint, after `load` and before a role: within the log."""
         with nogil:
             partition_restore(self.partition, offset)
+
+    def assign_topic_id(self, topic_id):
+        """For a log that has none yet: partition.metadata is written before this returns. Raises OSError."""
+        cdef bytes raw = bytes(topic_id)
+        cdef const uint8_t *native = <const uint8_t *> <char *> raw
+        cdef int result
+        with nogil:
+            result = partition_assign_topic_id(self.partition, native)
+        if result < 0:
+            raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
 
     def truncate_to(self, int64_t offset):
         """The log ends at `offset` (or where it ended before). Raises OSError when the directory is offline."""

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.uuid import ZERO, Uuid
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import checkpoints, clean_shutdown, log_loader, names, partition_metadata
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
@@ -180,17 +180,30 @@ class LogManager:
         """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first append; it
         goes to the directory with the fewest, or to `path`. Raises LogDirectoryError where no directory serves."""
         settings = self._settings_of(topic)
+        indexes = list(indexes)
+        self._settle_topic_ids(topic, topic_id, indexes)
         made: list[PartitionHandle] = []
         with self._mutex:
             for index in indexes:
-                holder = self._holder((topic, index))
-                directory = holder or self._choose(path)
+                directory = self._holder((topic, index)) or self._choose(path)
                 handle = directory.partitions.get((topic, index))
                 if handle is None:
                     handle = PartitionHandle(directory.native, topic, index, topic_id, settings)
                     directory.partitions[topic, index] = handle
                 made.append(handle)
         return made
+
+    def _settle_topic_ids(self, topic: str, topic_id: Uuid, indexes: list[int]) -> None:
+        """A log without an id is the topic's, from before ids or made in a crash; one of another id is of a topic that is gone."""
+        for index in indexes:
+            handle = self.get(topic, index)
+            if handle is None or handle.topic_id == topic_id:
+                continue
+            if handle.topic_id == ZERO:
+                handle.assign_topic_id(topic_id)
+            else:
+                LOG.warning("%s-%d: its log is of topic id %s, not %s, and is put aside", topic, index, handle.topic_id, topic_id)
+                self.delete([(topic, index)], names.Kind.STRAY)
 
     def _choose(self, path: str | None) -> _Directory:
         serving = [one for one in self._directories if not one.failed and path in (None, one.path)]
@@ -347,10 +360,18 @@ class LogManager:
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
+        self.check_directories()
         for directory in self._directories:
             if not directory.failed:
-                clean_shutdown.write(directory.path, broker_epoch, self._files)
+                self._mark_clean(directory, broker_epoch)
             directory.native.close()
+
+    def _mark_clean(self, directory: _Directory, broker_epoch: int) -> None:
+        try:
+            clean_shutdown.write(directory.path, broker_epoch, self._files)
+        except OSError:
+            LOG.exception("%s was shut in order and cannot be marked so", directory.path)
+            self._fail(directory)
 
 
 def _shut(handle: PartitionHandle) -> bool:

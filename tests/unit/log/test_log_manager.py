@@ -78,7 +78,7 @@ def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(tmp_p
     filled(manager)
     del manager
 
-    log = sorted((tmp_path / "orders-0").glob("*.log"))[-1]
+    log = max((tmp_path / "orders-0").glob("*.log"))
     whole = log.stat().st_size
     with log.open("ab") as file:
         file.write(batch()[:70])

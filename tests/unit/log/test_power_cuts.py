@@ -1,0 +1,169 @@
+"""Logs on a simulated disk whose power goes out under every single operation; full disks and disks that fail."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage.log_manager import LogManager
+
+KAFKA_STORAGE_ERROR = 56
+TOPIC_ID = Uuid.random()
+SYNCED = LogSettings(segment_bytes=2048, index_interval_bytes=200, flush_messages=1)
+
+
+def batch(number: int, records: int = 2) -> bytes:
+    builder = RecordBatchBuilder(producer_id=9, producer_epoch=0, base_sequence=number * records)
+    for i in range(records):
+        builder.append(timestamp=1_700_000_000_000 + number, key=b"%d" % number, value=b"%d" % i * 80)
+    return builder.build()
+
+
+def start(disk: SimulatedDisk, settings: LogSettings = SYNCED) -> tuple[LogManager, PartitionHandle]:
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: settings, files=disk)
+    manager.load()
+    (handle,) = manager.create("orders", TOPIC_ID, [0])
+    handle.become_leader(1, handle.leader_epoch + 1 + (handle.leader_epochs() or [(0, 0)])[-1][0])
+    return manager, handle
+
+
+def new_disk() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    disk.sync_directory("/")
+    return disk
+
+
+def append_some(handle: PartitionHandle, first: int, count: int) -> int:
+    """How many batches were acknowledged as synced."""
+    for number in range(first, first + count):
+        result = handle.append(batch(number), acks=-1)
+        if result.error or handle.high_watermark <= result.last_offset:
+            return number - first
+    return count
+
+
+def check_log(handle: PartitionHandle, at_least: int) -> None:
+    """Whole batches, one after the other, the ones that were sent, all that were acknowledged."""
+    offset = handle.log_start_offset
+    while offset < handle.end_offset:
+        found = handle.read(offset, 1 << 20)
+        assert found.error == 0
+        assert found.records
+        for one in Batches(found.records):
+            assert one.crc_ok
+            assert one.base_offset == offset
+            assert [record.key for record in one] == [b"%d" % (offset // 2)] * 2
+            offset = one.next_offset
+    assert handle.end_offset >= at_least * 2
+    assert handle.end_offset % 2 == 0
+
+
+def operations_of_a_run() -> int:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 25) == 25
+    manager.close()
+    return disk.operations
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> None:
+    for cut in range(3, operations_of_a_run()):
+        disk = new_disk()
+        disk.cut_power_at(cut)
+        manager, handle = start(disk)
+        acknowledged = append_some(handle, 0, 25)
+        manager.close()
+        del manager, handle
+        disk.restart(seed * 1000 + cut)
+        manager, handle = start(disk)
+        check_log(handle, acknowledged)
+        # It goes on where it ended, idempotent producer and all.
+        assert append_some(handle, handle.end_offset // 2, 3) == 3
+        check_log(handle, acknowledged + 3)
+        manager.close()
+        assert not disk.is_dead
+
+
+def test_a_cut_during_recovery_is_recovered_from() -> None:
+    for cut in range(40):
+        disk = new_disk()
+        manager, handle = start(disk)
+        acknowledged = append_some(handle, 0, 20)
+        disk.cut_power()
+        manager.close()
+        disk.restart(11 + cut)
+        disk.cut_power_at(disk.operations + cut)
+        manager = LogManager(disk.environment(), ["/data"], lambda topic: SYNCED, files=disk)
+        manager.load()
+        disk.cut_power()
+        manager.close()
+        disk.restart(1_000 - cut)
+        manager, handle = start(disk)
+        check_log(handle, acknowledged)
+        manager.close()
+
+
+def test_a_full_disk_refuses_and_keeps_what_it_acknowledged() -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 5) == 5
+    disk.limit(disk_bytes(disk) + 100)
+    assert handle.append(batch(5)).error == KAFKA_STORAGE_ERROR
+    manager.check_directories()
+    assert handle.read(0).error == KAFKA_STORAGE_ERROR
+    manager.close()
+    del manager, handle
+    disk.limit(None)
+    manager, handle = start(disk)
+    check_log(handle, 5)
+    assert handle.end_offset == 10
+    assert append_some(handle, 5, 1) == 1
+    manager.close()
+
+
+def disk_bytes(disk: SimulatedDisk) -> int:
+    def walk(path: str) -> Iterator[int]:
+        for name in disk.list(path):
+            below = f"{path}/{name}"
+            if disk.is_directory(below):
+                yield from walk(below)
+            else:
+                yield len(disk.read(below))
+
+    return sum(walk("/data"))
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+def test_an_error_of_the_disk_takes_the_directory_offline_and_wakes_who_waits(kind: str) -> None:
+    disk = new_disk()
+    failed: list[str] = []
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: SYNCED, files=disk, on_failure=failed.append)
+    manager.load()
+    (handle,) = manager.create("orders", TOPIC_ID, [0])
+    handle.become_leader(1, 0)
+    assert append_some(handle, 0, 3) == 3
+    disk.fail(kind, errno.EIO)
+    assert append_some(handle, 3, 1) == 0  # comes back, and not acknowledged
+    assert handle.directory.offline_errno == errno.EIO
+    manager.check_directories()
+    assert failed == ["/data"]
+    disk.fail(kind, 0)
+    assert handle.append(batch(4)).error == KAFKA_STORAGE_ERROR  # never retried
+    manager.close()
+
+
+def test_a_first_append_that_cannot_make_its_files_is_refused() -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    disk.fail("names", errno.EROFS)
+    assert handle.append(batch(0)).error == KAFKA_STORAGE_ERROR
+    assert handle.end_offset == 0
+    manager.close()

@@ -80,15 +80,25 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines that hold a property, joined where they go on, with the number of their first."""
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    numbered = iter(enumerate(natural, 1))
-    for number, first in numbered:
-        line = first.lstrip(_BLANKS)
-        if not line or line[0] in "#!":
-            continue
-        while _goes_on(line):
-            _, following = next(numbered, (0, ""))
-            line = line[:-1] + following.lstrip(_BLANKS)
-        yield number, line
+    if not natural[-1]:
+        natural.pop()
+    line, first, continued = "", 0, 0
+    for number, content in enumerate(natural, 1):
+        stripped = content.lstrip(_BLANKS)
+        if not line:
+            # Also after a backslash that stands alone, which leaves nothing to go on with.
+            if not stripped or stripped[0] in "#!":
+                continue
+            first = number
+        line += stripped
+        if _goes_on(line):
+            line, continued = line[:-1], number
+        else:
+            yield first, line
+            line = ""
+    # Java makes an empty key of a file's last backslash, unless CR LF is behind it.
+    if line or (continued == len(natural) > 0 and not text.endswith("\r\n")):
+        yield first, line
 
 
 def _goes_on(line: str) -> bool:

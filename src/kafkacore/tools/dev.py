@@ -1,0 +1,145 @@
+"""`kafkacore dev`: a node without any configuration, on a free port, that is gone when it ends.
+
+With `--json` one line tells a program where it is. A directory that holds a node already goes on with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkacore.config import BrokerConfig, ConfigError
+from kafkacore.config.properties import parse_overrides
+
+if TYPE_CHECKING:
+    from kafkacore.server.node import Node
+
+DESCRIPTION: Final = "Runs a temporary node, broker and controller in one, without any configuration."
+NODE_ID: Final = 1
+HOST: Final = "127.0.0.1"
+MAX_PORT: Final = 65535
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="create a topic, unless it is there already"
+    )
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="where clients connect to (default: a free one)")
+    parser.add_argument("--dir", metavar="D", help="keep the node's files there, or go on with the node that is there")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a key of server.properties")
+    parser.add_argument("--json", action="store_true", help="tell where the node is in one line of JSON")
+    parser.add_argument("--with-parent", action="store_true", help="stop when the process that started this one ends")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from kafkacore.server.node import Node
+    from kafkacore.server.registrar import RegistrationRefused
+    from kafkacore.tools import running
+    from kafkacore.tools.start import log_to_stderr
+
+    log_to_stderr()
+    topics = [parse_topic(text) for text in arguments.topic]
+    if not 0 <= arguments.port <= MAX_PORT:
+        raise ConfigError("--port", arguments.port, f"must be from 0 to {MAX_PORT}, 0 for a free one")
+    with contextlib.ExitStack() as stack:
+        directory = arguments.dir
+        if directory is None:
+            directory = tempfile.mkdtemp(prefix="kafkacore-")
+            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        directory = os.path.abspath(directory)
+        config = configuration(directory, arguments.port, arguments.override)
+        prepare(config)
+
+        def announce(node: Node) -> None:
+            create_topics(node, topics)
+            _announce(node, directory, as_json=arguments.json)
+
+        try:
+            running.run(Node(config), announce, with_parent=arguments.with_parent)
+        except (RegistrationRefused, TimeoutError) as error:
+            print(f"kafkacore: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+def parse_topic(text: str) -> tuple[str, int]:
+    """NAME:PARTITIONS, or a name alone for one partition. Raises ConfigError."""
+    name, colon, count = text.rpartition(":")
+    if not colon:
+        name, count = text, "1"
+    if not name or not (count.isascii() and count.isdigit()) or int(count) < 1:
+        raise ConfigError("--topic", text, "must be NAME:PARTITIONS, as orders:12")
+    return name, int(count)
+
+
+def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConfig:
+    """One node that is broker, controller and the whole quorum. Raises ConfigError."""
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": str(NODE_ID),
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"{HOST}:0",
+        "log.dirs": directory,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "metrics.port": "0",
+    }
+    return BrokerConfig(properties | parse_overrides(overrides))
+
+
+def prepare(config: BrokerConfig) -> None:
+    """Formats what is not formatted. Raises LogDirectoryError, FormatError's message as ConfigError, OSError."""
+    from kafkacore._fast.uuid import Uuid
+    from kafkacore.storage import meta_properties
+    from kafkacore.storage.format import FormatError, FormatOptions, format_directories
+
+    known = meta_properties.read(config.metadata_log_dir)
+    if known is not None and all(meta_properties.read(each) is not None for each in config.all_log_dirs):
+        return
+    cluster_id = str(Uuid.random()) if known is None or known.cluster_id is None else known.cluster_id
+    options = FormatOptions(
+        cluster_id, ignore_formatted=True, standalone=not config.controller_quorum_voters
+    )
+    try:
+        format_directories(config, options, time.time_ns() // 1_000_000, say=lambda text: None)
+    except FormatError as error:
+        raise ConfigError("--dir", config.metadata_log_dir, str(error)) from None
+
+
+def create_topics(node: Node, topics: list[tuple[str, int]]) -> None:
+    """Those that are there already are left alone. Raises ConfigError for one that the controller refuses."""
+    from kafkacore.protocol.errors import ErrorCode
+
+    if not topics:
+        return
+    for name, error_code, message in node.create_topics(topics):
+        if error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise ConfigError("--topic", name, message or ErrorCode(error_code).message)
+
+
+def _announce(node: Node, directory: str, *, as_json: bool) -> None:
+    told: dict[str, Any] = {
+        "bootstrap": node.bootstrap,
+        "controller": node.controller,
+        "metrics": node.metrics_address,
+        "pid": os.getpid(),
+        "dir": directory,
+    }
+    if as_json:
+        import json
+
+        print(json.dumps(told), flush=True)
+        return
+    print(f"ready: clients connect to {node.bootstrap}")
+    print(f"       controller {node.controller}, metrics {node.metrics_address}, files in {directory}")
+    print("       stop it with Ctrl-C", flush=True)

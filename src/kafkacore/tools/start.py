@@ -1,0 +1,50 @@
+"""`kafkacore start server.properties [--override key=value]`: runs a node until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Final
+
+from kafkacore.config import BrokerConfig
+
+if TYPE_CHECKING:
+    from kafkacore.server.node import Node
+
+DESCRIPTION: Final = "Runs a node by a server.properties, until SIGTERM."
+LOG_LEVEL: Final = "KAFKACORE_LOG_LEVEL"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="FILE", help="the server.properties of the node")
+    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before FILE's value")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from kafkacore.server.node import Node
+    from kafkacore.server.registrar import RegistrationRefused
+    from kafkacore.tools import running
+
+    log_to_stderr()
+    node = Node(BrokerConfig.load(arguments.config, arguments.override))
+    try:
+        running.run(node, _announce)
+    except (RegistrationRefused, TimeoutError) as error:
+        print(f"kafkacore: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def log_to_stderr() -> None:
+    """At the level that the environment names; warnings and errors by default."""
+    level = os.environ.get(LOG_LEVEL, "WARNING").upper()
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _announce(node: Node) -> None:
+    where = [f"{name} {address}" for name, address in node.addresses.items()]
+    if node.metrics_address is not None:
+        where.append(f"metrics {node.metrics_address}")
+    print(f"ready: node {node.config.node_id}, {', '.join(where)}", flush=True)

@@ -3,7 +3,7 @@
     python benchmarks/floor/floor.py [--directory DIR] [--rounds N]
 
 The directory decides the file system, so give the one that the brokers write to. Pages that the machine touches for the
-first time cost several times what recycled ones do (most of all in a virtual machine whose host gives memory on demand):
+first time cost several times what recycled ones do (most of all in a virtual machine that gets memory on demand):
 each round writes the same amount as the one before and deletes it, and the first round is not counted.
 """
 
@@ -29,7 +29,9 @@ def run(program: Path, work: str, directory: str) -> dict[str, float]:
     size_bytes, messages = WORK[work]
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         command = [str(program), work, scratch, str(size_bytes), str(messages)]
-        figures: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        figures: dict[str, float] = json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
     figures.pop("checksum", None)
     return figures
 

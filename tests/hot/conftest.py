@@ -6,6 +6,7 @@ import socket
 import struct
 
 import pytest
+
 from kafkacore._fast import fetch, produce
 from kafkacore._fast.acceptor import NativeAcceptor
 from kafkacore._fast.batch import RecordBatchBuilder

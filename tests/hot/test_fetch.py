@@ -4,6 +4,7 @@ import os
 import threading
 
 import pytest
+
 from kafkacore._fast import fetch
 from kafkacore._fast.batch import Batches
 from kafkacore.protocol import messages as m
@@ -195,7 +196,9 @@ def test_an_error_is_named_until_it_is_over(data_plane, filled, session):
     version, session_id = session
     data_plane.partitions[2].become_follower(2, 4, 1)
     for epoch in (1, 2):
-        found = parts(filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=epoch), version))
+        found = parts(
+            filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=epoch), version)
+        )
         assert [(index, part.error_code) for index, part in found.items()] == [(2, 6)]
     data_plane.partitions[2].become_leader(1, 5, 2)
     found = parts(filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=3), version))

@@ -1,6 +1,7 @@
 """Produce on the hot path, from a socket to the segment and back."""
 
 import pytest
+
 from kafkacore._fast import produce
 from kafkacore._fast.gate import GatePolicy
 from kafkacore.protocol import messages as m
@@ -101,7 +102,9 @@ def test_a_producer_is_told_who_leads_and_where(data_plane, client, batch):
     answer = client.produce(data_plane.produce_request(batch()))
     assert (only(answer).error_code, only(answer).current_leader.leader_id) == (6, 2)
     assert only(answer).current_leader.leader_epoch == 5
-    assert [(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints] == [(2, "two", 9093, "r")]
+    assert [(node.node_id, node.host, node.port, node.rack) for node in answer.node_endpoints] == [
+        (2, "two", 9093, "r")
+    ]
 
 
 def test_a_connection_that_goes_away_while_it_waits_leaves_nothing_behind(data_plane, client, batch):

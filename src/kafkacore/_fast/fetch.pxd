@@ -1,5 +1,5 @@
-"""Fetch without the GIL: sessions (KIP-227), topic ids (KIP-516), isolation, minimum and maximum bytes, waiting, divergence
-(KIP-595), leader hints (KIP-951). A follower's Fetch is punted until replication runs here."""
+"""Fetch without the GIL: sessions (KIP-227), topic ids (KIP-516), isolation, minimum and maximum bytes, waiting,
+divergence (KIP-595), leader hints (KIP-951). A follower's Fetch is punted until replication runs here."""
 
 from kafkacore._fast.gate cimport Verdict
 from kafkacore._fast.plane cimport Request

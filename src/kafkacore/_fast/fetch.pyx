@@ -7,7 +7,6 @@ directory's I/O pool, which leaves it in the cache for the send.
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
 
 from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.cursor cimport Reader, reader_init
@@ -21,10 +20,12 @@ from kafkacore._fast.log cimport LOG_BLOCKED
 from kafkacore._fast.mail cimport Mail
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, park_hold, park_init, park_release
 from kafkacore._fast.partition cimport (
-    READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, partition_read, partition_release, partition_unwait, partition_wait,
+    READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, partition_read, partition_release, partition_unwait,
+    partition_wait,
 )
 from kafkacore._fast.plane cimport (
-    HotApi, hot_api, SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, Request, request_answered, request_inbox, request_wheel,
+    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered, request_inbox,
+    request_wheel,
 )
 from kafkacore._fast.segment cimport segment_release
 from kafkacore._fast.timer cimport wheel_add, wheel_cancel
@@ -212,7 +213,7 @@ cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
 
 
 cdef void run_slowly(Job *job) noexcept nogil:
-    """On a pool thread: the same reading, allowed to wait, and a look at every byte so that the send finds it cached."""
+    """On a pool thread: the same reading, allowed to wait, and every byte touched so that the send finds it cached."""
     cdef FetchCall *call = call_of_job(job)
     cdef int32_t i
     read_all(call, True)

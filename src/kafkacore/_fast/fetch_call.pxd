@@ -1,4 +1,4 @@
-"""One Fetch under way: its partitions and its answer. fetch.pyx reads and waits; fetch_call.pyx knows sessions and the wire."""
+"""One Fetch under way: its partitions and its answer. fetch.pyx reads and waits; fetch_call.pyx knows the wire."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
@@ -53,8 +53,8 @@ ctypedef struct FetchCall:
     bint waits_no_more            # its deadline has passed meanwhile
     int16_t forced_error          # the gate's, for every partition
 
-# Which partitions the request means: its own, or its session's after its changes. 0, -1 without memory, or the error code
-# of the whole response.
+# Which partitions the request means: its own, or its session's after its changes. 0, -1 without memory, or the error
+# code of the whole response.
 cdef int call_partitions(FetchCall *call) noexcept nogil
 # Updates the session and fills request.answer; takes over the counts of the segments. False without memory.
 cdef bint call_answer(FetchCall *call) noexcept nogil

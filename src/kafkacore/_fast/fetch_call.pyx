@@ -1,10 +1,11 @@
 """A Fetch's sessions and answer (KIP-227): which partitions a request means, and which of them the answer names.
 
-An incremental answer leaves out what has nothing new to say: no records, the same high watermark and log start, no error.
+An incremental answer leaves out what has nothing new to say: no records, no error, high watermark and log start as
+before.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
+from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.answer cimport answer_add_file, answer_add_memory
 from kafkacore._fast.cursor cimport Writer, put32, writer_detach, writer_free, writer_init
@@ -16,15 +17,13 @@ from kafkacore._fast.hot cimport (
     FENCED_LEADER_EPOCH, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     answer_begin, endpoints_add, endpoints_begin,
 )
-from kafkacore._fast.partition cimport Partition, partition_hold
+from kafkacore._fast.partition cimport partition_hold
 from kafkacore._fast.plane cimport Request, request_table
-from kafkacore._fast.schema cimport Slice
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
 from kafkacore._fast.view cimport Gap, Program, arena_alloc, view_write
 from kafkacore._fast.wire cimport (
-    FetchableTopicResponse, FetchPartition, FetchTopic, ForgottenTopic, NodeEndpoint, PartitionData,
-    fetch_response_program,
+    FetchPartition, FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData, fetch_response_program,
 )
 
 cdef enum:
@@ -140,7 +139,8 @@ cdef void forget(FetchCall *call) noexcept nogil:
     for t in range(call.body.forgotten_topics_data.count):
         indexes = <int32_t *> topics[t].partitions.items
         for i in range(topics[t].partitions.count):
-            kept = session_find(call.session, topics[t].topic_id, topics[t].topic.data, topics[t].topic.size, indexes[i])
+            kept = session_find(call.session, topics[t].topic_id, topics[t].topic.data, topics[t].topic.size,
+                                indexes[i])
             if kept != NULL:
                 session_drop(call.session, kept)
 
@@ -335,13 +335,15 @@ cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) n
     cdef size_t at = 0
     cdef uint8_t *data = writer_detach(out)
     cdef Part *part
+    cdef size_t distance
     cdef int i
     request.answer.memory = data
     put32(data, <uint32_t> (size - 4 + sum_of_gaps(gaps, gap_count)))
     for i in range(gap_count):
         if gaps[i].slice.size == 0:
             continue
-        part = call.named[(<const char *> gaps[i].slice - <const char *> &call.answers[0].records) // sizeof(PartitionData)]
+        distance = <const char *> gaps[i].slice - <const char *> &call.answers[0].records
+        part = call.named[distance // sizeof(PartitionData)]
         if answer_add_memory(&request.answer, data + at, gaps[i].position - at) != 0:
             return False
         at = gaps[i].position

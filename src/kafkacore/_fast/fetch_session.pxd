@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): what a consumer fetches, kept between requests, so that it sends and hears only changes.
 
 The cache's lock covers the table of sessions and their times; a session's own lock covers its partitions. Order: the
-cache's lock first; neither is held across a read of a log. A session is counted: the cache owns one, each fetch under way
-owns one, so an evicted session stays valid for the fetch that still holds it.
+cache's lock first; neither is held across a read of a log. A session is counted: the cache owns one, each fetch under
+way owns one, so an evicted session stays valid for the fetch that still holds it.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t

@@ -383,7 +383,7 @@ cdef class FetchSessionCache:
         return self.cache.evictions
 
     def add(self, keys, bint uses_topic_ids, int64_t now_ms) -> int:
-        """A new session of `keys`: (topic id or name as bytes, partition index); its id, or 0 where there is no room."""
+        """A new session of `keys`: (topic id or name as bytes, partition index); its id, or 0 without room."""
         cdef FetchSession *session = session_new(uses_topic_ids)
         cdef int32_t session_id
         if session == NULL:
@@ -397,7 +397,7 @@ cdef class FetchSessionCache:
         return session_id
 
     def update(self, int session_id, int epoch, bint uses_topic_ids, int64_t now_ms, keys=(), forgotten=()) -> tuple:
-        """What an incremental fetch does to its session: (Kafka's error code or 0, its keys in the order of fetching)."""
+        """What an incremental fetch does to its session: (Kafka's error code or 0, its keys in fetch order)."""
         cdef FetchSession *session
         cdef int16_t error
         with nogil:

@@ -50,7 +50,7 @@ cdef bint answer_whole(Writer *out, Request *request) noexcept nogil
 
 # What a Parked's timer fires: the wake-up goes by mail like every other.
 cdef void deadline_passed(Timer *timer) noexcept nogil
-# KIP-951: the endpoints of the leaders that an answer names, each once. `most` is the room; without memory there is none.
+# KIP-951: the endpoints of the leaders that an answer names, each once, `most` of them; none where memory is out.
 cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept nogil
 cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t node_id) noexcept nogil
 

@@ -1,10 +1,10 @@
 """What the hot APIs of a node share, as hot.pxd says."""
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint32_t, uint8_t
 
 from kafkacore._fast.answer cimport answer_add_memory
 from kafkacore._fast.atomics cimport load_ptr, store_ptr
-from kafkacore._fast.cursor cimport put32, write_i8, write_i32, writer_detach, writer_free
+from kafkacore._fast.cursor cimport put32, write_i32, write_i8, writer_detach, writer_free
 from kafkacore._fast.fetch_session cimport FetchSessionCache
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, park_wake
 from kafkacore._fast.plane cimport NativePlane

@@ -10,32 +10,30 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy, strlen
 
 from kafkacore._fast.atomics cimport add32, load32
-from kafkacore._fast.cursor cimport Reader, Writer, reader_init, writer_free, writer_init
+from kafkacore._fast.cursor cimport Reader, Writer, reader_init, writer_init
 from kafkacore._fast.hot cimport (
     FENCED_LEADER_EPOCH, INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, Hot, HotState, answer_begin, answer_whole, deadline_passed, endpoints_add,
-    endpoints_begin,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, Hot, HotState, answer_begin, answer_whole, deadline_passed,
+    endpoints_add, endpoints_begin,
 )
 from kafkacore._fast.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.log cimport LOG_BLOCKED
 from kafkacore._fast.log_append cimport AppendInfo
-from kafkacore._fast.mail cimport Mail
-from kafkacore._fast.park cimport (
-    WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, wake_all,
-)
+from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    WAIT_ACKS, Partition, partition_append, partition_high_watermark, partition_hold, partition_release, partition_unwait, partition_wait,
+    WAIT_ACKS, Partition, partition_append, partition_high_watermark, partition_hold, partition_release,
+    partition_unwait, partition_wait,
 )
 from kafkacore._fast.plane cimport (
-    HotApi, hot_api, SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, Request, request_answered, request_inbox,
-    request_table, request_unblocked, request_wheel,
+    SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered,
+    request_inbox, request_table, request_unblocked, request_wheel,
 )
 from kafkacore._fast.table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
 from kafkacore._fast.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.view cimport Arena, Program, arena_alloc, arena_free, arena_init, view_read, view_write
 from kafkacore._fast.wire cimport (
-    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData,
-    TopicProduceResponse, produce_request_program, produce_response_program,
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    TopicProduceData, TopicProduceResponse, produce_request_program, produce_response_program,
 )
 
 cdef enum:
@@ -203,10 +201,12 @@ cdef void start_answer(PartitionProduceResponse *answer, int32_t index) noexcept
 
 cdef void find_partition(ProduceCall *call, TopicProduceData *topic, Part *part) noexcept nogil:
     cdef PartitionTable *table = request_table(call.request)
+    cdef bint known
     if call.request.api_version >= TOPIC_ID_VERSION:
         part.partition = table_find_id(table, topic.topic_id, part.data.index)
         if part.partition == NULL:
-            refuse(call, part, UNKNOWN_TOPIC_OR_PARTITION if table_knows_id(table, topic.topic_id) else UNKNOWN_TOPIC_ID)
+            known = table_knows_id(table, topic.topic_id)
+            refuse(call, part, UNKNOWN_TOPIC_OR_PARTITION if known else UNKNOWN_TOPIC_ID)
     else:
         part.partition = table_find_name(table, topic.name.data, topic.name.size, part.data.index)
         if part.partition == NULL:
@@ -354,7 +354,7 @@ cdef void unwait_all(ProduceCall *call) noexcept nogil:
 # --- answering ---
 
 cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
-    """Once the outcome is SERVED: builds the answer and lets the call go. The outcome, or SERVED_CLOSE without memory."""
+    """Once the outcome is SERVED: builds the answer and lets the call go. Gives the outcome."""
     cdef Request *request = call.request
     if outcome != SERVED:
         return outcome

@@ -197,7 +197,10 @@ def test_stages_are_counted(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(frame(parked(20), 0), frame(b"x", 1, METADATA))
     peer.answers(2)
-    stages = plane.processors[0].stages(plane.native)
+    deadline = time.monotonic() + 10
+    # A request is counted once its answer is out, which its peer may see first.
+    while METADATA not in (stages := plane.processors[0].stages(plane.native)):
+        assert time.monotonic() < deadline
     assert stages[PRODUCE]["requests"] == stages[METADATA]["requests"] == 1
     remote_count, remote_us, buckets = stages[PRODUCE]["stages"][2]
     assert remote_count == sum(buckets) == 1

@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from kafkacore._fast.answer cimport answer_add_memory, answer_clear
-from kafkacore._fast.atomics cimport add32, add64, load32, load_ptr, store_ptr
+from kafkacore._fast.atomics cimport add32, add64, load32, load64, load_ptr, store_ptr
 from kafkacore._fast.cursor cimport (
     Reader, be32, put16, put32, read_i16, read_i32, read_uvarint, reader_init, take,
 )
@@ -52,7 +52,7 @@ cdef int64_t live_requests = 0
 
 def live() -> dict[str, int]:
     """Connections and requests that exist."""
-    return {"connections": live_connections, "requests": live_requests}
+    return {"connections": load64(&live_connections), "requests": load64(&live_requests)}
 
 
 # Home

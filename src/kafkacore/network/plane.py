@@ -79,6 +79,7 @@ class Plane:
                 self.native.limit_address(address, limit)
         for processor in self.processors:
             processor.serve(self.native)
+        runtime.watch_fork(self)
 
     # -- life
 
@@ -127,6 +128,10 @@ class Plane:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self.native.fileno())
             loop.remove_reader(self.native.notices_fileno())
+
+    def close_inherited(self) -> None:
+        """In a child after fork: its copy of the listening sockets."""
+        self._close_sockets()
 
     @property
     def response_tasks(self) -> int:

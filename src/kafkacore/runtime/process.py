@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 from kafkacore._fast.acceptor import NativeAcceptor
 from kafkacore._fast.env import Environment
@@ -25,6 +25,10 @@ KINDS: Final = (DATA, CONTROLLER, CONTROL)
 SPIN_US: Final = 80
 # Data processors give way to every thread that can hold the GIL, and so to the control plane.
 _DATA_NICE: Final = 5
+
+
+class _Inheritable(Protocol):
+    def close_inherited(self) -> None: ...
 
 
 class Runtime:
@@ -49,6 +53,7 @@ class Runtime:
         self._loops: dict[str, LoopThread] = {}
         self._users = 0
         self._mutex = threading.Lock()
+        self._planes: weakref.WeakSet[_Inheritable] = weakref.WeakSet()
         _RUNTIMES.add(self)
 
     @classmethod
@@ -113,8 +118,14 @@ class Runtime:
             self._loops.clear()
             self._processors.clear()
 
+    def watch_fork(self, plane: _Inheritable) -> None:
+        """Has `plane.close_inherited()` called in every child after fork."""
+        self._planes.add(plane)
+
     def close_inherited(self) -> None:
-        """In a child after fork."""
+        """In a child after fork: peers and ports do not stay occupied by it."""
+        for plane in tuple(self._planes):
+            plane.close_inherited()
         for processors in self._processors.values():
             for processor in processors:
                 processor.close_inherited()

@@ -1,0 +1,89 @@
+"""A child after fork: the native handles that it inherited refuse to work, and their sockets do not live on in it."""
+
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafkacore._fast.errors import ForkedNodeError
+from kafkacore.network.listeners import Listener
+from kafkacore.network.plane import Plane
+from kafkacore.network.request import RequestContext
+from kafkacore.runtime.process import CONTROL, DATA, Runtime
+
+METADATA = 3
+
+
+def echo(context: RequestContext, body: memoryview) -> bytes:
+    return struct.pack(">i", context.correlation_id) + bytes(body)
+
+
+def in_child(check: Callable[[], bool]) -> int:
+    """Runs `check` in a forked child; the pid. Exit code 0: it was true."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if check() else 2
+        finally:
+            os._exit(code)
+    return pid
+
+
+def refuses(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except ForkedNodeError:
+        return True
+    return False
+
+
+@pytest.fixture
+def runtime() -> Iterator[Runtime]:
+    made = Runtime(data_processors=1, spin_us=0)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def plane(runtime: Runtime) -> Iterator[Plane]:
+    made = Plane(DATA, [Listener("L", "127.0.0.1", 0)], echo, [(METADATA, 0, 8)], runtime=runtime)
+    yield made
+    made.loop.run(made.stop(), 10)
+
+
+def test_native_handles_refuse_in_a_child(runtime: Runtime, plane: Plane) -> None:
+    plane.open()
+    plane.loop.run(plane.start())
+    acts = [
+        plane.native.pop,
+        plane.native.take_notices,
+        lambda: plane.native.set_limits(idle_ms=1),
+        lambda: plane.native.publish_gate(None),
+        plane.processors[0].sweep,
+        lambda: plane.processors[0].serve(plane.native),
+        lambda: runtime.processors(CONTROL),
+        lambda: runtime.loop(DATA),
+    ]
+    pid = in_child(lambda: all(refuses(act) for act in acts))
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_child_does_not_keep_a_connection_alive(plane: Plane) -> None:
+    """The node closes a connection while a forked child lives: the peer hears it."""
+    port = plane.open()["L"][1]
+    plane.loop.run(plane.start())
+    with socket.create_connection(("127.0.0.1", port), 10) as peer:
+        peer.sendall(struct.pack(">ihhih", 10, METADATA, 1, 1, -1))
+        assert len(peer.recv(8, socket.MSG_WAITALL)) == 8
+        reader, writer = os.pipe()
+        pid = in_child(lambda: os.close(writer) is None and os.read(reader, 1) == b"")
+        plane.loop.run(plane.stop(), 10)
+        assert peer.recv(1) == b""
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 10)
+    os.close(reader)
+    os.close(writer)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

@@ -60,6 +60,26 @@ def start_node(tmp_path):
         node.stop()
 
 
+@pytest.fixture
+def fresh_broker(request, tmp_path):
+    """Starts a broker that one test alone uses and may kill: ours, or what --peer names."""
+    started = []
+
+    def start(overrides=None):
+        peer = request.config.getoption("--peer")
+        if peer in APACHE:
+            need_java(peer)
+            one = ApacheKafka(peer, tmp_path / peer, overrides)
+        else:
+            one = Node(tmp_path / "node", overrides=overrides)
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.stop()
+
+
 def external():
     bootstrap = os.environ["KAFKACORE_TEST_BOOTSTRAP"]
     return ExternalBroker(

@@ -54,9 +54,12 @@ class ApacheKafka:
         self.jvm = list(jvm)
         data, control = free_ports(2)
         self.bootstrap, self.controller = f"127.0.0.1:{data}", f"127.0.0.1:{control}"
+        if overrides and "listeners" in overrides:
+            self.bootstrap, self.controller = (one.split("//")[1] for one in overrides["listeners"].split(","))
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties = self.directory / "server.properties"
         self.properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings(overrides or {}).items()))
+        self.log = self.directory / "broker.log"
         self.java("kafka.tools.StorageTool", "format", "-t", "kafkacorePeerAAAAAAAAA", "-c", self.properties)
         self.start()
 
@@ -89,7 +92,7 @@ class ApacheKafka:
     def start(self):
         # A pytest that is killed takes its brokers along.
         command = ["setpriv", "--pdeathsig", "KILL", "--", *self.command("kafka.Kafka", self.properties)]
-        self.child = Child(command, self.directory / "broker.log")
+        self.child = Child(command, self.log)
         self.pid = self.child.pid
         self.child.wait_ready(self.serves, APACHE_START_TIMEOUT_S, f"{self.name} ready")
 
@@ -124,8 +127,8 @@ class Node:
             ROOT / ".venv" / "bin" / "kafkacore", "dev", "--json", "--with-parent",
             "--dir", self.directory, "--port", self.port, *self.arguments,
         ]  # fmt: skip
-        log = self.directory.with_name(self.directory.name + ".log")
-        self.child = Child(command, log, stdout=subprocess.PIPE, env=self.environment)
+        self.log = self.directory.with_name(self.directory.name + ".log")
+        self.child = Child(command, self.log, stdout=subprocess.PIPE, env=self.environment)
         line = self.first_line()
         if not line:
             self.child.kill()

@@ -1,0 +1,181 @@
+"""Many threads on one log: appends, reads, rolls, deletions, flushes and truncations at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage import log_loader
+
+OFFSET_OUT_OF_RANGE = 1
+BATCHES = 400
+WRITERS = 4
+
+
+def batch(key: bytes) -> bytes:
+    builder = RecordBatchBuilder()
+    for _ in range(3):
+        builder.append(timestamp=1_700_000_000_000, key=key, value=b"v" * 50)
+    return builder.build()
+
+
+def led(path: Path, **settings: int) -> PartitionHandle:
+    directory = LogDirectory(Environment(), str(path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(**settings))
+    handle.become_leader(1, 0)
+    return handle
+
+
+class Crew:
+    """Threads that run until the last of the `workers` is through; the first error of any is raised."""
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self.done = threading.Event()
+        self.workers: list[threading.Thread] = []
+        self.others: list[threading.Thread] = []
+
+    def work(self, function: Callable[[], None]) -> None:
+        self.workers.append(threading.Thread(target=self._guard, args=(function,)))
+
+    def meanwhile(self, function: Callable[[], None]) -> None:
+        def again() -> None:
+            while not self.done.is_set():
+                function()
+
+        self.others.append(threading.Thread(target=self._guard, args=(again,)))
+
+    def _guard(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        except BaseException as error:
+            self.errors.append(error)
+            self.done.set()
+
+    def run(self) -> None:
+        for thread in self.workers + self.others:
+            thread.start()
+        for thread in self.workers:
+            thread.join(60)
+        self.done.set()
+        for thread in self.others:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in self.workers + self.others)
+        for error in self.errors:
+            raise error
+
+
+def check_read(handle: PartitionHandle, start: int) -> int:
+    """Whole batches without a gap from `start` on; where they end."""
+    read = handle.read(start, 4096)
+    if read.error == OFFSET_OUT_OF_RANGE:
+        return handle.log_start_offset
+    assert read.error == 0
+    for one in Batches(read.records):
+        assert one.crc_ok
+        assert one.base_offset <= start < one.next_offset
+        start = one.next_offset
+    return start
+
+
+def test_appends_are_each_there_once_and_in_order_while_all_else_goes_on(tmp_path: Path) -> None:
+    handle = led(tmp_path, segment_bytes=5000, index_interval_bytes=300, flush_messages=10)
+    crew = Crew()
+    places: dict[int, bytes] = {}
+
+    def writer(number: int) -> Callable[[], None]:
+        def write() -> None:
+            last = -1
+            for i in range(BATCHES):
+                key = b"%d-%d" % (number, i)
+                result = handle.append(batch(key), acks=-1)
+                assert result.error == 0
+                assert result.first_offset > last
+                last = result.last_offset
+                places[result.first_offset] = key
+
+        return write
+
+    def reader() -> Callable[[], None]:
+        at = [0]
+
+        def read() -> None:
+            at[0] = check_read(handle, at[0])
+            if at[0] >= handle.end_offset:
+                at[0] = 0
+
+        return read
+
+    for number in range(WRITERS):
+        crew.work(writer(number))
+    crew.meanwhile(reader())
+    crew.meanwhile(reader())
+    crew.meanwhile(lambda: handle.flush(10_000) or None)
+    crew.meanwhile(lambda: handle.offset_by_time(1_700_000_000_000) and None)
+    crew.run()
+    assert sorted(places) == list(range(0, 3 * BATCHES * WRITERS, 3))
+    at = 0
+    while at < handle.end_offset:
+        for one in Batches(handle.read(at, 1 << 20).records):
+            assert next(iter(one)).key == places[one.base_offset]
+            at = one.next_offset
+
+
+def test_deletion_from_the_front_never_shows_a_reader_a_hole(tmp_path: Path) -> None:
+    handle = led(tmp_path, segment_bytes=3000, index_interval_bytes=300, retention_bytes=20_000)
+    crew = Crew()
+
+    def write() -> None:
+        for i in range(BATCHES):
+            assert handle.append(batch(b"%d" % i)).error == 0
+
+    position = [0]
+
+    def read() -> None:
+        position[0] = max(check_read(handle, position[0]), handle.log_start_offset)
+        if position[0] >= handle.end_offset:
+            position[0] = handle.log_start_offset
+
+    crew.work(write)
+    crew.work(write)
+    crew.meanwhile(read)
+    crew.meanwhile(lambda: handle.delete_old_segments() and None)
+    crew.meanwhile(lambda: handle.delete_records(max(handle.high_watermark - 300, 0)) and None)
+    crew.run()
+    assert handle.end_offset == 3 * 2 * BATCHES
+    assert handle.log_start_offset > 0
+
+
+def test_truncation_among_appends_leaves_a_whole_log(tmp_path: Path) -> None:
+    handle = led(tmp_path, segment_bytes=3000, index_interval_bytes=300)
+    crew = Crew()
+
+    def write() -> None:
+        for i in range(BATCHES):
+            assert handle.append(batch(b"%d" % i)).error == 0
+
+    def read() -> None:
+        read = handle.read(max(handle.end_offset - 40, 0), 2000)
+        assert read.error in (0, OFFSET_OUT_OF_RANGE)
+
+    crew.work(write)
+    crew.work(write)
+    crew.meanwhile(lambda: handle.truncate_to(max(handle.end_offset // 3 * 3 - 30, 0)))
+    crew.meanwhile(read)
+    crew.run()
+    again = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, handle.settings)
+    log_loader.load(again, f"{tmp_path}/orders-0", clean=False)
+    assert again.end_offset == handle.end_offset
+    at = 0
+    while at < again.end_offset:
+        found = again.read(at, 1 << 20)
+        for one in Batches(found.records):
+            assert one.base_offset == at
+            assert one.crc_ok
+            at = one.next_offset

@@ -1,0 +1,352 @@
+"""One partition's log through its Python handle: idempotent producers, rolls, truncation, retention, epochs, reads, lookups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast import io, partition, producers, segment
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.env import Environment, ManualClock
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage import log_loader
+
+NOW = 1_700_000_000_000
+OFFSET_OUT_OF_RANGE = 1
+CORRUPT_MESSAGE = 2
+NOT_LEADER_OR_FOLLOWER = 6
+RECORD_LIST_TOO_LARGE = 18
+NOT_ENOUGH_REPLICAS = 19
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+INVALID_PRODUCER_EPOCH = 47
+INVALID_TXN_STATE = 48
+FENCED_LEADER_EPOCH = 74
+UNKNOWN_LEADER_EPOCH = 75
+
+
+@pytest.fixture(autouse=True)
+def everything_is_given_back() -> Iterator[None]:
+    before = [module.live_count() for module in (io, partition, producers, segment)]
+    yield
+    assert [module.live_count() for module in (io, partition, producers, segment)] == before
+
+
+def led(path: Path, clock: ManualClock | None = None, **settings: int | bool) -> PartitionHandle:
+    directory = LogDirectory(Environment(clock or ManualClock(NOW)), str(path))
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(**settings))
+    handle.become_leader(1, 0)
+    return handle
+
+
+def batch(count: int = 2, timestamp: int = NOW, size: int = 100, **fields: int | bool | str) -> bytes:
+    builder = RecordBatchBuilder(**fields)
+    for _ in range(count):
+        builder.append(timestamp=timestamp, key=b"k", value=b"v" * size)
+    return builder.build()
+
+
+def idempotent(sequence: int, epoch: int = 0, count: int = 2) -> bytes:
+    return batch(count, producer_id=4, producer_epoch=epoch, base_sequence=sequence)
+
+
+def offsets(handle: PartitionHandle, start: int = 0, isolation: int = 3) -> list[int]:
+    found: list[int] = []
+    while True:
+        read = handle.read(start, 1 << 20, isolation)
+        assert read.error == 0
+        for one in Batches(read.records):
+            found.extend(range(one.base_offset, one.next_offset))
+            start = one.next_offset
+        if not read.records:
+            return found
+
+
+# --- idempotent producers (KIP-98) ---
+
+
+def test_each_of_the_last_five_batches_is_known_again(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    for i in range(7):
+        assert handle.append(idempotent(2 * i)).first_offset == 2 * i
+    for i in range(2, 7):
+        again = handle.append(idempotent(2 * i))
+        assert (again.error, again.duplicate, again.first_offset) == (0, True, 2 * i)
+    assert handle.append(idempotent(2)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert handle.end_offset == 14
+
+
+def test_a_gap_in_the_sequence_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.append(idempotent(0))
+    assert handle.append(idempotent(4)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert handle.append(idempotent(2)).error == 0
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.append(idempotent(0, epoch=3))
+    assert handle.append(idempotent(2, epoch=2)).error == INVALID_PRODUCER_EPOCH
+    assert handle.append(idempotent(2, epoch=4)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert handle.append(idempotent(0, epoch=4)).error == 0
+
+
+def test_the_sequence_wraps_at_its_greatest_number(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    assert handle.append(idempotent((1 << 31) - 2)).error == 0
+    assert handle.append(idempotent(0)).error == 0
+
+
+def test_an_unknown_producer_may_begin_anywhere(tmp_path: Path) -> None:
+    assert led(tmp_path).append(idempotent(77)).error == 0
+
+
+def test_a_producer_is_forgotten_after_its_time(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    handle = led(tmp_path, clock, producer_id_expiration_ms=1000)
+    handle.append(idempotent(0))
+    assert handle.expire_producers() == 0
+    clock.advance_ms(1000)
+    assert handle.expire_producers() == 1
+    assert handle.append(idempotent(40)).error == 0
+
+
+def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
+    result = led(tmp_path).append(batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True))
+    assert result.error == INVALID_TXN_STATE
+
+
+# --- rolls ---
+
+
+def test_a_segment_ends_before_a_batch_that_would_not_fit(tmp_path: Path) -> None:
+    one = len(batch())
+    handle = led(tmp_path, segment_bytes=3 * one)
+    for _ in range(7):
+        handle.append(batch())
+    assert [(part.base_offset, part.size_bytes) for part in handle.segments()] == [(0, 3 * one), (6, 3 * one), (12, one)]
+    assert offsets(handle) == list(range(14))
+
+
+def test_a_segment_ends_by_the_time_between_its_first_batch_and_the_next(tmp_path: Path) -> None:
+    handle = led(tmp_path, segment_ms=1000)
+    handle.append(batch(timestamp=NOW))
+    handle.append(batch(timestamp=NOW + 1000))
+    handle.append(batch(timestamp=NOW + 1001))
+    assert [part.base_offset for part in handle.segments()] == [0, 4]
+
+
+def test_a_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
+    handle = led(tmp_path, index_interval_bytes=0, segment_index_bytes=24)
+    for _ in range(8):
+        handle.append(batch())
+    # Three entries of 8 bytes; the time index keeps its second and last place for the roll.
+    assert len(handle.segments()) > 2
+    assert offsets(handle) == list(range(16))
+
+
+def test_what_is_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+    assert led(tmp_path, segment_bytes=200).append(batch()).error == RECORD_LIST_TOO_LARGE
+
+
+def test_a_preallocated_segment_is_cut_to_its_size_when_it_ends(tmp_path: Path) -> None:
+    one = len(batch())
+    handle = led(tmp_path, segment_bytes=2 * one + 10, preallocate=True)
+    for _ in range(3):
+        handle.append(batch())
+    sizes = [path.stat().st_size for path in sorted((tmp_path / "orders-0").glob("*.log"))]
+    assert sizes == [2 * one, 2 * one + 10]
+    assert offsets(handle) == list(range(6))
+    reloaded = reload(handle, clean=False)
+    assert reloaded.end_offset == 6
+
+
+def reload(handle: PartitionHandle, *, clean: bool, settings: LogSettings | None = None) -> PartitionHandle:
+    made = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, settings or handle.settings)
+    log_loader.load(made, f"{handle.directory.path}/orders-0", clean=clean)
+    made.become_leader(1, handle.leader_epoch)
+    return made
+
+
+# --- truncation and deletion ---
+
+
+@pytest.mark.parametrize("end", [0, 1, 5, 6, 7, 12, 19])
+def test_a_truncated_log_goes_on_at_its_new_end(tmp_path: Path, end: int) -> None:
+    one = len(batch())
+    handle = led(tmp_path, segment_bytes=3 * one, index_interval_bytes=100)
+    for i in range(10):
+        handle.append(idempotent(2 * i))
+    handle.truncate_to(end)
+    assert (handle.end_offset, handle.high_watermark) == (end, end)
+    assert offsets(handle) == list(range(end // 2 * 2))
+    assert handle.append(batch()).first_offset == end
+    for clean in (False, True):
+        again = reload(handle, clean=clean)
+        assert again.end_offset == end + 2
+        assert offsets(again) == [*range(end // 2 * 2), end, end + 1]
+        handle = again
+        handle.shut()
+
+
+def test_truncation_takes_the_producers_back(tmp_path: Path) -> None:
+    handle = led(tmp_path, segment_bytes=3 * len(batch()))
+    for i in range(10):
+        handle.append(idempotent(2 * i))
+    handle.truncate_to(8)
+    assert handle.append(idempotent(18)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert handle.append(idempotent(8)).first_offset == 8
+
+
+def test_full_truncation_starts_anew_elsewhere(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.append(batch())
+    handle.truncate_fully(100)
+    assert (handle.log_start_offset, handle.end_offset, handle.leader_epochs()) == (100, 100, [])
+    assert handle.read(50).error == OFFSET_OUT_OF_RANGE
+    assert handle.append(batch()).first_offset == 100
+    assert reload(handle, clean=False).log_start_offset == 100
+
+
+def test_retention_by_size_keeps_at_least_what_is_asked_for(tmp_path: Path) -> None:
+    one = len(batch())
+    handle = led(tmp_path, segment_bytes=2 * one, retention_bytes=5 * one)
+    for _ in range(10):
+        handle.append(batch())
+    assert handle.delete_old_segments() == 2
+    assert (handle.log_start_offset, handle.size_bytes) == (8, 6 * one)
+    assert handle.delete_old_segments() == 0
+
+
+def test_retention_by_time_ends_with_an_empty_segment_at_the_same_offset(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    handle = led(tmp_path, clock, segment_bytes=2 * len(batch()), retention_ms=1000)
+    for _ in range(5):
+        handle.append(batch())
+    clock.advance_ms(1000)
+    assert handle.delete_old_segments() == 0
+    clock.advance_ms(1)
+    assert handle.delete_old_segments() == 3
+    assert (handle.log_start_offset, handle.end_offset, handle.size_bytes) == (10, 10, 0)
+    assert handle.append(batch(timestamp=NOW + 2000)).first_offset == 10
+
+
+def test_nothing_above_the_high_watermark_is_deleted(tmp_path: Path) -> None:
+    handle = led(tmp_path, segment_bytes=len(batch()), retention_bytes=0)
+    handle.become_leader(1, 1, 1, [(2, True)])
+    for _ in range(4):
+        handle.append(batch())
+    assert handle.high_watermark == 0
+    assert handle.delete_old_segments() == 0
+
+
+# --- roles and epochs ---
+
+
+def test_only_a_leader_appends_and_only_at_the_asked_epoch_it_is_read(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.become_leader(1, 5, 1)
+    handle.append(batch())
+    assert handle.read(0, isolation=0, current_epoch=4).error == FENCED_LEADER_EPOCH
+    assert handle.read(0, isolation=0, current_epoch=6).error == UNKNOWN_LEADER_EPOCH
+    assert handle.become_follower(2, 6, 2)
+    assert handle.append(batch()).error == NOT_LEADER_OR_FOLLOWER
+    assert not handle.become_leader(1, 5, 3), "an older leader epoch changes nothing"
+    assert handle.read(0, isolation=0).error == NOT_LEADER_OR_FOLLOWER
+    assert handle.read(0).records
+
+
+def test_epochs_begin_where_their_leader_found_the_log(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    for epoch in (1, 2, 5):
+        handle.become_leader(1, epoch, epoch)
+        handle.append(batch())
+    assert handle.leader_epochs() == [(1, 0), (2, 2), (5, 4)]
+    assert [handle.epoch_end(epoch) for epoch in (0, 1, 2, 3, 5, 6)] == [(0, 0), (1, 2), (2, 4), (2, 4), (5, 6), (-1, -1)]
+    found = handle.read(5, last_fetched_epoch=2)
+    assert (found.diverging_epoch, found.diverging_end_offset) == (2, 4)
+    assert reload(handle, clean=False).leader_epochs() == [(1, 0), (2, 2), (5, 4)]
+
+
+def test_acks_all_asks_for_min_isr(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    handle.become_leader(1, 1, 1, [(2, False)], min_isr=2)
+    assert handle.append(batch(), acks=-1, wait=False).error == NOT_ENOUGH_REPLICAS
+    assert handle.append(batch(), acks=1).error == 0
+
+
+def test_a_follower_takes_batches_as_the_leader_stamped_them(tmp_path: Path) -> None:
+    (tmp_path / "leader").mkdir()
+    (tmp_path / "follower").mkdir()
+    leader = led(tmp_path / "leader")
+    leader.become_leader(1, 3, 1)
+    for _ in range(3):
+        leader.append(batch())
+    records = leader.read(0, 1 << 20).records
+    follower = led(tmp_path / "follower", segment_bytes=1000)
+    follower.become_follower(1, 3, 1)
+    assert follower.append_as_follower(records, 3).error == 0
+    assert follower.read(0, 1 << 20).records == records
+    assert follower.leader_epochs() == [(3, 0)]
+    assert follower.append_as_follower(records, 3).error == OFFSET_OUT_OF_RANGE
+    broken = bytearray(records)
+    broken[-1] ^= 1
+    assert follower.append_as_follower(bytes(broken), 3).error == CORRUPT_MESSAGE
+
+
+# --- reads and lookups ---
+
+
+def test_a_first_batch_comes_whole_or_not_at_all(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    one = len(batch())
+    for _ in range(3):
+        handle.append(batch())
+    assert len(handle.read(0, 10, min_one=True).records) == one
+    assert handle.read(0, 10, min_one=False).records == b""
+    assert len(handle.read(3, one + 10).records) == one + 10  # the last one may be cut, as Kafka's
+    assert handle.read(3, one).first_offset == 2
+    assert handle.read(6).records == b""
+    assert handle.read(7).error == OFFSET_OUT_OF_RANGE
+
+
+def test_old_offsets_are_found_by_the_index_in_memory_and_on_disk(tmp_path: Path) -> None:
+    one = len(batch())
+    handle = led(tmp_path, segment_bytes=200 * one, index_interval_bytes=3 * one)
+    for _ in range(500):
+        handle.append(batch())
+    assert len(handle.segments()) == 3
+    for offset in range(0, 1000, 7):
+        assert handle.read(offset, 1).first_offset == offset // 2 * 2
+
+
+def test_records_are_found_by_time(tmp_path: Path) -> None:
+    one = len(batch(1))
+    handle = led(tmp_path, segment_bytes=20 * one, index_interval_bytes=2 * one)
+    for i in range(100):
+        handle.append(batch(1, timestamp=NOW + (i if i != 50 else 500)))
+    for i in (0, 1, 19, 20, 33, 49):
+        assert handle.offset_by_time(NOW + i) == (i, NOW + i, 0)
+    assert handle.offset_by_time(NOW + 50) == (50, NOW + 500, 0)
+    assert handle.offset_by_time(NOW - 9) == (0, NOW, 0)
+    assert handle.offset_by_time(NOW + 501) == (-1, -1, -1)
+    assert handle.offset_of_max_timestamp() == (50, NOW + 500, 0)
+    again = reload(handle, clean=False)
+    assert again.offset_of_max_timestamp() == (50, NOW + 500, 0)
+
+
+def test_a_cold_sealed_segment_is_read_with_patience() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    directory = LogDirectory(disk.environment(), "/data")
+    one = len(batch())
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings(segment_bytes=3 * one))
+    handle.become_leader(1, 0)
+    for _ in range(10):
+        handle.append(batch())
+    disk.cool()
+    assert offsets(handle) == list(range(20))

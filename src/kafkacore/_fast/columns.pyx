@@ -12,7 +12,7 @@ A field that no column is given for has its default.
 """
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kafkacore._fast.column cimport (
@@ -564,6 +564,7 @@ cdef class RowCodec:
         filling.columns, filling.row = given.columns, row
         reader_init(&walk.reader, data, size)
         walk.budget = -1
+        walk.room = INT64_MAX  # nothing is made but what has a place already
         walk.context = &filling
         set_defaults(&walk, self.shape)
         walk_begin(&walk, &SINK, self.shape, NULL)

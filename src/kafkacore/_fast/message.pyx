@@ -15,8 +15,14 @@ from kafkacore._fast import tables
 from kafkacore._fast.errors import ProtocolError
 from kafkacore._fast.plan import UNKNOWN
 
+cdef extern from "Python.h":
+    int PyGC_Disable()
+    int PyGC_Enable()
+
 cdef enum:
     MAX_MESSAGE = 0x7FFFFFFF    # a frame's size is an int32
+    MAX_REQUEST_ELEMENTS = 1000000
+    MAX_ELEMENTS = 100000000
 
 cdef const Sink *SINK = object_sink()
 
@@ -102,9 +108,13 @@ cdef dict known_unknown(Struct struct):
 cdef class Message(Struct):
 
     @classmethod
-    def decode(cls, data, int version):
-        """The message that is the whole of `data`. Raises ProtocolError (with the field), UnsupportedVersionError."""
-        made, used = read_object(cls, data, version)
+    def decode(cls, data, int version, int64_t max_elements=0):
+        """The message that is the whole of `data`. Raises ProtocolError (with the field), UnsupportedVersionError.
+
+        All its arrays together may have `max_elements`; when not given, a million in a request, which a stranger may send
+        and which would take a hundred times its bytes, else a hundred million.
+        """
+        made, used = read_object(cls, data, version, max_elements)
         if used != len(data):
             raise ProtocolError(f"{cls.__qualname__}: {len(data) - used} bytes are left over after version {version}")
         return made
@@ -112,7 +122,7 @@ cdef class Message(Struct):
     @classmethod
     def decode_prefix(cls, data, int version):
         """`(message, bytes used)` from the start of `data`: a header before its body. Raises as `decode` does."""
-        return read_object(cls, data, version)
+        return read_object(cls, data, version, 0)
 
     @classmethod
     def decode_parts(cls, data, int version, int64_t elements=1000):
@@ -146,13 +156,14 @@ cdef class Message(Struct):
         return Encoding(self, version, elements)
 
 
-cdef tuple read_object(cls, data, int version):
+cdef tuple read_object(cls, data, int version, int64_t max_elements):
     cdef const uint8_t[::1] view = data
     cdef const Shape *shape = (<Plan> cls._plan).shape(version)
     cdef Walk walk
     cdef PyObject *made
     reader_init(&walk.reader, &view[0] if view.shape[0] else NULL, view.shape[0])
     walk.budget = -1
+    walk.room = max_elements if max_elements > 0 else (<Plan> cls._plan).max_elements
     walk.context = NULL
     made = new_instance(shape)
     if made == NULL:
@@ -160,7 +171,12 @@ cdef tuple read_object(cls, data, int version):
     owned = <object> made
     Py_XDECREF(made)
     walk_begin(&walk, SINK, shape, made)
-    if walk_read(&walk) == WALK_FAILED:
+    # Nothing that a decode makes is garbage: collections in its midst would be two thirds of a long one.
+    cdef int collecting = PyGC_Disable()
+    cdef int outcome = walk_read(&walk)
+    if collecting:
+        PyGC_Enable()
+    if outcome == WALK_FAILED:
         raise_fault(&walk)
     return owned, view.shape[0] - <Py_ssize_t> remaining(&walk.reader)
 
@@ -180,6 +196,7 @@ cdef class Decoding:
         self.made = <object> made
         Py_XDECREF(made)
         self.data = data
+        self.walk.room = (<Plan> cls._plan).max_elements
         self.elements = max(1, elements)
         reader_init(&self.walk.reader, &self.data[0] if self.data.shape[0] else NULL, self.data.shape[0])
         walk_begin(&self.walk, SINK, shape, made)
@@ -290,6 +307,7 @@ cdef object build(message):
     root = plans[message.name]
     root.message, root.layouts = message, layouts
     table = message.tables[0][1]
+    root.max_elements = MAX_REQUEST_ELEMENTS if table.kind == "request" else MAX_ELEMENTS
     made = classes[message.name]
     made.NAME, made.API_KEY, made.VERSIONS = message.name, table.api_key, tuple(message.versions)
     made.__doc__ = f"{message.name}, versions {message.versions.lowest} to {message.versions.highest}."

@@ -5,7 +5,7 @@ walk's callbacks are declared nogil, as the callbacks are (see object_sink.pyx).
 """
 
 from cpython.object cimport PyObject
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.rawpython cimport Py_XDECREF, PyTypeObject
 from kafkacore._fast.schema cimport Shape
@@ -24,6 +24,7 @@ cdef class Plan:
     cdef Py_ssize_t unknown     # offset of the slot for unknown tagged fields; NULL in it means none
     cdef list alive             # owns what the arrays point to
     cdef object message         # tables.Message, of a message
+    cdef int64_t max_elements   # that one message may have in all its arrays
     cdef dict layouts
     cdef const Shape *shapes[MAX_VERSIONS]
 

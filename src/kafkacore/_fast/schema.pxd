@@ -54,6 +54,7 @@ cdef enum Fault:
     FAULT_TOO_LONG
     FAULT_VERSION
     FAULT_NO_ROOM
+    FAULT_ELEMENTS
     FAULT_PYTHON            # a Python exception is set
 
 cdef enum Outcome:
@@ -144,7 +145,8 @@ ctypedef struct Walk:
     Reader reader
     Writer *writer
     void *context           # the sink's own
-    int64_t budget          # elements until it pauses; -1: never
+    int64_t budget          # structs in arrays until it pauses; -1: never
+    int64_t room            # reading: elements of arrays that may still be made
     int fault
     int depth               # of the frame at hand, -1 when done
     Frame frames[MAX_DEPTH]

@@ -1,6 +1,6 @@
 """The view sink and its arena. Contract in view.pxd."""
 
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -200,6 +200,7 @@ cdef int view_read(const Program *program, Reader *reader, void *out, Arena *are
     cdef Walk walk
     walk.reader = reader[0]
     walk.budget = -1
+    walk.room = INT64_MAX  # the arena's limit is the limit
     walk.context = arena
     memcpy(out, program.image, program.size)
     walk_begin(&walk, &SINK, program, out)

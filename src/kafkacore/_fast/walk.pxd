@@ -6,7 +6,7 @@ walk goes on where it was. Frames are the structs that are open; the sink's targ
 
 from kafkacore._fast.schema cimport Shape, Sink, Walk
 
-# The caller has set reader or writer, budget and context.
+# The caller has set reader or writer, budget, room (for reading) and context.
 cdef void walk_begin(Walk *walk, const Sink *sink, const Shape *shape, void *target) noexcept nogil
 # An Outcome. A failed walk tells its fault, and its frames where.
 cdef int walk_read(Walk *walk) noexcept nogil

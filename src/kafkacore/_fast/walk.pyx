@@ -8,7 +8,7 @@ from kafkacore._fast.cursor cimport (
     uvarlong_size, write_i8, write_i16, write_i32, write_i64, write_raw, write_uvarint,
 )
 from kafkacore._fast.schema cimport (
-    ARRAY, COMPACT, DEFAULT_NULL, FAULT_COUNT, FAULT_LENGTH, FAULT_NO_ROOM, FAULT_NONE, FAULT_NULL, FAULT_PYTHON,
+    ARRAY, COMPACT, DEFAULT_NULL, FAULT_COUNT, FAULT_ELEMENTS, FAULT_LENGTH, FAULT_NO_ROOM, FAULT_NONE, FAULT_NULL, FAULT_PYTHON,
     FAULT_RANGE, FAULT_SHORT, FAULT_TAG_ORDER, FAULT_TAG_SIZE, FAULT_TEXT, FAULT_TOO_LONG, FAULT_VERSION, FLOAT64,
     IGNORABLE, INT8, INT16, INT32, INT64, MAX_STRING, NULLABLE, STRING, STRUCT, UINT16, UUID, WALK_DONE, WALK_FAILED,
     WALK_PAUSED, Frame, Op, Shape, Sink, Slice, Walk, fixed_width,
@@ -29,6 +29,7 @@ cdef tuple FAULTS = (
     "a string longer than 32767 bytes",
     "not its default, and this version does not have the field",
     "more bytes than the limit of this message",
+    "more elements of arrays than a message may have",
     "not a value of its type",
 )
 
@@ -181,6 +182,10 @@ cdef bint read_array(Walk *walk, Frame *frame, const Op *op) noexcept nogil:
         return False
     if count < 0 or count > <int64_t> remaining(r) // op.least:
         walk.fault = FAULT_COUNT
+        return False
+    walk.room -= count
+    if walk.room < 0:
+        walk.fault = FAULT_ELEMENTS
         return False
     if op.element <= UUID:
         walk.sink.put_block(walk, frame.target, op, take(r, count * fixed_width(op.element)), <int32_t> count)

@@ -6,12 +6,12 @@ All of it comes from the heads of the message tables, read when first asked for.
 from __future__ import annotations
 
 from functools import cache
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from kafkacore._fast import tables
 from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
 from kafkacore._fast.message import Message, message_class
+from kafkacore._fast.wire import request_header
 from kafkacore.protocol import messages
 
 
@@ -164,8 +164,6 @@ class RequestHeader(NamedTuple):
 # answered UNSUPPORTED_VERSION (KAFKA-18659).
 ADVERTISED_FLOORS: Final = {ApiKey.PRODUCE: 0}
 
-_START: Final = Struct(">hhi")
-
 
 @cache
 def apis() -> dict[int, Api]:
@@ -217,14 +215,16 @@ def decode_request_header(frame: bytes | bytearray | memoryview) -> RequestHeade
 
     Raises ProtocolError for an unknown API and for a header that does not fit the frame.
     """
-    if len(frame) < _START.size:
-        raise ProtocolError(f"RequestHeader: {len(frame)} bytes are too few")
-    key, version, correlation_id = _START.unpack_from(frame)
-    header_version = api(key).request_header_version(version)
-    if header_version == 0:
-        return RequestHeader(key, version, correlation_id, None, 0, _START.size)
-    header, size = messages.RequestHeader.decode_prefix(frame, header_version)
-    return RequestHeader(key, version, correlation_id, header.client_id, header_version, size)
+    found = request_header(frame)
+    if found is None:
+        api(int.from_bytes(frame[:2], "big", signed=True))  # says so when there is no such API
+        raise ProtocolError(f"RequestHeader: {len(frame)} bytes do not hold it")
+    key, version, correlation_id, client_id, size = found
+    try:
+        client = None if client_id is None else client_id.decode()
+    except UnicodeDecodeError:
+        raise ProtocolError("RequestHeader.client_id: not UTF-8") from None
+    return RequestHeader(key, version, correlation_id, client, api(key).request_header_version(version), size)
 
 
 def decode_request(header: RequestHeader, frame: bytes | bytearray | memoryview) -> Any:

@@ -314,3 +314,11 @@ def test_a_message_with_bytes_changed_gives_a_message_or_a_protocol_error(data, 
     except ProtocolError:
         return
     assert cls.decode(decoded.encode(version), version) == decoded
+
+
+def test_a_request_that_promises_too_many_elements_is_refused_early():
+    request = FetchRequest(forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="t", partitions=[0] * 1_000_000)])
+    data = request.encode(7)
+    with pytest.raises(ProtocolError, match=r"partitions: more elements of arrays than a message may have"):
+        FetchRequest.decode(data, 7)
+    assert FetchRequest.decode(data, 7, max_elements=1_000_001) == request

@@ -1,0 +1,1 @@
+"""Algorithms without state: where replicas go, who leads, what a partition becomes."""

@@ -1,0 +1,186 @@
+"""What becomes of a partition when its ISR, its replicas or the brokers that live change: leader, ISR and ELR (KIP-966).
+
+A new leader comes from the ISR; from the ELR when the ISR is empty; with neither it is the last known leader, marked as
+recovering; and only where unclean elections are allowed any replica that lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kafkacore.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, Partition
+from kafkacore.protocol.messages import PartitionChangeRecord
+from kafkacore.protocol.uuid import Uuid
+
+
+class Election(Enum):
+    """PREFERRED gives the first replica the lead when it can have it; UNCLEAN would rather lose records than availability."""
+
+    PREFERRED = 0
+    ONLINE = 1
+    UNCLEAN = 2
+
+
+@dataclass(slots=True)
+class Target:
+    """What a partition shall be; None: as it is. `unclean_shutdown` has brokers that came back without having said good-bye."""
+
+    isr: Iterable[int] | None = None
+    replicas: Iterable[int] | None = None
+    removing: Iterable[int] | None = None
+    adding: Iterable[int] | None = None
+    directories: dict[int, Uuid] | None = None
+    recovery_state: int | None = None
+    unclean_shutdown: frozenset[int] = frozenset()
+    election: Election = Election.ONLINE
+
+
+class Rules(NamedTuple):
+    """`may_lead` says of a broker that it lives and its directory works; `default_directory` where a new replica goes."""
+
+    may_lead: Callable[[int], bool]
+    default_directory: Callable[[int], Uuid]
+    min_isr: int
+    elr_enabled: bool
+
+
+class _Elected(NamedTuple):
+    leader: int
+    unclean: bool
+
+
+
+
+
+def change(partition: Partition, topic_id: Uuid, target: Target, rules: Rules) -> Any | None:
+    """The PartitionChangeRecord that makes `partition` what `target` says; None when nothing changes."""
+    return _Change(partition, target, rules).build(topic_id)
+
+
+class _Change:
+    def __init__(self, partition: Partition, target: Target, rules: Rules) -> None:
+        self.was, self.target, self.rules = partition, target, rules
+        self.isr = list(partition.isr if target.isr is None else target.isr)
+        self.replicas = list(partition.replicas if target.replicas is None else target.replicas)
+        self.removing = list(partition.removing if target.removing is None else target.removing)
+        self.adding = list(partition.adding if target.adding is None else target.adding)
+        self.elr = list(partition.elr)
+
+    def build(self, topic_id: Uuid) -> Any | None:
+        record = PartitionChangeRecord(topic_id=topic_id, partition_id=self.was.partition)
+        self._complete_reassignment()
+        self._populate_elr()
+        self._elect(record)
+        if record.leader == NO_LEADER_CHANGE and not set(self.was.replicas) <= set(self.replicas):
+            # A replica that left must not take the epoch for its own any more.
+            record.leader = self.was.leader
+        self._record_elr(record)
+        if record.isr is None and (self.isr or self.rules.elr_enabled) and tuple(self.isr) != self.was.isr:
+            record.isr = self.isr
+        self._record_last_known_leader(record)
+        self._record_assignment(record)
+        recovery = self.target.recovery_state
+        if recovery is not None and recovery != self.was.recovery_state:
+            record.leader_recovery_state = recovery
+        return None if _is_nothing(record) else record
+
+    def _complete_reassignment(self) -> None:
+        """When every replica that was to come is in sync, those that were to go have gone (KIP-455)."""
+        if not self.removing and not self.adding:
+            return
+        isr = [replica for replica in self.isr if replica not in self.removing]
+        replicas = [replica for replica in self.replicas if replica not in self.removing]
+        if not isr or not replicas or not set(self.adding) <= set(isr):
+            return
+        # With fewer replicas than before the ISR would shrink for nothing, were it not all of them.
+        if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
+            return
+        self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
+
+    def _populate_elr(self) -> None:
+        if not self.rules.elr_enabled:
+            return
+        if len(self.isr) >= self.rules.min_isr:
+            self.elr = []
+            return
+        # Who was in sync when the ISR fell below its minimum has every record that was acknowledged.
+        candidates = sorted({*self.elr, *self.was.isr})
+        self.elr = [each for each in candidates if each not in self.isr and each not in self.target.unclean_shutdown]
+
+    def _may_lead(self, replica: int) -> bool:
+        in_sync = replica in self.isr or (not self.isr and replica in self.elr)
+        return in_sync and self.rules.may_lead(replica)
+
+    def _choose(self) -> _Elected:
+        was, election = self.was, self.target.election
+        if election is Election.PREFERRED and self._may_lead(self.replicas[0]):
+            return _Elected(self.replicas[0], False)
+        if self._may_lead(was.leader):
+            return _Elected(was.leader, False)
+        for replica in self.replicas:
+            if self._may_lead(replica):
+                return _Elected(replica, False)
+        if self._may_elect_last_known_leader():
+            return _Elected(was.last_known_elr[0], True)
+        if election is Election.UNCLEAN:
+            for replica in self.replicas:
+                if self.rules.may_lead(replica):
+                    return _Elected(replica, True)
+        return _Elected(NO_LEADER, False)
+
+    def _may_elect_last_known_leader(self) -> bool:
+        last = self.was.last_known_elr
+        return (
+            self.rules.elr_enabled and not self.elr and not self.isr and len(last) == 1 and self.rules.may_lead(last[0])
+        )
+
+    def _elect(self, record: Any) -> None:
+        leader, unclean = self._choose()
+        if leader == self.was.leader:
+            return
+        if leader in self.elr:
+            self.isr = [leader]
+            self.elr = [each for each in self.elr if each != leader]
+        record.leader = leader
+        if unclean:
+            record.isr = [leader]
+            if self.was.recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+
+    def _record_elr(self, record: Any) -> None:
+        if record.isr is not None or not self.rules.elr_enabled:
+            self.elr = []
+        if tuple(self.elr) != self.was.elr:
+            record.eligible_leader_replicas = self.elr
+
+    def _record_last_known_leader(self, record: Any) -> None:
+        if not self.rules.elr_enabled:
+            return
+        if record.leader == NO_LEADER and not self.was.last_known_elr:
+            record.last_known_elr = [self.was.leader]
+        elif record.leader >= 0 and self.was.last_known_elr:
+            record.last_known_elr = []
+
+    def _record_assignment(self, record: Any) -> None:
+        known = dict(zip(self.was.replicas, self.was.directories, strict=True)) | (self.target.directories or {})
+        directories = [known.get(each) or self.rules.default_directory(each) for each in self.replicas]
+        if tuple(directories) != self.was.directories:
+            record.directories = directories
+        if tuple(self.replicas) != self.was.replicas:
+            record.replicas = self.replicas
+        if tuple(self.removing) != self.was.removing:
+            record.removing_replicas = self.removing
+        if tuple(self.adding) != self.was.adding:
+            record.adding_replicas = self.adding
+
+
+def _is_nothing(record: Any) -> bool:
+    return (
+        record.isr is None and record.leader == NO_LEADER_CHANGE and record.replicas is None
+        and record.removing_replicas is None and record.adding_replicas is None
+        and record.leader_recovery_state == -1 and record.directories is None
+        and record.eligible_leader_replicas is None and record.last_known_elr is None
+    )  # fmt: skip

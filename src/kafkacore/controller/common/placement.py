@@ -1,0 +1,123 @@
+"""Where new replicas go: striped over racks and brokers, as Kafka's StripedReplicaPlacer does it.
+
+Every partition begins one broker further, every stripe is shuffled again when each broker has been first once, racks take
+turns, and a fenced broker is never the first replica.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import NamedTuple
+
+
+class UsableBroker(NamedTuple):
+    """`fenced` brokers may follow, not lead."""
+
+    broker_id: int
+    rack: str | None
+    fenced: bool
+
+
+class PlacementError(ValueError):
+    """There is no such placement: INVALID_REPLICATION_FACTOR."""
+
+
+class _Ring:
+    """Brokers of one kind in one rack, given out in turn; a new partition begins one further."""
+
+    def __init__(self, brokers: list[int], random: Random) -> None:
+        self.brokers = sorted(brokers)
+        self._index = 0
+        self._epoch = 0
+        self._offset = random.randrange(len(brokers)) if brokers else 0
+
+    def next(self, epoch: int) -> int:
+        """-1 when every broker was given out in this epoch."""
+        if not self.brokers:
+            return -1
+        if self._epoch != epoch:
+            self._epoch, self._index = epoch, 0
+            self._offset = (self._offset + 1) % len(self.brokers)
+        if self._index >= len(self.brokers):
+            return -1
+        self._index += 1
+        return self.brokers[(self._index - 1 + self._offset) % len(self.brokers)]
+
+
+class _Rack:
+    def __init__(self, brokers: list[UsableBroker], random: Random) -> None:
+        self.fenced = _Ring([each.broker_id for each in brokers if each.fenced], random)
+        self.unfenced = _Ring([each.broker_id for each in brokers if not each.fenced], random)
+
+    def next(self, epoch: int) -> int:
+        found = self.unfenced.next(epoch)
+        return found if found >= 0 else self.fenced.next(epoch)
+
+
+class _Stripes:
+    def __init__(self, brokers: list[UsableBroker], random: Random) -> None:
+        self._random = random
+        by_rack: dict[str | None, list[UsableBroker]] = {}
+        for broker in brokers:
+            by_rack.setdefault(broker.rack, []).append(broker)
+        names = sorted(by_rack, key=lambda name: (name is not None, name or ""))
+        self._racks = [_Rack(by_rack[name], random) for name in names]
+        self._unfenced = sum(not broker.fenced for broker in brokers)
+        self._epoch = 0
+        self._offset = random.randrange(len(self._racks))
+
+    def place(self, replication_factor: int) -> list[int]:
+        if self._epoch == self._unfenced and self._unfenced > 1:
+            self._shuffle()
+        racks, count = self._racks, len(self._racks)
+        if self._offset == count:
+            self._offset = 0
+        first = self._offset
+        while True:
+            leader = racks[first].unfenced.next(self._epoch)
+            if leader >= 0:
+                break
+            first = (first + 1) % count
+        replicas, index, skip = [leader], self._offset, first
+        while len(replicas) < replication_factor:
+            found = -1
+            # The leader's rack has had its turn once.
+            if index == skip:
+                skip = -1
+            else:
+                found = racks[index].next(self._epoch)
+            index = (index + 1) % count
+            if found >= 0:
+                replicas.append(found)
+        self._epoch += 1
+        self._offset += 1
+        return replicas
+
+    def _shuffle(self) -> None:
+        self._random.shuffle(self._racks)
+        for rack in self._racks:
+            self._random.shuffle(rack.fenced.brokers)
+            self._random.shuffle(rack.unfenced.brokers)
+        self._epoch = 0
+
+
+def place(
+    brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: Random
+) -> list[list[int]]:
+    """Replicas for each new partition, the first of them its preferred leader. Raises PlacementError."""
+    usable = list(brokers)
+    unfenced = sum(not broker.fenced for broker in usable)
+    if replication_factor <= 0:
+        raise PlacementError(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
+    if unfenced == 0:
+        raise PlacementError("All brokers are currently fenced, or have all their log directories cordoned.")
+    if replication_factor > len(usable):
+        raise PlacementError(
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} broker(s) "
+            "are registered or some brokers have all their log directories cordoned."
+        )
+    if len(usable) == 1:
+        return [[usable[0].broker_id]] * partitions
+    stripes = _Stripes(usable, random)
+    return [stripes.place(replication_factor) for _ in range(partitions)]

@@ -1,0 +1,47 @@
+"""The first records of an active controller: a new cluster's feature levels, and the end of what the last one left open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Settings
+from kafkacore.metadata.image import BROKER, MetadataImage
+from kafkacore.metadata.records import MetadataError
+from kafkacore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
+from kafkacore.protocol.messages import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    Message,
+)
+
+
+def activation_records(image: MetadataImage, settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
+    """`bootstrap` is what `storage format` left in bootstrap.checkpoint. Raises MetadataError when it is needed and has no
+    metadata.version."""
+    records: list[Message] = []
+    if image.transaction is not None:
+        records.append(AbortTransactionRecord(reason="Controller failover"))
+        image = image.transaction.before
+    if METADATA_VERSION not in image.features:
+        records += _bootstrap(settings, bootstrap)
+    return records
+
+
+def _bootstrap(settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
+    levels = bootstrap_levels(bootstrap)
+    if METADATA_VERSION not in levels:
+        raise MetadataError("the metadata log is empty and bootstrap.checkpoint has no metadata.version: format the storage")
+    records: list[Message] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
+    if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
+        # Eligible replicas depend on it, so that it must be the same for every controller (KIP-966).
+        value = str(settings.config.min_insync_replicas)
+        records.append(ConfigRecord(resource_type=BROKER, resource_name="", name=MIN_IN_SYNC_REPLICAS, value=value))
+    return [*records, EndTransactionRecord()]
+
+
+def bootstrap_levels(bootstrap: Sequence[Any]) -> dict[str, int]:
+    return {each.name: each.feature_level for each in bootstrap if isinstance(each, FeatureLevelRecord)}

@@ -1,0 +1,290 @@
+"""Brokers and controllers as members: registration, heartbeats, fencing, controlled shutdown, log directories (KIP-631, 858)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from kafkacore.controller.quorum.decisions import Decision, Settings
+from kafkacore.controller.quorum.leaders import LeaderChanges
+from kafkacore.controller.quorum.liveness import Liveness
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.metadata.partitions import rows_in_directory, rows_led_by, rows_with_elr, rows_with_isr
+from kafkacore.metadata.registrations import BrokerRegistration
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.features import METADATA_VERSION
+from kafkacore.protocol.messages import (
+    BrokerHeartbeatResponse,
+    BrokerRegistrationChangeRecord,
+    BrokerRegistrationResponse,
+    ControllerRegistrationResponse,
+    Message,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+)
+from kafkacore.protocol.uuid import Uuid
+
+FENCE = 1
+UNFENCE = -1
+IN_CONTROLLED_SHUTDOWN = 1
+CLEAN_SHUTDOWN_SINCE = 3  # version of BrokerRegistration that tells the epoch before (KIP-966)
+
+
+class State(Enum):
+    FENCED = 0
+    UNFENCED = 1
+    CONTROLLED_SHUTDOWN = 2
+    SHUTDOWN_NOW = 3
+
+
+def check_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegistration:
+    """Raises STALE_BROKER_EPOCH unless the broker is registered with that epoch."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise error_for(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
+    if broker.epoch != epoch:
+        raise error_for(
+            ErrorCode.STALE_BROKER_EPOCH, f"Expected broker epoch {broker.epoch}, but got broker epoch {epoch}"
+        )
+    return broker
+
+
+# --- registration ---
+
+
+def register_broker(
+    image: MetadataImage, settings: Settings, liveness: Liveness, request: Any, api_version: int, epoch: int, now_ms: int
+) -> Decision:
+    """`epoch` is what a new incarnation gets: the offset of the next record."""
+    if request.cluster_id != settings.cluster_id:
+        raise error_for(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {settings.cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    existing = image.brokers.get(request.broker_id)
+    same = existing is not None and existing.incarnation_id == request.incarnation_id
+    if existing is not None and not same and liveness.has_session(request.broker_id, existing.epoch, now_ms):
+        raise error_for(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently restarted this should "
+            "self-resolve once its session expires.",
+        )
+    if request.is_migrating_zk_broker:
+        raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    _check_directories(image, request.broker_id, request.log_dirs)
+    _check_features(image, request.features, "broker")
+    record = _registration_record(request)
+    records: list[Message] = []
+    if existing is not None and same:
+        record.fenced, record.in_controlled_shutdown = existing.fenced, existing.in_controlled_shutdown
+        record.broker_epoch = existing.epoch
+    else:
+        clean = existing is not None and api_version >= CLEAN_SHUTDOWN_SINCE \
+            and request.previous_broker_epoch == existing.epoch
+        records += _after_shutdown(image, settings, request.broker_id, clean)
+        record.broker_epoch = epoch
+    records.append(record)
+    # The registration comes last: a controller that takes over half-way is asked again (KIP-966).
+    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
+
+
+def _registration_record(request: Any) -> Any:
+    return RegisterBrokerRecord(
+        broker_id=request.broker_id,
+        incarnation_id=request.incarnation_id,
+        rack=request.rack,
+        end_points=[
+            RegisterBrokerRecord.BrokerEndpoint(
+                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
+            for each in request.listeners
+        ],
+        features=[
+            RegisterBrokerRecord.BrokerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+        log_dirs=list(request.log_dirs),
+    )
+
+
+def _check_directories(image: MetadataImage, broker_id: int, directories: Sequence[Uuid]) -> None:
+    if not directories:
+        problem = "No directories specified in request"
+    elif any(each.is_reserved for each in directories):
+        problem = "Reserved directory ID in request"
+    elif len(set(directories)) != len(directories):
+        problem = "Duplicate directory ID in request"
+    else:
+        for other in image.brokers.values():
+            shared = set(other.directories) & set(directories)
+            if other.broker_id != broker_id and shared:
+                problem = f"Broker {other.broker_id} is already registered with directory {min(shared)}"
+                break
+        else:
+            return
+    raise error_for(ErrorCode.INVALID_REGISTRATION, problem)
+
+
+def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> None:
+    """What the cluster has finalised, every member must support."""
+    ranges: Mapping[str, tuple[int, int]] = {
+        each.name: (each.min_supported_version, each.max_supported_version) for each in offered
+    }
+    if METADATA_VERSION not in ranges:
+        raise error_for(ErrorCode.INVALID_REGISTRATION, f"Request features do not contain '{METADATA_VERSION}'")
+    for name in {**ranges, **image.features}:
+        lowest, highest = ranges.get(name, (0, 0))
+        level = image.features.get(name, 0)
+        if not lowest <= level <= highest:
+            raise error_for(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the {kind} does not support finalized version {level} of {name}. The {kind} "
+                f"wants a version between {lowest} and {highest}, inclusive.",
+            )
+
+
+def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, clean: bool) -> list[Message]:
+    """The last incarnation is over: without a clean end its replicas may have lost records that were acknowledged."""
+    chunks = image.partition_chunks
+    if image.elr_enabled and not clean:
+        changes = LeaderChanges(image, settings, unclean=broker_id)
+        rows = dict.fromkeys(rows_with_isr(chunks, broker_id)) | dict.fromkeys(rows_with_elr(chunks, broker_id))
+        return changes.records(rows)
+    return LeaderChanges(image, settings, removed=broker_id).records(rows_with_isr(chunks, broker_id))
+
+
+def register_controller(image: MetadataImage, request: Any) -> Decision:
+    record = RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        zk_migration_ready=False,
+        end_points=[
+            RegisterControllerRecord.ControllerEndpoint(
+                name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+            )
+            for each in request.listeners
+        ],
+        features=[
+            RegisterControllerRecord.ControllerFeature(
+                name=each.name,
+                min_supported_version=each.min_supported_version,
+                max_supported_version=each.max_supported_version,
+            )
+            for each in request.features
+        ],
+    )
+    return Decision([record], ControllerRegistrationResponse())
+
+
+# --- heartbeats ---
+
+
+def heartbeat(image: MetadataImage, settings: Settings, liveness: Liveness, request: Any) -> Decision:
+    """The next state of a broker, as it asks for it and as its partitions allow it."""
+    broker = check_epoch(image, request.broker_id, request.broker_epoch)
+    was = _state(broker)
+    state = _next_state(image, liveness, broker, was, request)
+    records: list[Message] = []
+    if state is not was:
+        if state is State.UNFENCED:
+            records += _unfence(image, settings, broker)
+        elif state is State.CONTROLLED_SHUTDOWN:
+            records += _leave(image, settings, broker)
+        elif not broker.fenced:
+            records += fence(image, settings, broker)
+    liveness.read_up_to(broker.broker_id, request.current_metadata_offset)
+    records += _directories_offline(image, settings, broker, request.offline_log_dirs)
+    records += _directories_cordoned(image, broker, request.cordoned_log_dirs)
+    response = BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= broker.record_offset,
+        is_fenced=state in (State.FENCED, State.SHUTDOWN_NOW),
+        should_shut_down=state is State.SHUTDOWN_NOW,
+    )
+    return Decision(records, response, atomic=False)
+
+
+def _state(broker: BrokerRegistration) -> State:
+    if broker.fenced:
+        return State.FENCED
+    return State.CONTROLLED_SHUTDOWN if broker.in_controlled_shutdown else State.UNFENCED
+
+
+def _next_state(
+    image: MetadataImage, liveness: Liveness, broker: BrokerRegistration, was: State, request: Any
+) -> State:
+    if was is State.FENCED:
+        if request.want_shut_down:
+            return State.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= broker.record_offset
+        return State.UNFENCED if caught_up and not request.want_fence else State.FENCED
+    leads = next(rows_led_by(image.partition_chunks, broker.broker_id), None) is not None
+    if was is State.UNFENCED:
+        if request.want_fence:
+            return State.SHUTDOWN_NOW if request.want_shut_down else State.FENCED
+        if request.want_shut_down:
+            return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+        return State.UNFENCED
+    active = {each.broker_id for each in image.brokers.values() if each.active}
+    return State.CONTROLLED_SHUTDOWN if leads or not liveness.may_leave(broker.broker_id, active) else State.SHUTDOWN_NOW
+
+
+def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:
+    """Out of every ISR, then fenced."""
+    rows = rows_with_isr(image.partition_chunks, broker.broker_id)
+    records = LeaderChanges(image, settings, removed=broker.broker_id).records(rows)
+    records.append(
+        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE)
+    )
+    return records
+
+
+def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:
+    """Then it may lead what has no leader."""
+    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE)
+    rows = rows_led_by(image.partition_chunks, -1)
+    return [change, *LeaderChanges(image, settings, added=broker.broker_id).records(rows)]
+
+
+def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
+    )
+    rows = rows_with_isr(image.partition_chunks, broker.broker_id)
+    return [change, *LeaderChanges(image, settings, removed=broker.broker_id).records(rows)]
+
+
+def _directories_offline(
+    image: MetadataImage, settings: Settings, broker: BrokerRegistration, offline: Sequence[Uuid]
+) -> list[Message]:
+    failed = [each for each in broker.directories if each in offline]
+    if not failed:
+        return []
+    records: list[Message] = []
+    changes = LeaderChanges(image, settings, removed=broker.broker_id)
+    for directory in failed:
+        records += changes.records(rows_in_directory(image.partition_chunks, broker.broker_id, directory))
+    left = [each for each in broker.directories if each not in failed]
+    records.append(
+        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
+    )
+    return records
+
+
+def _directories_cordoned(
+    image: MetadataImage, broker: BrokerRegistration, cordoned: Sequence[Uuid] | None
+) -> list[Message]:
+    """None until the broker knows them; a metadata.version that has no place for them keeps none (KIP-1066)."""
+    if cordoned is None or not image.metadata_version.cordoned_log_dirs_supported:
+        return []
+    if tuple(sorted(cordoned)) == (broker.cordoned_directories or ()):
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=list(cordoned)
+        )
+    ]

@@ -1,0 +1,293 @@
+"""The KRaft controller: requests become records, records become durable, and answers follow.
+
+Everything runs on one loop, and a decision is one turn of it: it reads the uncommitted root, its records are replayed into
+the next root and appended, and its answer waits until the last of them is committed. A controller that is no longer
+active drops the uncommitted root and tells whoever waits to ask elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from kafkacore.controller.quorum import activation, cluster, deletion, directories, producer_ids
+from kafkacore.controller.quorum.decisions import Decision, Settings
+from kafkacore.controller.quorum.liveness import Liveness
+from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation
+from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkacore.metadata.records import RecordWriter, decode_record
+from kafkacore.metadata.snapshot import image_of, records_of
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.features import METADATA_VERSION, metadata_version
+from kafkacore.protocol.messages import Message, NoOpRecord
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft.committed import CommittedBatch
+
+LOG: Final = logging.getLogger("kafkacore.controller")
+
+MAX_RECORDS_PER_BATCH: Final = 10_000
+MAX_WAITING: Final = 10_000  # answers that wait for a commit; more are told to come again
+
+
+class Caller(Protocol):
+    """What of a request's context decisions depend on."""
+
+    @property
+    def api_version(self) -> int: ...
+
+
+class Quorum(Protocol):
+    """What a controller needs of its Raft replica."""
+
+    @property
+    def leader_id(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    def append(self, records: Sequence[Message], values: Sequence[bytes]) -> int | None:
+        """As leader: one batch. The offset of its last record; None when it is too large for one."""
+
+
+class QuorumController:
+    """Belongs to one loop. `bootstrap` is the content of bootstrap.checkpoint, framed records; `now_ms` a monotonic clock.
+
+    Requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and what each of them may raise.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        quorum: Quorum,
+        bootstrap: Iterable[bytes],
+        now_ms: Callable[[], int],
+        new_uuid: Callable[[], Uuid] = Uuid.random,
+    ) -> None:
+        self._settings = settings
+        self._quorum = quorum
+        self._bootstrap = [decode_record(value) for value in bootstrap]
+        self._now_ms = now_ms
+        self._new_uuid = new_uuid
+        self.image: MetadataImage = EMPTY_IMAGE  # committed; only swapped, so any thread may read it
+        self._head: MetadataImage = EMPTY_IMAGE  # with what this controller has appended and is not committed yet
+        self._uncommitted: deque[MetadataImage] = deque()
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._writer: RecordWriter | None = None
+        self._active_epoch = -1
+        self._liveness = Liveness(settings.config.broker_session_timeout_ms)
+        self._last_append_ms = 0
+
+    # --- what others may ask ---
+
+    @property
+    def active(self) -> bool:
+        return self._active_epoch >= 0
+
+    @property
+    def tick_interval_ms(self) -> int:
+        """How often `tick` wants to be called."""
+        idle = self._settings.config.metadata_max_idle_interval_ms
+        return min(self._liveness.check_interval_ms, idle) if idle > 0 else self._liveness.check_interval_ms
+
+    # --- requests ---
+
+    async def create_topics(self, caller: Caller, request: Any) -> Any:
+        """POLICY_VIOLATION for too much at once, REQUEST_TIMED_OUT."""
+        return await self._user_write(
+            request, lambda: TopicCreation(self._head, self._settings, self._new_uuid).decide(request)
+        )
+
+    async def delete_topics(self, caller: Caller, request: Any) -> Any:
+        """TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        return await self._user_write(
+            request, lambda: deletion.delete_topics(self._head, self._settings, request, caller.api_version)
+        )
+
+    async def create_partitions(self, caller: Caller, request: Any) -> Any:
+        """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        return await self._user_write(request, lambda: PartitionGrowth(self._head, self._settings).decide(request))
+
+    async def register_broker(self, caller: Caller, request: Any) -> Any:
+        """DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION, INCONSISTENT_CLUSTER_ID."""
+        return await self._write(
+            lambda: cluster.register_broker(
+                self._head, self._settings, self._liveness, request, caller.api_version, self._quorum.end_offset,
+                self._now_ms(),
+            )
+        )  # fmt: skip
+
+    async def heartbeat(self, caller: Caller, request: Any) -> Any:
+        """STALE_BROKER_EPOCH."""
+        # Heard is heard, however long its turn is away (KAFKA-15019).
+        self._liveness.heard(request.broker_id, request.broker_epoch, self._now_ms())
+        self._require_active()
+        decision = cluster.heartbeat(self._head, self._settings, self._liveness, request)
+        settled = self._head.brokers.get(request.broker_id) is self.image.brokers.get(request.broker_id)
+        if not decision.records and settled:
+            return decision.response
+        offset = self._append(decision)
+        broker = self._head.brokers.get(request.broker_id)
+        if broker is not None and broker.in_controlled_shutdown:
+            self._liveness.leaves_after(broker.broker_id, offset)
+        await self._until_committed(offset)
+        return decision.response
+
+    async def register_controller(self, caller: Caller, request: Any) -> Any:
+        return await self._write(lambda: cluster.register_controller(self._head, request))
+
+    async def allocate_producer_ids(self, caller: Caller, request: Any) -> Any:
+        """STALE_BROKER_EPOCH."""
+        return await self._write(lambda: producer_ids.allocate(self._head, request))
+
+    async def assign_replicas_to_dirs(self, caller: Caller, request: Any) -> Any:
+        """STALE_BROKER_EPOCH."""
+        return await self._write(lambda: directories.assign(self._head, self._settings, request))
+
+    # --- what the log tells ---
+
+    def on_batch(self, batch: CommittedBatch) -> None:
+        """A batch is committed: ours, whose root is made already, or another leader's."""
+        uncommitted = self._uncommitted
+        if uncommitted and uncommitted[0].offset == batch.last_offset:
+            self.image = uncommitted.popleft()
+        elif not uncommitted:
+            edit = Edit(self.image)
+            edit.replay_batch(batch.records, batch.base_offset)
+            self.image = edit.freeze(batch.last_offset, batch.epoch, batch.timestamp_ms)
+            self._head = self.image
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= batch.last_offset:
+            _, future = waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+
+    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+        """In place of all before it; `offset` is of the last record it stands for."""
+        self.image = self._head = image_of(records, offset, epoch, timestamp_ms)
+
+    def on_leading(self, epoch: int) -> None:
+        """This replica leads, and all that was there before its epoch is committed and applied."""
+        self._active_epoch = epoch
+        self._head = self.image
+        self._liveness = Liveness(self._settings.config.broker_session_timeout_ms)
+        now = self._now_ms()
+        for broker in self._head.brokers.values():
+            if not broker.fenced:
+                self._liveness.registered(broker.broker_id, broker.epoch, now)
+        self._last_append_ms = now
+        records = activation.activation_records(self._head, self._settings, self._bootstrap)
+        if records:
+            self._append(Decision(records, None))
+        LOG.info("controller %d is active in epoch %d", self._settings.config.node_id, epoch)
+
+    def on_following(self, epoch: int) -> None:
+        """This replica does not lead (any more)."""
+        if self._active_epoch < 0:
+            return
+        LOG.info("controller %d is not active any more since epoch %d", self._settings.config.node_id, epoch)
+        self._active_epoch = -1
+        self._uncommitted.clear()
+        self._head = self.image
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(self._not_controller())
+
+    # --- time ---
+
+    def tick(self) -> None:
+        """Fences brokers that were silent for too long, and shows that the log is alive."""
+        if not self.active:
+            return
+        now = self._now_ms()
+        for broker_id, epoch in self._liveness.expired(now):
+            broker = self._head.brokers.get(broker_id)
+            self._liveness.gone(broker_id)
+            if broker is not None and broker.epoch == epoch and not broker.fenced:
+                LOG.warning("broker %d at epoch %d was not heard of for %d ms and is fenced", broker_id, epoch,
+                            self._liveness.session_timeout_ms)
+                self._append(Decision(cluster.fence(self._head, self._settings, broker), None, atomic=False))
+        idle = self._settings.config.metadata_max_idle_interval_ms
+        if idle > 0 and now - self._last_append_ms >= idle and METADATA_VERSION in self._head.features:
+            self._append(Decision([NoOpRecord()], None))
+
+    # --- snapshots ---
+
+    def snapshot(self) -> tuple[MetadataImage, Iterator[bytes]]:
+        """The committed root, without a transaction that is under way, and its records in their frames."""
+        image = self.image if self.image.transaction is None else self.image.transaction.before
+        writer = RecordWriter(image.metadata_version)
+        return image, map(writer.encode, records_of(image))
+
+    # --- inside ---
+
+    async def _user_write(self, request: Any, decide: Callable[[], Decision]) -> Any:
+        try:
+            async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
+                return await self._write(decide)
+        except TimeoutError:
+            raise error_for(
+                ErrorCode.REQUEST_TIMED_OUT, f"not committed within {request.timeout_ms} ms; it may still be"
+            ) from None
+
+    async def _write(self, decide: Callable[[], Decision]) -> Any:
+        self._require_active()
+        if len(self._waiting) >= MAX_WAITING:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{MAX_WAITING} decisions already wait for their commit")
+        decision = decide()
+        # Without records the answer still rests on decisions that may not be committed.
+        await self._until_committed(self._append(decision))
+        return decision.response
+
+    async def _until_committed(self, offset: int) -> None:
+        if offset > self.image.offset:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((offset, future))
+            await future
+
+    def _append(self, decision: Decision) -> int:
+        """Replays and appends; the offset that must be committed before the answer is given."""
+        records = decision.records
+        size = max(1, len(records)) if decision.atomic else MAX_RECORDS_PER_BATCH
+        for start in range(0, len(records), size):
+            self._append_batch(records[start : start + size])
+        return self._head.offset
+
+    def _append_batch(self, records: list[Message]) -> None:
+        base = self._quorum.end_offset
+        # First replayed, then appended: what does not fit the image never gets into the log.
+        edit = Edit(self._head)
+        edit.replay_batch(records, base)
+        writer = self._writer_for(edit)
+        last = self._quorum.append(records, [writer.encode(record) for record in records])
+        if last is None:
+            raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        now = self._now_ms()
+        self._last_append_ms = now
+        self._head = edit.freeze(last, self._active_epoch, self._head.timestamp_ms)
+        self._uncommitted.append(self._head)
+        for broker_id in edit.delta.brokers:
+            broker = self._head.brokers.get(broker_id)
+            if broker is None or broker.fenced:
+                self._liveness.gone(broker_id)
+            if broker is not None:
+                self._liveness.registered(broker_id, broker.epoch, now)
+
+    def _writer_for(self, edit: Edit) -> RecordWriter:
+        level = edit.features[METADATA_VERSION]
+        if self._writer is None or self._writer.metadata_version.level != level:
+            self._writer = RecordWriter(metadata_version(level))
+        return self._writer
+
+    def _require_active(self) -> None:
+        if not self.active:
+            raise self._not_controller()
+
+    def _not_controller(self) -> Exception:
+        leader = self._quorum.leader_id
+        known = f"the active controller appears to be node {leader}" if leader >= 0 else "no controller appears to be active"
+        return error_for(ErrorCode.NOT_CONTROLLER, f"node {self._settings.config.node_id} is not it: {known}")

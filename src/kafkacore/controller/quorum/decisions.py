@@ -1,0 +1,58 @@
+"""What a decision is: the records that would make it so, and the answer to give once they are committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from kafkacore.config import BrokerConfig
+from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.messages import Message
+
+MAX_RECORDS_PER_USER_OP: Final = 10_000
+MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+
+class Decision(NamedTuple):
+    """`atomic` records go into one batch; others may be parted, so that the last of them is the one that counts."""
+
+    records: list[Message]
+    response: Any
+    atomic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What decides beside the metadata. `random` is only asked by the active controller: what came of it is in records."""
+
+    cluster_id: str
+    config: BrokerConfig
+    random: Random
+
+
+def limit_records(records: list[Message]) -> None:
+    """Raises POLICY_VIOLATION for one request that asks for too much at once."""
+    if len(records) > MAX_RECORDS_PER_USER_OP:
+        raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str) -> str:
+    """A topic's own value, else the cluster's, else this node's."""
+    for kind, name in ((TOPIC, topic), (BROKER, "")):
+        value = image.config(kind, name).get(key)
+        if value is not None:
+            return value
+    return str(settings.config.value(key)).lower()
+
+
+def min_isr(image: MetadataImage, settings: Settings, topic: str, replication_factor: int) -> int:
+    """No more than there are replicas (KIP-966)."""
+    return min(int(topic_setting(image, settings, topic, MIN_IN_SYNC_REPLICAS)), replication_factor)
+
+
+def unclean_elections(image: MetadataImage, settings: Settings, topic: str) -> bool:
+    return topic_setting(image, settings, topic, UNCLEAN_ELECTION) == "true"

@@ -1,0 +1,93 @@
+"""When each broker was last heard of, and how far it has read: facts, not decisions, and so no records.
+
+They are kept outside of the queue of decisions: a controller that is busy has heard the heartbeats that wait, and never
+fences a broker for its own slowness (KAFKA-15019).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NEVER: Final = -1
+CHECKS_PER_SESSION: Final = 8
+
+
+@dataclass(slots=True)
+class Contact:
+    epoch: int
+    last_ms: int
+    heard: bool = False  # in this controller's reign; else it was only assumed to live
+    metadata_offset: int = NEVER
+    shutdown_offset: int = NEVER  # the offset that the others must have read before it may go
+
+
+class Liveness:
+    """Of an active controller. Times are monotonic milliseconds."""
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self.session_timeout_ms = session_timeout_ms
+        self._contacts: dict[int, Contact] = {}
+        self._checked_ms = NEVER
+
+    @property
+    def check_interval_ms(self) -> int:
+        return max(1, self.session_timeout_ms // CHECKS_PER_SESSION)
+
+    def registered(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """A broker is in the image, at `epoch`: it has a session's time to be heard."""
+        known = self._contacts.get(broker_id)
+        if known is None or known.epoch != epoch:
+            self._contacts[broker_id] = Contact(epoch, now_ms)
+
+    def gone(self, broker_id: int) -> None:
+        self._contacts.pop(broker_id, None)
+
+    def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """A heartbeat has arrived, whether or not its turn has come."""
+        contact = self._contacts.get(broker_id)
+        if contact is not None and contact.epoch == epoch:
+            contact.last_ms, contact.heard = now_ms, True
+
+    def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
+        """Whether this incarnation lives as far as is known. A controller that has just begun knows of nobody: it does not
+        keep a broker that was restarted together with it waiting for a session that nobody holds."""
+        contact = self._contacts.get(broker_id)
+        return (
+            contact is not None and contact.heard and contact.epoch == epoch
+            and now_ms - contact.last_ms < self.session_timeout_ms
+        )  # fmt: skip
+
+    def expired(self, now_ms: int) -> list[tuple[int, int]]:
+        """Id and epoch of those that were not heard of for a session's time, by id. If this process did not run for a
+        while, nobody could be heard in it."""
+        if self._checked_ms != NEVER:
+            lost_ms = now_ms - self._checked_ms - 2 * self.check_interval_ms
+            if lost_ms > 0:
+                for contact in self._contacts.values():
+                    contact.last_ms += lost_ms
+        self._checked_ms = now_ms
+        return [
+            (broker_id, contact.epoch)
+            for broker_id, contact in sorted(self._contacts.items())
+            if now_ms - contact.last_ms >= self.session_timeout_ms
+        ]
+
+    def read_up_to(self, broker_id: int, offset: int) -> None:
+        contact = self._contacts.get(broker_id)
+        if contact is not None:
+            contact.metadata_offset = offset
+
+    def leaves_after(self, broker_id: int, offset: int) -> None:
+        """Its leaderships were moved by records up to `offset`."""
+        contact = self._contacts.get(broker_id)
+        if contact is not None and contact.shutdown_offset == NEVER:
+            contact.shutdown_offset = offset
+
+    def may_leave(self, broker_id: int, active: set[int]) -> bool:
+        """Whether the brokers that stay have read who leads now."""
+        contact = self._contacts.get(broker_id)
+        if contact is None:
+            return True
+        others = [self._contacts[each].metadata_offset for each in active if each != broker_id and each in self._contacts]
+        return all(offset >= contact.shutdown_offset for offset in others)

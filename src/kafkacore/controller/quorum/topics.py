@@ -1,0 +1,325 @@
+"""CreateTopics and CreatePartitions: what is asked for is checked as Apache Kafka checks it, then placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafkacore.config import ConfigError, TopicConfig
+from kafkacore.controller.common.placement import PlacementError, UsableBroker, place
+from kafkacore.controller.quorum.decisions import (
+    MAX_PARTITIONS_PER_REQUEST,
+    Decision,
+    Settings,
+    limit_records,
+)
+from kafkacore.controller.quorum.leaders import default_directory
+from kafkacore.metadata.image import (
+    TOPIC,
+    MetadataImage,
+    Topic,
+    has_collision_characters,
+    unify_collision_characters,
+)
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import (
+    ConfigRecord,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    Message,
+    PartitionRecord,
+    TopicRecord,
+)
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.storage.names import CLUSTER_METADATA_TOPIC, topic_name_problem
+
+USE_DEFAULT: Final = -1
+Result = CreateTopicsResponse.CreatableTopicResult
+Placed = list[list[int]]
+
+
+class TopicCreation:
+    """One CreateTopics request. `new_id` gives a topic its id."""
+
+    def __init__(self, image: MetadataImage, settings: Settings, new_id: Callable[[], Uuid]) -> None:
+        self._image, self._settings, self._new_id = image, settings, new_id
+        self._placement = Placement(image, settings)
+        self._records: list[Message] = []
+        self._described: dict[tuple[tuple[str, str], ...], list[Any]] = {}
+
+    def decide(self, request: Any) -> Decision:
+        """Raises POLICY_VIOLATION for too much at once; whatever else is wrong is told for each topic."""
+        self._limit_partitions(request.topics)
+        names = [topic.name for topic in request.topics]
+        twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else set()
+        results = [self._refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)]
+        for topic in request.topics:
+            if topic.name not in twice:
+                results.append(self._create(topic))
+        limit_records(self._records)
+        return Decision([] if request.validate_only else self._records, CreateTopicsResponse(topics=results))
+
+    def _limit_partitions(self, topics: Sequence[Any]) -> None:
+        usual = self._settings.config.num_partitions
+        counts = [
+            len(topic.assignments) or (usual if topic.num_partitions == USE_DEFAULT else max(0, topic.num_partitions))
+            for topic in topics
+        ]
+        if sum(counts) > MAX_PARTITIONS_PER_REQUEST:
+            raise error_for(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+    def _refused(self, name: str, error: ErrorCode, message: str) -> Any:
+        return Result(name=name, error_code=error, error_message=message)
+
+    def _create(self, topic: Any) -> Any:
+        try:
+            self._check_name(topic.name)
+            overrides = self._check_configs(topic)
+            replicas = self._placement.of_new_topic(topic)
+        except KafkaError as error:
+            return self._refused(topic.name, ErrorCode(error.code), str(error))
+        topic_id = self._new_id()
+        records = self._records
+        records.append(TopicRecord(name=topic.name, topic_id=topic_id))
+        for key in sorted(overrides):
+            records.append(
+                ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=key, value=overrides[key])
+            )
+        records += self._placement.records(topic_id, 0, replicas)
+        return Result(
+            name=topic.name,
+            topic_id=topic_id,
+            num_partitions=len(replicas),
+            replication_factor=len(replicas[0]),
+            configs=self._describe(overrides),
+        )
+
+    def _check_name(self, name: str) -> None:
+        if name == CLUSTER_METADATA_TOPIC:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        problem = topic_name_problem(name)
+        if problem:
+            raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+        if name in self._image.topics_by_name:
+            raise error_for(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if has_collision_characters(name):
+            others = self._image.lookalikes.get(unify_collision_characters(name))
+            if others:
+                raise error_for(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {others[0]}"
+                )
+
+    def _check_configs(self, topic: Any) -> dict[str, str]:
+        nulls = [config.name for config in topic.configs if config.value is None]
+        if nulls:
+            raise error_for(
+                ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
+            )
+        overrides = {config.name: config.value for config in topic.configs}
+        if overrides:
+            try:
+                TopicConfig.validate(self._settings.config, overrides)
+            except ConfigError as error:
+                raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
+        return overrides
+
+    def _describe(self, overrides: dict[str, str]) -> list[Any]:
+        """Topics that set the same share the list: a request for a thousand topics describes it once."""
+        key = tuple(sorted(overrides.items()))
+        known = self._described.get(key)
+        if known is None:
+            config = TopicConfig(self._settings.config, overrides)
+            made = CreateTopicsResponse.CreatableTopicConfigs
+            told = [config.describe(name) for name in sorted(config.described_names())]
+            known = self._described[key] = [
+                made(
+                    name=each.name,
+                    value=None if each.sensitive else each.value,
+                    read_only=each.read_only,
+                    config_source=int(each.source),
+                    is_sensitive=each.sensitive,
+                )
+                for each in told
+            ]
+        return known
+
+
+class PartitionGrowth:
+    """One CreatePartitions request."""
+
+    def __init__(self, image: MetadataImage, settings: Settings) -> None:
+        self._image = image
+        self._placement = Placement(image, settings)
+        self._records: list[Message] = []
+
+    def decide(self, request: Any) -> Decision:
+        names = [topic.name for topic in request.topics]
+        twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else set()
+        made = CreatePartitionsResponse.CreatePartitionsTopicResult
+        results = [
+            made(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
+            for name in sorted(twice)
+        ]
+        for topic in request.topics:
+            if topic.name in twice:
+                continue
+            result = made(name=topic.name)
+            try:
+                self._grow(topic)
+            except KafkaError as error:
+                result.error_code, result.error_message = error.code, str(error)
+            results.append(result)
+        limit_records(self._records)
+        return Decision([] if request.validate_only else self._records, CreatePartitionsResponse(results=results))
+
+    def _grow(self, asked: Any) -> None:
+        topic = self._image.topic(asked.name)
+        if topic is None:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        count = len(topic.partition_rows)
+        if asked.count == count:
+            raise error_for(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+        if asked.count < count:
+            raise error_for(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {asked.name} currently has {count} partition(s); {asked.count} would not be an increase.",
+            )
+        if asked.count - count > MAX_PARTITIONS_PER_REQUEST:
+            raise error_for(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        replicas = self._placement.of_more(topic, asked, count)
+        self._records += self._placement.records(topic.topic_id, count, replicas)
+        # What is over the limit fails the whole request, and soon.
+        limit_records(self._records)
+
+
+class Placement:
+    """Where partitions go, by hand or by the placer, and their first leaders."""
+
+    def __init__(self, image: MetadataImage, settings: Settings) -> None:
+        self._image, self._settings = image, settings
+        self._usable = [
+            UsableBroker(each.broker_id, each.rack, each.fenced)
+            for _, each in sorted(image.brokers.items())
+            if not each.in_controlled_shutdown and each.has_uncordoned_directory
+        ]
+        self._active = {each.broker_id for each in image.brokers.values() if each.active}
+
+    def of_new_topic(self, topic: Any) -> Placed:
+        if topic.assignments:
+            return self._by_hand(topic)
+        count, factor = topic.num_partitions, topic.replication_factor
+        if factor < USE_DEFAULT or factor == 0:
+            raise error_for(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if count < USE_DEFAULT or count == 0:
+            raise error_for(
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+            )
+        config = self._settings.config
+        return self._automatically(
+            config.num_partitions if count == USE_DEFAULT else count,
+            config.default_replication_factor if factor == USE_DEFAULT else factor,
+        )
+
+    def of_more(self, topic: Topic, asked: Any, count: int) -> Placed:
+        factor = len(self._image.partition_at(topic.partition_rows[0]).replicas)
+        additional = asked.count - count
+        if asked.assignments is None:
+            return self._automatically(additional, factor)
+        if len(asked.assignments) != additional:
+            raise error_for(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} assignment(s) "
+                "were specified.",
+            )
+        placed = []
+        for index, assignment in enumerate(asked.assignments):
+            self._check_assignment(assignment.broker_ids, factor)
+            self._check_active(assignment.broker_ids, count + index)
+            placed.append(list(assignment.broker_ids))
+        return placed
+
+    def records(self, topic_id: Uuid, first: int, placed: Placed) -> list[Message]:
+        """A PartitionRecord each. Partitions with the same replicas share their lists, which nobody changes."""
+        shared: dict[tuple[int, ...], tuple[list[int], list[int], list[Uuid]]] = {}
+        made: list[Message] = []
+        for partition, replicas in enumerate(placed, first):
+            key = tuple(replicas)
+            known = shared.get(key)
+            if known is None:
+                isr = [each for each in replicas if each in self._active]
+                known = shared[key] = replicas, isr, [default_directory(self._image, each) for each in replicas]
+            replicas, isr, directories = known
+            made.append(
+                PartitionRecord(
+                    partition_id=partition, topic_id=topic_id, replicas=replicas, isr=isr, leader=isr[0],
+                    leader_epoch=0, partition_epoch=0, directories=directories,
+                )
+            )  # fmt: skip
+        return made
+
+    def _automatically(self, partitions: int, factor: int) -> Placed:
+        try:
+            return place(self._usable, partitions, factor, self._settings.random)
+        except PlacementError as error:
+            raise error_for(
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"Unable to replicate the partition {factor} time(s): {error}"
+            ) from None
+
+    def _by_hand(self, topic: Any) -> Placed:
+        if topic.replication_factor != USE_DEFAULT:
+            raise error_for(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but replication factor was not set to -1.",
+            )
+        if topic.num_partitions != USE_DEFAULT:
+            raise error_for(
+                ErrorCode.INVALID_REQUEST,
+                "A manual partition assignment was specified, but numPartitions was not set to -1.",
+            )
+        placed: dict[int, list[int]] = {}
+        factor = None
+        for assignment in topic.assignments:
+            index = assignment.partition_index
+            if index in placed:
+                raise error_for(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Found multiple manual partition assignments for partition {index}",
+                )
+            self._check_assignment(assignment.broker_ids, factor)
+            factor = len(assignment.broker_ids)
+            self._check_active(assignment.broker_ids, index)
+            placed[index] = list(assignment.broker_ids)
+        if sorted(placed) != list(range(len(placed))):
+            raise error_for(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+            )
+        return [placed[index] for index in range(len(placed))]
+
+    def _check_active(self, replicas: Sequence[int], partition: int) -> None:
+        if not self._active.intersection(replicas):
+            raise error_for(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"All brokers specified in the manual partition assignment for partition {partition} are fenced or in "
+                "controlled shutdown.",
+            )
+
+    def _check_assignment(self, replicas: Sequence[int], factor: int | None) -> None:
+        problem = None
+        if not replicas:
+            problem = "The manual partition assignment includes an empty replica list."
+        unknown = [each for each in sorted(replicas) if each not in self._image.brokers]
+        twice = [each for each in sorted(replicas) if replicas.count(each) > 1]
+        if unknown:
+            problem = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+        elif twice:
+            problem = f"The manual partition assignment includes the broker {twice[0]} more than once."
+        elif factor is not None and len(replicas) != factor:
+            problem = (
+                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+                f"consistent with previous partitions, which have {factor} replica(s)."
+            )
+        if problem:
+            raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)

@@ -1,0 +1,314 @@
+"""Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and those who apply what is committed.
+
+Appends of one turn of the loop share one sync. The disk is waited for on threads: a loop that answers heartbeats never is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
+from typing import Any, Final, Protocol
+
+from kafkacore._fast.batch import Batches
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import Message
+from kafkacore.raft import snapshots
+from kafkacore.raft.committed import CommittedBatch, Listener
+from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
+from kafkacore.raft.log import OffsetAndEpoch, RaftLog
+from kafkacore.raft.roles import Leader
+from kafkacore.storage.quorum_state import QuorumState
+
+LOG: Final = logging.getLogger("kafkacore.raft")
+
+DELIVER_BYTES: Final = 1 << 20  # between two turns of the loop
+MAX_PENDING_REQUESTS: Final = 20_000
+
+
+class Network(Protocol):
+    """Requests to other replicas. Raises OSError, TimeoutError or KafkaError when there is no answer."""
+
+    async def send(self, host: str, port: int, request: Message) -> Message: ...
+
+
+class SyncedLog(RaftLog, Protocol):
+    def flush(self) -> None:
+        """All that was appended before the call is on the disk. Blocking; called on another thread."""
+
+
+class RaftDriver:
+    """Belongs to the loop it is started on. `persist` writes a quorum state with its version (blocking, called on another
+    thread); `decode` makes a record of its framed value; `now_ms` is monotonic, `wall_ms` the time of day. `on_fault` is told what this node cannot go on after.
+    """
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        log: SyncedLog,
+        state: QuorumState | None,
+        *,
+        decode: Callable[[bytes], Message],
+        persist: Callable[[QuorumState, int], None],
+        network: Network | None,
+        executor: Executor,
+        random: Any,
+        now_ms: Callable[[], int],
+        wall_ms: Callable[[], int],
+        on_fault: Callable[[BaseException], None],
+    ) -> None:
+        self._config, self._log, self._state = config, log, state
+        self._decode = decode
+        self._persist, self._network, self._executor = persist, network, executor
+        self._random, self._now_ms, self._wall_ms, self._on_fault = random, now_ms, wall_ms, on_fault
+        self._listeners: list[Listener] = []
+        self._pending: dict[int, asyncio.Future[Message]] = {}
+        self._tokens = 0
+        self._delivered = 0
+        self._decoded: dict[int, Sequence[Message]] = {}
+        self._told_epoch: tuple[int, bool] = (-1, False)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._persisting = self._syncing = self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self.raft: Raft
+        self._loop: asyncio.AbstractEventLoop
+
+    # --- life ---
+
+    def add_listener(self, listener: Listener) -> None:
+        """Before `start`."""
+        self._listeners.append(listener)
+
+    def start(self) -> None:
+        """On the loop. Gives the latest snapshot to the listeners at once; an only voter leads as soon as its vote is on
+        disk."""
+        self._loop = asyncio.get_running_loop()
+        self.raft = Raft(self._config, self._log, self._state, self._random, self._now_ms(), self._wall_ms)
+        ids = self._log.snapshots()
+        if ids and ids[-1].offset > 0:
+            self._deliver_snapshot(ids[-1])
+        self._schedule()
+
+    async def stop(self) -> None:
+        """Resigns when it leads, syncs the log, and answers whoever waits that this node is going."""
+        self.raft.resign()
+        self._pump()
+        # The goodbyes may still be on their way to a disk or a socket; they are a courtesy with a limit.
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._config.retry_backoff_ms * 10 / 1000)
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error_for(ErrorCode.BROKER_NOT_AVAILABLE))
+        await self._loop.run_in_executor(self._executor, self._log.flush)
+
+    # --- what others ask ---
+
+    @property
+    def leader_id(self) -> int:
+        return self.raft.leader_id
+
+    @property
+    def epoch(self) -> int:
+        return self.raft.epoch
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.raft.high_watermark
+
+    @property
+    def kraft_version(self) -> int:
+        return self.raft.voters.kraft_version
+
+    async def request(self, request: Message) -> Message:
+        """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum: the response, when there is one."""
+        if len(self._pending) >= MAX_PENDING_REQUESTS:
+            raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests wait for the metadata log")
+        self._tokens += 1
+        token = self._tokens
+        future = self._pending[token] = self._loop.create_future()
+        try:
+            self.raft.request(token, request, self._now_ms())
+            self._schedule()
+            return await future
+        finally:
+            del self._pending[token]
+
+    def append(self, records: Sequence[Message], values: Sequence[bytes]) -> int | None:
+        """As leader: one batch of records with their encoded values. The offset of the last; None when it is too large."""
+        if not self.raft.is_leader:
+            raise error_for(ErrorCode.NOT_CONTROLLER)
+        base = self._log.end_offset
+        last = self.raft.append(values)
+        if last is not None:
+            # Whoever applies it here needs no decoding.
+            self._decoded[base] = records
+            self._schedule()
+        return last
+
+    def request_for(self, leader_id: int) -> tuple[str, int] | None:
+        """Where the leader is, when it is known."""
+        return self.raft.leader_endpoint if self.raft.leader_id == leader_id else None
+
+    # --- snapshots ---
+
+    async def write_snapshot(self, snapshot_id: OffsetAndEpoch, values: Iterator[bytes], last_timestamp_ms: int) -> None:
+        """Makes a snapshot in parts; the loop turns between them. Nothing happens when there is one already."""
+        if snapshot_id in self._log.snapshots():
+            return
+        position = 0
+        parts = snapshots.snapshot_parts(snapshot_id, values, self.raft.voters, last_timestamp_ms, self._wall_ms())
+        for part in parts:
+            await self._loop.run_in_executor(self._executor, self._log.write_snapshot, snapshot_id, position, part)
+            position += len(part)
+        await self._loop.run_in_executor(self._executor, self._log.finish_snapshot, snapshot_id)
+        LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
+
+    # --- the wheel ---
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._scheduled = False
+        if self._stopped:
+            return
+        try:
+            self._turn()
+        except Exception as error:
+            self._fail(error)
+
+    def _turn(self) -> None:
+        raft = self.raft
+        if raft.next_tick_ms <= self._now_ms():
+            raft.tick(self._now_ms())
+        for output in raft.take_outputs():
+            if isinstance(output, Answer):
+                future = self._pending.get(output.token)
+                if future is not None and not future.done():
+                    future.set_result(output.response)
+            else:
+                self._spawn(self._exchange(output))
+        if not self._persisting:
+            state = raft.take_state()
+            if state is not None:
+                self._persisting = True
+                self._spawn(self._write_state(state))
+        if not self._syncing:
+            sync = raft.take_sync()
+            if sync is not None:
+                self._syncing = True
+                self._spawn(self._sync(sync))
+        self._deliver()
+        self._tell_leadership()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_ms = max(0, self.raft.next_tick_ms - self._now_ms())
+        # A day is as good as never: the next event sets it anew.
+        self._timer = self._loop.call_later(min(delay_ms, 86_400_000) / 1000, self._schedule)
+
+    def _spawn(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._fail(task.exception())
+
+    def _fail(self, error: BaseException | None) -> None:
+        if not self._stopped and error is not None:
+            self._stopped = True
+            LOG.critical("the metadata quorum cannot go on: %s", error, exc_info=error)
+            self._on_fault(error)
+
+    async def _write_state(self, state: tuple[int, QuorumState]) -> None:
+        version = 1 if self.raft.voters.kraft_version else 0
+        await self._loop.run_in_executor(self._executor, self._persist, state[1], version)
+        self._persisting = False
+        self.raft.persisted(state[0], self._now_ms())
+        self._schedule()
+
+    async def _sync(self, sync: tuple[int, int]) -> None:
+        await self._loop.run_in_executor(self._executor, self._log.flush)
+        self._syncing = False
+        self.raft.durable(sync, self._now_ms())
+        # Now rather than in the next turn: somebody waits for this commit.
+        self._pump()
+
+    async def _exchange(self, send: Send) -> None:
+        response: Message | None = None
+        if self._network is not None:
+            try:
+                async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                    response = await self._network.send(send.to.host, send.to.port, send.request)
+            except (OSError, TimeoutError, KafkaError) as error:
+                LOG.debug("no answer from %s:%d: %s", send.to.host, send.to.port, error)
+        self.raft.response(send.correlation, response, self._now_ms())
+        self._schedule()
+
+    # --- what is committed ---
+
+    def _deliver_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        timestamp = snapshots.read_timestamp(self._log, snapshot_id)
+        for listener in self._listeners:
+            records = map(self._decode, snapshots.read_values(self._log, snapshot_id))
+            listener.on_snapshot(records, snapshot_id.offset - 1, snapshot_id.epoch, timestamp)
+        self._delivered = snapshot_id.offset
+        self._decoded.clear()
+
+    def _deliver(self) -> None:
+        raft = self.raft
+        loaded, raft.loaded_snapshot = raft.loaded_snapshot, None
+        if loaded is not None:
+            self._deliver_snapshot(loaded)
+        if self._delivered >= raft.high_watermark:
+            return
+        for batch in Batches(self._log.read(self._delivered, DELIVER_BYTES)):
+            if batch.next_offset > raft.high_watermark:
+                break
+            if batch.base_offset < self._delivered:
+                continue
+            records = self._decoded.pop(batch.base_offset, None)
+            if batch.is_control:
+                records = ()
+            elif records is None:
+                records = [self._decode(record.value or b"") for record in batch]
+            made = CommittedBatch(
+                batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records,
+                batch.size_bytes,
+            )  # fmt: skip
+            for listener in self._listeners:
+                listener.on_batch(made)
+            self._delivered = batch.next_offset
+        if self._delivered < raft.high_watermark:
+            self._schedule()
+
+    def _tell_leadership(self) -> None:
+        role = self.raft.role
+        if isinstance(role, Leader):
+            if self._delivered > role.epoch_start_offset and self._told_epoch != (self.raft.epoch, True):
+                self._told_epoch = (self.raft.epoch, True)
+                for listener in self._listeners:
+                    listener.on_leading(self.raft.epoch)
+        elif self._told_epoch != (self.raft.epoch, False):
+            self._told_epoch = (self.raft.epoch, False)
+            self._decoded.clear()
+            for listener in self._listeners:
+                listener.on_following(self.raft.epoch)

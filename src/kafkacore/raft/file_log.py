@@ -1,0 +1,117 @@
+"""The metadata log on disk: the log of partition `__cluster_metadata-0`, and the snapshots beside it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkacore._fast.batch import Batches
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore.raft.log import LogEpochs, OffsetAndEpoch
+from kafkacore.raft.messages import PARTITION, TOPIC
+from kafkacore.raft.snapshots import SnapshotFiles
+from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.storage import log_loader
+from kafkacore.storage.names import metadata_directory
+
+TO_THE_END: Final = 3  # of PartitionHandle.read: whoever leads
+ANY_EPOCH: Final = (1 << 31) - 1
+_UNCLEAN_RECOVERY_POINT: Final = 0
+
+
+class MetadataLogError(OSError):
+    """The metadata log cannot take what it must: its directory is offline."""
+
+
+class FileLog(LogEpochs):
+    """Belongs to the driver's loop, which it holds up for a write into the page cache, and for a moment when a segment
+    begins; `flush` is called on a thread of its own. Raises OSError.
+    """
+
+    def __init__(
+        self, directory: LogDirectory, *, segment_bytes: int = 1 << 30, clean: bool = False, files: Files = OS_FILES
+    ) -> None:
+        """Loads what there is, blocking: all of it is checked unless the last run ended clean."""
+        super().__init__()
+        path = metadata_directory(directory.path)
+        files.make_directories(path)
+        settings = LogSettings(segment_bytes=segment_bytes, delete_policy=False)
+        self._handle = PartitionHandle(directory, TOPIC, PARTITION, None, settings)
+        self._snapshots = SnapshotFiles(path, files)
+        log_loader.load(self._handle, path, clean=clean, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
+        for epoch, start in self._handle.leader_epochs():
+            self.epochs.note(epoch, start)
+        # A crash between receiving a snapshot and emptying the log leaves one that ends before it.
+        ids = self._snapshots.ids()
+        if ids and self._handle.end_offset < ids[-1].offset:
+            self.begin_at_snapshot(ids[-1])
+        self._handle.flush()
+
+    @property
+    def start_offset(self) -> int:  # type: ignore[override]
+        return self._handle.log_start_offset
+
+    @property
+    def end_offset(self) -> int:  # type: ignore[override]
+        return self._handle.end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self._handle.size_bytes
+
+    def append(self, data: bytes) -> None:
+        for batch in Batches(data):
+            self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
+        result = self._handle.append_as_follower(data, ANY_EPOCH)
+        if result.error:
+            raise MetadataLogError(f"the metadata log refuses an append with error {result.error}: {result.error_message}")
+
+    def read(self, offset: int, max_bytes: int) -> bytes:
+        result = self._handle.read(offset, max_bytes, TO_THE_END)
+        if result.error:
+            raise MetadataLogError(f"the metadata log cannot be read at {offset}: error {result.error}")
+        batches = Batches(result.records)
+        for _ in batches:
+            continue
+        return result.records[: batches.position]
+
+    def flush(self) -> None:
+        """All that was appended before the call is on the disk. Blocking."""
+        self._handle.flush()
+
+    def truncate(self, end_offset: int) -> None:
+        self._handle.truncate_to(end_offset)
+        self.epochs.truncate(end_offset)
+
+    def trim(self, start_offset: int) -> None:
+        self._handle.delete_records(start_offset)
+
+    def snapshots(self) -> list[OffsetAndEpoch]:
+        return self._snapshots.ids()
+
+    def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int:
+        return self._snapshots.size(snapshot_id)
+
+    def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        return self._snapshots.read(snapshot_id, position, max_bytes)
+
+    def write_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        self._snapshots.write(snapshot_id, position, data)
+
+    def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._snapshots.finish(snapshot_id)
+
+    def delete_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._snapshots.delete(snapshot_id)
+
+    def snapshot_time_ms(self, snapshot_id: OffsetAndEpoch) -> int:
+        return self._snapshots.modified_ms(snapshot_id)
+
+    def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._handle.truncate_fully(snapshot_id.offset)
+        self.epochs.clear()
+
+    def close(self) -> None:
+        """Everything on disk. Blocking."""
+        self._handle.shut()
+        self._handle.close()

@@ -1,0 +1,144 @@
+"""Snapshots of the metadata log: a header and a footer around batches of records, in a file named by where it ends (KIP-630).
+
+`<end offset>-<epoch>.checkpoint`; while it is made or received it has `.part` at its end, and a rename completes it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from kafkacore._fast.batch import Batch, Batches, RecordBatchBuilder
+from kafkacore.protocol.messages import KRaftVersionRecord, Message, SnapshotFooterRecord, SnapshotHeaderRecord
+from kafkacore.raft import control
+from kafkacore.raft.log import OffsetAndEpoch, RaftLog
+from kafkacore.raft.voters import VoterHistory
+from kafkacore.runtime.files import Files
+from kafkacore.storage.names import CHECKPOINT, PARTIAL, checkpoint_name, parse_checkpoint_name
+
+BATCH_RECORDS: Final = 1000
+READ_BYTES: Final = 1 << 20
+DELETED: Final = ".deleted"
+
+
+class SnapshotFiles:
+    """The snapshots in the directory of a metadata log. Methods that write block on the disk and raise OSError."""
+
+    def __init__(self, directory: str, files: Files) -> None:
+        self._directory, self._files = directory, files
+        self._ids = sorted(self._survey())
+
+    def _survey(self) -> Iterator[OffsetAndEpoch]:
+        for name in self._files.list(self._directory):
+            parsed = parse_checkpoint_name(name)
+            if parsed is not None:
+                yield OffsetAndEpoch(*parsed)
+            elif name.endswith((CHECKPOINT + PARTIAL, CHECKPOINT + DELETED)):
+                # Left by a crash while it was made, received, or deleted.
+                os.unlink(os.path.join(self._directory, name))
+
+    def ids(self) -> list[OffsetAndEpoch]:
+        return self._ids
+
+    def _path(self, snapshot_id: OffsetAndEpoch) -> str:
+        return os.path.join(self._directory, checkpoint_name(*snapshot_id))
+
+    def size(self, snapshot_id: OffsetAndEpoch) -> int:
+        return os.stat(self._path(snapshot_id)).st_size
+
+    def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
+        with open(self._path(snapshot_id), "rb") as file:
+            file.seek(position)
+            return file.read(max_bytes)
+
+    def write(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
+        with open(self._path(snapshot_id) + PARTIAL, "r+b" if position else "wb") as file:
+            file.truncate(position)
+            file.seek(position)
+            file.write(data)
+
+    def finish(self, snapshot_id: OffsetAndEpoch) -> None:
+        path = self._path(snapshot_id)
+        with open(path + PARTIAL, "rb") as file:
+            os.fsync(file.fileno())
+        os.rename(path + PARTIAL, path)
+        self._files.sync_directory(self._directory)
+        if snapshot_id not in self._ids:
+            self._ids = sorted([*self._ids, snapshot_id])
+
+    def delete(self, snapshot_id: OffsetAndEpoch) -> None:
+        self._ids = [each for each in self._ids if each != snapshot_id]
+        os.unlink(self._path(snapshot_id))
+
+    def modified_ms(self, snapshot_id: OffsetAndEpoch) -> int:
+        return int(os.stat(self._path(snapshot_id)).st_mtime * 1000)
+
+
+class SnapshotError(ValueError):
+    """A snapshot that is damaged or incomplete. Another replica, or the one before it, has what it should hold."""
+
+
+def read_values(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[bytes]:
+    """The framed records of a snapshot, read in parts. Raises SnapshotError."""
+    complete = False
+    for batch in _batches(log, snapshot_id):
+        if batch.is_control:
+            complete = any(isinstance(each, SnapshotFooterRecord) for _, each in control.control_records(batch.data))
+            continue
+        for record in batch:
+            yield record.value or b""
+    if not complete:
+        raise SnapshotError(f"snapshot {checkpoint_name(*snapshot_id)} has no footer: it is not complete")
+
+
+def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:
+    """The time of the last record that a snapshot stands for, in milliseconds; -1 when its header does not tell."""
+    data = log.read_snapshot(snapshot_id, 0, READ_BYTES)
+    for _, record in control.control_records(data):
+        if isinstance(record, SnapshotHeaderRecord):
+            told: int = record.last_contained_log_timestamp
+            return told
+    return -1
+
+
+def _batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
+    size = log.snapshot_size(snapshot_id)
+    position, wanted = 0, READ_BYTES
+    while position < size:
+        batches = Batches(log.read_snapshot(snapshot_id, position, wanted))
+        for batch in batches:
+            if not batch.crc_ok:
+                raise SnapshotError(f"snapshot {checkpoint_name(*snapshot_id)} is damaged at byte {position}")
+            yield batch
+        if batches.position == 0:
+            # A batch is longer than what was read of it.
+            if position + wanted >= size:
+                raise SnapshotError(f"snapshot {checkpoint_name(*snapshot_id)} is cut off at byte {position}")
+            wanted *= 2
+            continue
+        position += batches.position
+        wanted = READ_BYTES
+
+
+def snapshot_parts(
+    snapshot_id: OffsetAndEpoch, values: Iterable[bytes], voters: VoterHistory, last_timestamp_ms: int, now_ms: int
+) -> Iterator[bytes]:
+    """A snapshot's file in parts, each whole batches. `values` are framed records; offsets in it are its own, from 0."""
+    head: list[Message] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)]
+    if voters.kraft_version > 0:
+        head += [KRaftVersionRecord(version=0, kraft_version=voters.kraft_version), voters.latest.to_record()]
+    yield control.control_batch(head, 0, snapshot_id.epoch, now_ms)
+    offset = len(head)
+    source = iter(values)
+    while True:
+        part = list(islice(source, BATCH_RECORDS))
+        if not part:
+            break
+        builder = RecordBatchBuilder(base_offset=offset, partition_leader_epoch=snapshot_id.epoch)
+        for value in part:
+            builder.append(now_ms, None, value)
+        offset += len(part)
+        yield builder.build()
+    yield control.control_batch([SnapshotFooterRecord(version=0)], offset, snapshot_id.epoch, now_ms)

@@ -239,7 +239,7 @@ class BrokerConfig(BrokerKeys):
     def listener_security_protocol_map(self) -> dict[str, str]:
         """Security protocol by listener name, with what Kafka adds to the default for controller listeners."""
         protocols = parse_protocol_map(str(self.value("listener.security.protocol.map")))
-        if self.is_set("listener.security.protocol.map"):
+        if self.zookeeper_mode or self.is_set("listener.security.protocol.map"):
             return protocols
         return with_controller_listeners(protocols, self._list("listeners"), self.controller_listener_names)
 

@@ -119,15 +119,15 @@ cdef extern from * nogil:
     #if defined(__x86_64__)
     #include <cpuid.h>
     #include <immintrin.h>
-    #define KC_STEP8(crc, v) (crc) = _mm_crc32_u64((crc), (v))
-    #define KC_STEP1(crc, v) (crc) = _mm_crc32_u8((uint32_t)(crc), (v))
-    __attribute__((target("sse4.2")))
+    /* Not the intrinsics: compilers disagree on the name of the feature that these need. */
+    #define KC_STEP8(crc, v) __asm__("crc32q %1, %0" : "+r"(crc) : "rm"((uint64_t)(v)))
+    #define KC_STEP1(crc, v) __asm__("crc32b %1, %0" : "+r"(crc) : "qm"((uint8_t)(v)))
     static uint32_t kc_crc_sse42(uint32_t crc, const uint8_t *p, size_t n) { KC_CRC_BY_INSTRUCTION }
 
     /* x * x^(distance) for each 128-bit lane, plus y: k holds x^(distance+31) and x^(distance-33). */
     #define KC_FOLD(x, k, y) _mm512_ternarylogic_epi64(                                         \\
         _mm512_clmulepi64_epi128((x), (k), 0x00), _mm512_clmulepi64_epi128((x), (k), 0x11), (y), 0x96)
-    __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul,sse4.2")))
+    __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul")))
     static uint32_t kc_crc_avx512(uint32_t crc, const uint8_t *p, size_t n) {
         if (n < 256) return kc_crc_sse42(crc, p, n);
         const __m512i by256 = _mm512_broadcast_i32x4(_mm_set_epi64x(0xb9e02b86, 0xdcb17aa4));

@@ -9,7 +9,7 @@ from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.properties import store
 from processes import PEERS, ROOT, need
 
-CONFIGS = 1500
+CONFIGS = 600
 CHANGED = 0.3
 JAVA_TIMEOUT_S = 90
 # Sound values stand first and are taken more often, so that a good part of the random configurations is sound in all.

@@ -15,7 +15,6 @@ COMMANDS: Final = {
     "dev": "runs a temporary node, without any configuration",
     "demo": "shows the main job on real input, with real clients and a SIGKILL in the middle",
     "storage": "formats log directories, and tells what they belong to",
-    "demo": "shows a node with real clients: throughput, latency, and a SIGKILL that loses nothing",
 }
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130

@@ -7,7 +7,7 @@ touches, so that a batch costs what it changes and not what there is.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kafkacore.metadata import image as images
@@ -61,9 +61,20 @@ class Edit:
             raise MetadataError(f"a {record.NAME} is not metadata")
         replayer(self, record, offset)
 
-    def replay_batch(self, records: Iterable[Message], base_offset: int) -> None:
-        for offset, record in enumerate(records, base_offset):
-            self.replay(record, offset)
+    def replay_batch(self, records: Sequence[Message], base_offset: int) -> None:
+        index, count = 0, len(records)
+        while index < count:
+            record = records[index]
+            if record.NAME != "PartitionRecord":
+                self.replay(record, base_offset + index)
+                index += 1
+                continue
+            # Those of one topic follow each other, and are as cheap together as a few of them alone.
+            end, topic_id = index + 1, record.topic_id
+            while end < count and records[end].NAME == "PartitionRecord" and records[end].topic_id == topic_id:
+                end += 1
+            self._add_partitions(records[index:end])
+            index = end
 
     def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """The root after all that was replayed; the edit is at its end."""
@@ -172,25 +183,48 @@ class Edit:
                 self._lookalikes.pop(key)
 
     def add_partition(self, record: Any, offset: int) -> None:
-        topic_row, topic = self._topic(record.topic_id, record)
+        self._add_partitions([record])
+
+    def _add_partitions(self, records: Sequence[Any]) -> None:
+        """PartitionRecords of one topic."""
+        topic_row, topic = self._topic(records[0].topic_id, records[0])
         rows = topic.partition_rows
+        if topic.topic_id not in self._own_rows:
+            self._own_rows.add(topic.topic_id)
+            rows = rows[:]
+            self._put_topic(topic_row, topic._replace(partition_rows=rows))
+        ids = [record.partition_id for record in records]
+        if self._free_partitions is None and ids == list(range(len(rows), len(rows) + len(ids))):
+            self._append_rows(rows, topic_row, records)
+            return
+        for record in records:
+            self._place(rows, topic_row, record)
+
+    def _append_rows(self, rows: array[int], topic_row: int, records: Sequence[Any]) -> None:
+        done = 0
+        while done < len(records):
+            first = self._partition_rows
+            part = records[done : done + CHUNK_ROWS - first % CHUNK_ROWS]
+            self._partition_chunk(first // CHUNK_ROWS).extend(topic_row, part)
+            self._partition_rows += len(part)
+            new = range(first, first + len(part))
+            rows.extend(new)
+            self.delta.partition_rows.update(new)
+            done += len(part)
+        self._partition_count += len(records)
+
+    def _place(self, rows: array[int], topic_row: int, record: Any) -> None:
+        """A partition out of order, in a row that was free, or over what there is."""
         partition = record.partition_id
         if partition < 0:
             raise MetadataError(f"{record!r} has a negative partition")
         if partition < len(rows) and rows[partition] >= 0:
             self._overwrite(rows[partition], topic_row, record)
             return
-        if record.topic_id not in self._own_rows:
-            self._own_rows.add(record.topic_id)
-            rows = rows[:]
-            self._put_topic(topic_row, topic._replace(partition_rows=rows))
-        row = self._new_row(topic_row, record)
-        while len(rows) < partition:
-            rows.append(-1)
-        if partition == len(rows):
-            rows.append(row)
-        else:
-            rows[partition] = row
+        if partition > len(rows) + CHUNK_ROWS * CHUNK_ROWS:
+            raise MetadataError(f"{record!r} leaves more partitions out than a topic can have")
+        rows.extend([-1] * (partition + 1 - len(rows)))
+        rows[partition] = row = self._new_row(topic_row, record)
         self._partition_count += 1
         self.delta.partition_rows.add(row)
 
@@ -201,7 +235,7 @@ class Edit:
             return row
         row = self._partition_rows
         self._partition_rows += 1
-        self._partition_chunk(row // CHUNK_ROWS).append(topic_row, record)
+        self._partition_chunk(row // CHUNK_ROWS).extend(topic_row, [record])
         return row
 
     def _overwrite(self, row: int, topic_row: int, record: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
@@ -145,27 +146,32 @@ class PartitionChunk:
         self.replicas[start:end] = self.isr[start:end] = _blank(self.width, 1)
         self.rare.pop(index, None)
 
-    def append(self, topic_row: int, record: Any) -> None:
-        """A PartitionRecord as a new row: the way of every created partition, so it makes nothing on the way."""
-        replicas, isr = record.replicas, record.isr
-        width = len(replicas)
-        if width != self.width or len(isr) != width:
-            self._widen(max(width, len(isr)))
-            replicas, isr = _padded(replicas, self.width), _padded(isr, self.width)
-        self.replicas.extend(replicas)
-        self.isr.extend(isr)
-        directories = b"".join(record.directories)
-        self.directories += directories if len(directories) == 16 * self.width else directories.ljust(
-            16 * self.width, b"\0")
-        self.topic.append(topic_row)
-        self.partition.append(record.partition_id)
-        self.leader.append(record.leader)
-        self.leader_epoch.append(record.leader_epoch)
-        self.partition_epoch.append(record.partition_epoch)
-        self.recovery.append(record.leader_recovery_state)
-        if (record.removing_replicas or record.adding_replicas or record.eligible_leader_replicas
-                or record.last_known_elr):
-            self.rare[len(self.topic) - 1] = rare_of(record)
+    def extend(self, topic_row: int, records: Sequence[Any]) -> None:
+        """PartitionRecords as new rows, a column at a time: this is how every created partition comes here."""
+        replicas = [record.replicas for record in records]
+        isrs = [record.isr for record in records]
+        directories = [record.directories for record in records]
+        widths = {*map(len, replicas), *map(len, isrs), *map(len, directories)}
+        if widths != {self.width}:
+            self._widen(max(widths))
+            width = self.width
+            replicas, isrs = [_padded(each, width) for each in replicas], [_padded(each, width) for each in isrs]
+            unknown = [MIGRATING_DIRECTORY] * width
+            directories = [[*each, *unknown[len(each) :]] for each in directories]
+        self.replicas.extend(chain.from_iterable(replicas))
+        self.isr.extend(chain.from_iterable(isrs))
+        self.directories += b"".join(chain.from_iterable(directories))
+        first = len(self.topic)
+        self.topic.extend([topic_row] * len(records))
+        self.partition.extend([record.partition_id for record in records])
+        self.leader.extend([record.leader for record in records])
+        self.leader_epoch.extend([record.leader_epoch for record in records])
+        self.partition_epoch.extend([record.partition_epoch for record in records])
+        self.recovery += bytes([record.leader_recovery_state for record in records])
+        for index, record in enumerate(records, first):
+            if (record.removing_replicas or record.adding_replicas or record.eligible_leader_replicas
+                    or record.last_known_elr):
+                self.rare[index] = rare_of(record)
 
     def _widen(self, width: int) -> None:
         old = self.width

@@ -24,7 +24,7 @@ class MetadataPublisher:
         self.image: MetadataImage = EMPTY_IMAGE
         self._head: MetadataImage = EMPTY_IMAGE
         self._unpublished = MetadataDelta()
-        self._aborted = False
+        self._untold = False
         self._subscribers: list[Subscriber] = []
 
     @property
@@ -52,17 +52,27 @@ class MetadataPublisher:
         self._unpublished = MetadataDelta()
         self._publish(None)
 
-    def _replay(self, records: Iterable[Message], base: int, last: int, epoch: int, timestamp_ms: int) -> None:
+    def adopt(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
+        """The next root as a controller of this process made it, instead of applying its records again: a root never
+        changes, so both may hold it. `delta` is None when it does not tell all."""
+        self._advance(head, delta)
+
+    def _replay(self, records: Sequence[Message], base: int, last: int, epoch: int, timestamp_ms: int) -> None:
         edit = Edit(self._head)
         edit.replay_batch(records, base)
-        self._head = edit.freeze(last, epoch, timestamp_ms)
-        self._aborted = self._aborted or edit.aborted
-        self._unpublished.add(edit.delta)
-        if self._head.transaction is None:
+        self._advance(edit.freeze(last, epoch, timestamp_ms), None if edit.aborted else edit.delta)
+
+    def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
+        self._head = head
+        if delta is None:
             # What an aborted transaction changed is not there: its rows must not be looked up.
-            delta = None if self._aborted else self._unpublished
-            self._aborted, self._unpublished = False, MetadataDelta()
-            self._publish(delta)
+            self._untold = True
+        else:
+            self._unpublished.add(delta)
+        if head.transaction is None:
+            told = None if self._untold else self._unpublished
+            self._untold, self._unpublished = False, MetadataDelta()
+            self._publish(told)
 
     def _publish(self, delta: MetadataDelta | None) -> None:
         self.image = self._head

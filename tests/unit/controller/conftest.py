@@ -77,7 +77,8 @@ class Applied:
 class Harness:
     """`broker_ids` are registered and unfenced by `brokers`."""
 
-    def __init__(self, level: int = 30, log: Any = None, **properties: str) -> None:
+    def __init__(self, level: int = 30, log: Any = None, with_broker: bool = True, **properties: str) -> None:
+        self.with_broker = with_broker
         self.level = level
         self.now = 1_000_000
         self.log = log if log is not None else SyncedMemoryLog()
@@ -120,10 +121,13 @@ class Harness:
             wall_ms=lambda: 1_700_000_000_000,
             on_fault=self.faults.append,
         )
-        self.controller = QuorumController(self.settings, self.driver, bootstrap, lambda: self.now, self.new_uuid)
+        self.controller = QuorumController(self.settings, self.driver, bootstrap, lambda: self.now, self.new_uuid,
+                                           lambda image, delta: self.adopted.adopt(image, delta))
+        self.adopted = MetadataPublisher()
         self.applied = Applied()
         self.driver.add_listener(self.controller)
-        self.driver.add_listener(self.applied)
+        if self.with_broker:
+            self.driver.add_listener(self.applied)
         self.driver.start()
         await self.until(lambda: self.controller.image.features)
 

@@ -17,6 +17,7 @@ from kafkacore.controller.quorum import activation, cluster, deletion, directori
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation
+from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.records import RecordWriter, decode_record
@@ -66,15 +67,18 @@ class QuorumController:
         bootstrap: Iterable[bytes],
         now_ms: Callable[[], int],
         new_uuid: Callable[[], Uuid] = Uuid.random,
+        on_root: Callable[[MetadataImage, MetadataDelta | None], None] = lambda image, delta: None,
     ) -> None:
+        """`on_root` is given each committed root with what changed; None: everything may have."""
         self._settings = settings
         self._quorum = quorum
         self._bootstrap = [decode_record(value) for value in bootstrap]
         self._now_ms = now_ms
         self._new_uuid = new_uuid
+        self._on_root = on_root
         self.image: MetadataImage = EMPTY_IMAGE  # committed; only swapped, so any thread may read it
         self._head: MetadataImage = EMPTY_IMAGE  # with what this controller has appended and is not committed yet
-        self._uncommitted: deque[MetadataImage] = deque()
+        self._uncommitted: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._writer: RecordWriter | None = None
         self._active_epoch = -1
@@ -152,13 +156,13 @@ class QuorumController:
     def on_batch(self, batch: CommittedBatch) -> None:
         """A batch is committed: ours, whose root is made already, or another leader's."""
         uncommitted = self._uncommitted
-        if uncommitted and uncommitted[0].offset == batch.last_offset:
-            self.image = uncommitted.popleft()
-        elif not uncommitted:
+        if not uncommitted:
             edit = Edit(self.image)
             edit.replay_batch(batch.records, batch.base_offset)
-            self.image = edit.freeze(batch.last_offset, batch.epoch, batch.timestamp_ms)
-            self._head = self.image
+            self._head = edit.freeze(batch.last_offset, batch.epoch, batch.timestamp_ms)
+            self._commit(self._head, None if edit.aborted else edit.delta)
+        elif uncommitted[0][0].offset == batch.last_offset:
+            self._commit(*uncommitted.popleft())
         waiting = self._waiting
         while waiting and waiting[0][0] <= batch.last_offset:
             _, future = waiting.popleft()
@@ -167,7 +171,8 @@ class QuorumController:
 
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
         """In place of all before it; `offset` is of the last record it stands for."""
-        self.image = self._head = image_of(records, offset, epoch, timestamp_ms)
+        self._head = image_of(records, offset, epoch, timestamp_ms)
+        self._commit(self._head, None)
 
     def on_leading(self, epoch: int) -> None:
         """This replica leads, and all that was there before its epoch is committed and applied."""
@@ -225,6 +230,10 @@ class QuorumController:
 
     # --- inside ---
 
+    def _commit(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        self.image = image
+        self._on_root(image, delta)
+
     async def _user_write(self, request: Any, decide: Callable[[], Decision]) -> Any:
         try:
             async with asyncio.timeout(max(0, request.timeout_ms) / 1000):
@@ -269,7 +278,7 @@ class QuorumController:
         now = self._now_ms()
         self._last_append_ms = now
         self._head = edit.freeze(last, self._active_epoch, self._head.timestamp_ms)
-        self._uncommitted.append(self._head)
+        self._uncommitted.append((self._head, None if edit.aborted else edit.delta))
         for broker_id in edit.delta.brokers:
             broker = self._head.brokers.get(broker_id)
             if broker is None or broker.fenced:

@@ -24,7 +24,7 @@ from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
-from kafkacore.protocol.messages import AllocateProducerIdsRequest
+from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
@@ -69,6 +69,7 @@ class BrokerServer:
         self.node_id = config.node_id
         self._publisher = publisher
         self._table = Table()
+        self._awaiting: list[asyncio.Future[None]] = []
         self._logs = logs
         self._blocking = blocking
         sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
@@ -172,10 +173,29 @@ class BrokerServer:
         self.context.waits.close()
         self.replicas.close()
 
+    async def create_topics(self, topics: list[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
+        """As an administrator would; those that were created are served when this returns."""
+        made = [CreateTopicsRequest.CreatableTopic(name=n, num_partitions=c, replication_factor=-1) for n, c in topics]
+        answer = await self._channel.send(CreateTopicsRequest(topics=made))
+        for topic in answer.topics:
+            while not topic.error_code and self.context.image.topic_by_id(topic.topic_id) is None:
+                await self._applied()
+        return [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics]
+
+    async def _applied(self) -> None:
+        """Until a newer root is published."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaiting.append(future)
+        await future
+
     # --- what the committed metadata says ---
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.replicas.apply(image, delta)
+        awaiting, self._awaiting = self._awaiting, []
+        for future in awaiting:
+            if not future.done():
+                future.set_result(None)
         if delta is None or delta.brokers:
             self._publish_endpoints(image)
         if delta is None or delta.features:

@@ -35,10 +35,10 @@ BROKER: Final[Mapping[int, str]] = {
 CONTROLLER: Final[Mapping[int, str]] = {
     ApiKey.FETCH: f"{_HERE}.controller.raft",
     ApiKey.API_VERSIONS: f"{_HERE}.api_versions",
-    ApiKey.CREATE_TOPICS: f"{_HERE}.controller.create_topics",
-    ApiKey.DELETE_TOPICS: f"{_HERE}.controller.delete_topics",
+    ApiKey.CREATE_TOPICS: f"{_HERE}.controller.decisions",
+    ApiKey.DELETE_TOPICS: f"{_HERE}.controller.decisions",
     ApiKey.DESCRIBE_CONFIGS: f"{_HERE}.describe_configs",
-    ApiKey.CREATE_PARTITIONS: f"{_HERE}.controller.create_partitions",
+    ApiKey.CREATE_PARTITIONS: f"{_HERE}.controller.decisions",
     ApiKey.VOTE: f"{_HERE}.controller.raft",
     ApiKey.BEGIN_QUORUM_EPOCH: f"{_HERE}.controller.raft",
     ApiKey.END_QUORUM_EPOCH: f"{_HERE}.controller.raft",
@@ -46,11 +46,11 @@ CONTROLLER: Final[Mapping[int, str]] = {
     ApiKey.ENVELOPE: f"{_HERE}.controller.envelope",
     ApiKey.FETCH_SNAPSHOT: f"{_HERE}.controller.raft",
     ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.controller.describe_cluster",
-    ApiKey.BROKER_REGISTRATION: f"{_HERE}.controller.broker_registration",
-    ApiKey.BROKER_HEARTBEAT: f"{_HERE}.controller.broker_heartbeat",
-    ApiKey.ALLOCATE_PRODUCER_IDS: f"{_HERE}.controller.allocate_producer_ids",
-    ApiKey.CONTROLLER_REGISTRATION: f"{_HERE}.controller.controller_registration",
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: f"{_HERE}.controller.assign_replicas_to_dirs",
+    ApiKey.BROKER_REGISTRATION: f"{_HERE}.controller.decisions",
+    ApiKey.BROKER_HEARTBEAT: f"{_HERE}.controller.decisions",
+    ApiKey.ALLOCATE_PRODUCER_IDS: f"{_HERE}.controller.decisions",
+    ApiKey.CONTROLLER_REGISTRATION: f"{_HERE}.controller.decisions",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: f"{_HERE}.controller.decisions",
 }
 
 TABLES: Final[Mapping[str, Mapping[int, str]]] = {"broker": BROKER, "controller": CONTROLLER}

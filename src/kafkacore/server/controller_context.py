@@ -1,0 +1,46 @@
+"""What of a controller its handlers may use, and nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkacore.config import BrokerConfig
+from kafkacore.controller.quorum.controller import QuorumController
+from kafkacore.protocol.apis import ApiRange
+from kafkacore.protocol.features import KRAFT_VERSION
+from kafkacore.raft.driver import RaftDriver
+from kafkacore.server.features import supported_features
+
+if TYPE_CHECKING:
+    from kafkacore.server.dispatch import Dispatcher
+
+
+@dataclass(slots=True)
+class ControllerContext:
+    """Belongs to the controller plane's loop."""
+
+    node_id: int
+    cluster_id: str
+    config: BrokerConfig
+    quorum: QuorumController
+    raft: RaftDriver
+    dispatcher: Dispatcher = field(init=False)
+    api_ranges: Sequence[ApiRange] = ()
+
+    def topic_overrides(self, name: str) -> Mapping[str, str] | None:
+        image = self.quorum.image
+        return None if image.topic(name) is None else image.topic_overrides(name)
+
+    @property
+    def supported_features(self) -> Mapping[str, tuple[int, int]]:
+        return supported_features()
+
+    @property
+    def finalized_features(self) -> Mapping[str, int]:
+        return {**self.quorum.image.features, KRAFT_VERSION: self.raft.kraft_version}
+
+    @property
+    def finalized_epoch(self) -> int:
+        return self.quorum.image.offset

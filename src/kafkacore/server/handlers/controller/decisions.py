@@ -1,0 +1,31 @@
+"""What the quorum controller decides: validated, written to the metadata log, answered once it is committed.
+
+Each request is a method of QuorumController, which says what errors it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from kafkacore.controller.quorum.controller import QuorumController
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.messages import Message
+from kafkacore.server.controller_context import ControllerContext
+
+_METHODS: Final[dict[int, Any]] = {
+    ApiKey.CREATE_TOPICS: QuorumController.create_topics,
+    ApiKey.DELETE_TOPICS: QuorumController.delete_topics,
+    ApiKey.CREATE_PARTITIONS: QuorumController.create_partitions,
+    ApiKey.BROKER_REGISTRATION: QuorumController.register_broker,
+    ApiKey.BROKER_HEARTBEAT: QuorumController.heartbeat,
+    ApiKey.CONTROLLER_REGISTRATION: QuorumController.register_controller,
+    ApiKey.ALLOCATE_PRODUCER_IDS: QuorumController.allocate_producer_ids,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: QuorumController.assign_replicas_to_dirs,
+}
+
+
+def handle(controller: ControllerContext, call: RequestContext, request: Message) -> Awaitable[Message]:
+    decided: Awaitable[Message] = _METHODS[call.api_key](controller.quorum, call, request)
+    return decided

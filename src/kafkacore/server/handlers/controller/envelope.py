@@ -1,0 +1,55 @@
+"""Envelope: a client's request that a broker passes on, with the client's name and address (KIP-590)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable
+from typing import Final
+
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, ProtocolError, error_for
+from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from kafkacore.server.controller_context import ControllerContext
+
+FORWARDABLE: Final = frozenset(
+    {ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DESCRIBE_QUORUM}
+)
+_VERSION_BYTES: Final = 2  # of a serialized principal
+
+
+async def handle(controller: ControllerContext, call: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+    try:
+        header = apis.decode_request_header(request.request_data)
+        inner = RequestContext(
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            call.listener,
+            str(ipaddress.ip_address(request.client_host_address)),
+            _principal(request.request_principal),
+        )
+    except ValueError as error:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"The envelope holds no request: {error}") from None
+    if inner.api_key not in FORWARDABLE:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{apis.api(inner.api_key).name} is not passed on in an envelope.")
+    if inner.api_key != ApiKey.DESCRIBE_QUORUM and not controller.quorum.active:
+        raise error_for(ErrorCode.NOT_CONTROLLER)
+    answer = controller.dispatcher.answer(inner, request.request_data[header.size :])
+    if isinstance(answer, Awaitable):
+        answer = await answer
+    return EnvelopeResponse(response_data=answer)
+
+
+def _principal(data: bytes | None) -> str:
+    """`User:alice`. Raises PRINCIPAL_DESERIALIZATION_FAILURE."""
+    try:
+        if data is None:
+            raise ProtocolError("there is none")
+        version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+        principal = DefaultPrincipalData.decode(data[_VERSION_BYTES:], version)
+    except (ProtocolError, ValueError) as error:
+        raise error_for(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"The principal cannot be read: {error}") from None
+    return f"{principal.type}:{principal.name}"

@@ -1,0 +1,52 @@
+"""Brings what is committed from the replica of the metadata log to the broker's publisher, on the broker's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.protocol.messages import Message
+from kafkacore.raft.committed import CommittedBatch
+from kafkacore.runtime.loops import LoopThread
+
+
+class MetadataFeed:
+    """A listener of the replica. `on_fault` is told of metadata that this broker cannot apply: it must not go on."""
+
+    def __init__(
+        self, publisher: MetadataPublisher, loop: LoopThread, on_fault: Callable[[BaseException], None]
+    ) -> None:
+        self.publisher = publisher
+        self._loop = loop
+        self._on_fault = on_fault
+        self._failed = False
+
+    def on_batch(self, batch: CommittedBatch) -> None:
+        self._loop.call(self._apply, batch)
+
+    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+        self._loop.call(self._load, list(records), offset, epoch, timestamp_ms)
+
+    def on_leading(self, epoch: int) -> None:
+        """A broker applies what is committed, whoever leads."""
+
+    def on_following(self, epoch: int) -> None:
+        """Likewise."""
+
+    def _apply(self, batch: CommittedBatch) -> None:
+        if batch.records:
+            self._guarded(self.publisher.apply, batch.records, batch.base_offset, batch.epoch, batch.timestamp_ms)
+        else:
+            self._guarded(self.publisher.skip, batch.last_offset, batch.epoch, batch.timestamp_ms)
+
+    def _load(self, records: list[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+        self._guarded(self.publisher.load_snapshot, records, offset, epoch, timestamp_ms)
+
+    def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
+        if self._failed:
+            return
+        try:
+            work(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the image is not what the log says any more
+            self._failed = True
+            self._on_fault(error)

@@ -1,0 +1,239 @@
+"""A node: its directories, the roles it plays, and the order in which they start and stop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from kafkacore._fast.env import Environment
+from kafkacore.config import BrokerConfig
+from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.observability.metrics import MetricRegistry
+from kafkacore.observability.planes import PlaneMetrics
+from kafkacore.observability.prometheus import MetricsServer
+from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
+from kafkacore.server.broker import BrokerServer
+from kafkacore.server.broker_logs import BrokerLogs
+from kafkacore.server.channel import LocalChannel
+from kafkacore.server.controller import ControllerServer
+from kafkacore.server.metadata_feed import MetadataFeed
+from kafkacore.server.metrics import broker_metrics
+from kafkacore.storage import clean_shutdown
+from kafkacore.storage.directories import NodeDirectories, open_directories
+from kafkacore.storage.directory_lock import DirectoryLocks
+from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
+
+LOG: Final = logging.getLogger("kafkacore.server")
+BLOCKING_THREADS: Final = 8  # of handlers that wait for a disk; what is more than they can do waits its turn
+CONTROLLED_SHUTDOWN_MS: Final = 300_000  # how long a broker waits for its leaderships to be handed over, as Kafka does
+METRICS_HOST: Final = "127.0.0.1"
+DRAIN_MS: Final = 2_000  # how long connections may take their last answers
+_START_SECONDS: Final = 3600.0  # the recovery of many logs may take long; registration has a limit of its own
+_STOP_SECONDS: Final = 60.0
+_CREATE_SECONDS: Final = 60.0
+
+
+class Node:
+    """One Kafka node in this process, by its configuration. `start` and `stop` are called from any thread but a loop's.
+
+    Raises from `start`: LogDirectoryError, ConfigError, OSError (a port that is taken, a disk that is full),
+    RegistrationRefused, TimeoutError; then everything that was begun is undone.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.config = config
+        self._undo: list[Callable[[], object]] = []
+        self._mutex = threading.Lock()
+        self._broker: BrokerServer | None = None
+        self._controller: ControllerServer | None = None
+        self._metrics: MetricsServer | None = None
+        self._feed: MetadataFeed
+        self._channel: LocalChannel
+        self.fault: BaseException | None = None
+        self.on_fault: Callable[[BaseException], None] | None = None
+
+    def start(self) -> None:
+        with self._mutex:
+            if self._undo:
+                raise RuntimeError(f"node {self.config.node_id} runs already")
+            try:
+                self._start()
+            except BaseException:
+                self._stop()
+                raise
+
+    def stop(self) -> None:
+        """Hands over what it leads, answers what it has begun, and marks its directories clean. Idempotent."""
+        with self._mutex:
+            self._stop()
+
+    def __enter__(self) -> Node:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- where it is ---
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """`host:port` by listener, as bound. Empty while it does not run."""
+        bound = dict(self._broker.bound) if self._broker is not None else {}
+        bound |= self._controller.bound if self._controller is not None else {}
+        return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in bound.items()}
+
+    @property
+    def bootstrap(self) -> str | None:
+        """Where clients connect to: the first listener of the broker."""
+        endpoints = self.config.data_plane_listeners
+        return self.addresses.get(endpoints[0].listener) if self._broker is not None and endpoints else None
+
+    @property
+    def controller(self) -> str | None:
+        endpoints = self.config.controller_listeners
+        return self.addresses.get(endpoints[0].listener) if self._controller is not None and endpoints else None
+
+    @property
+    def metrics_address(self) -> str | None:
+        return None if self._metrics is None else f"http://{METRICS_HOST}:{self._metrics.port}/metrics"
+
+    def create_topics(self, topics: Iterable[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
+        """Asks the active controller for topics, `(name, partitions)` each, and waits until this broker has them.
+
+        Name, Kafka's error code and message of each. Raises RuntimeError where this node has no broker, KafkaError, TimeoutError.
+        """
+        if self._broker is None:
+            raise RuntimeError(f"node {self.config.node_id} has no broker that runs")
+        return self._broker.plane.loop.run(self._broker.create_topics(list(topics)), _CREATE_SECONDS)
+
+    # --- starting, in order; what is begun is undone in the opposite one ---
+
+    def _start(self) -> None:
+        config, environment = self.config, Environment()
+        directories = open_directories(config, environment.wall_ms())
+        locks = DirectoryLocks(config.all_log_dirs)
+        self._undo.append(locks.close)
+        previous_epoch = clean_shutdown.common_epoch(config.log_dirs)
+        runtime = Runtime.shared()
+        self._undo.append(runtime.release)
+        if "controller" in config.process_roles:
+            self._start_controller(runtime, environment, directories)
+        if "broker" in config.process_roles:
+            self._start_broker(runtime, environment, directories, previous_epoch)
+        if config.metrics_port >= 0:
+            self._start_metrics(runtime, environment)
+        LOG.info("node %d is ready: %s", config.node_id, self.addresses)
+
+    def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
+        config, loop = self.config, runtime.loop(CONTROLLER)
+        controller = self._controller = ControllerServer(
+            config,
+            directories.cluster_id,
+            directories.directory_ids[config.metadata_log_dir],
+            runtime=runtime,
+            environment=environment,
+            clean=clean_shutdown.exists(config.metadata_log_dir),
+            on_fault=self._failed,
+        )
+        self._undo.append(controller.close)
+        if "broker" in config.process_roles:
+            self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
+            self._channel = LocalChannel(controller, loop, config.broker_heartbeat_interval_ms)
+            controller.raft.add_listener(self._feed)
+            controller.raft.add_listener(self._channel)
+        self._undo.append(lambda: loop.run(controller.stop(DRAIN_MS), _STOP_SECONDS))
+        loop.run(controller.start(), _START_SECONDS)
+
+    def _start_broker(
+        self, runtime: Runtime, environment: Environment, directories: NodeDirectories, previous_epoch: int
+    ) -> None:
+        config, loop = self.config, runtime.loop(DATA)
+        publisher = self._feed.publisher
+        blocking = ThreadPoolExecutor(BLOCKING_THREADS, "kafkacore-blocking")
+        self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
+        ids = {directories.directory_ids[path]: path for path in config.log_dirs if path in directories.directory_ids}
+        manager = LogManager(
+            environment,
+            ids.values(),
+            lambda topic: broker.replicas.settings_of(publisher.image, topic),
+            recovery_threads=config.num_recovery_threads_per_data_dir,
+        )
+
+        async def make() -> BrokerServer:
+            return BrokerServer(
+                config,
+                directories.cluster_id,
+                list(ids),
+                runtime=runtime,
+                environment=environment,
+                publisher=publisher,
+                channel=self._channel,
+                logs=BrokerLogs(manager, ids, blocking),
+                blocking=blocking,
+                kraft_version=self._controller.raft.kraft_version if self._controller is not None else 0,
+                previous_epoch=previous_epoch,
+            )
+
+        broker = self._broker = loop.run(make())
+        self._undo.append(lambda: self._close_logs(manager, broker))
+        self._undo.append(lambda: loop.run(broker.stop(CONTROLLED_SHUTDOWN_MS, DRAIN_MS), _STOP_SECONDS))
+        loop.run(broker.start(), _START_SECONDS)
+        upkeep = LogUpkeep(manager, environment, _intervals(config))
+        upkeep.start()
+        self._undo.append(upkeep.close)
+
+    def _close_logs(self, manager: LogManager, broker: BrokerServer) -> None:
+        manager.close(broker.registrar.lifecycle.broker_epoch)
+        self._broker = None
+
+    def _start_metrics(self, runtime: Runtime, environment: Environment) -> None:
+        loop = runtime.loop(DATA if self._broker is not None else CONTROLLER)
+        server = self._metrics = MetricsServer(self._registry(runtime, environment))
+        self._undo.append(lambda: loop.run(server.stop(), _STOP_SECONDS))
+        loop.run(server.start(METRICS_HOST, self.config.metrics_port))
+
+    def _registry(self, runtime: Runtime, environment: Environment) -> MetricRegistry:
+        registry = MetricRegistry()
+        for kind, server in ((DATA, self._broker), (CONTROLLER, self._controller)):
+            if server is not None:
+                plane = server.plane
+                registry.add(PlaneMetrics(plane, runtime.processors(kind), runtime.loop(kind), environment))
+        if self._broker is not None:
+            broker = self._broker
+            registry.add(lambda: broker_metrics(broker))
+        return registry
+
+    # --- stopping ---
+
+    def _stop(self) -> None:
+        while self._undo:
+            undo = self._undo.pop()
+            try:
+                undo()
+            except Exception:
+                LOG.exception("node %d: a part of the shutdown failed", self.config.node_id)
+        self._broker = self._controller = self._metrics = None
+
+    def _failed(self, error: BaseException) -> None:
+        """Any thread: this node cannot go on. Whoever runs it stops it."""
+        LOG.critical("node %d cannot go on: %s", self.config.node_id, error)
+        self.fault = error
+        if self.on_fault is not None:
+            self.on_fault(error)
+
+
+def _intervals(config: BrokerConfig) -> UpkeepIntervals:
+    return UpkeepIntervals(
+        initial_delay_ms=config.log_initial_task_delay_ms,
+        retention_check_ms=config.log_retention_check_interval_ms,
+        flush_check_ms=config.log_flush_scheduler_interval_ms,
+        recovery_point_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_start_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        high_watermark_ms=config.replica_high_watermark_checkpoint_interval_ms,
+        producer_expiration_ms=config.producer_id_expiration_check_interval_ms,
+    )

@@ -1,8 +1,8 @@
 """The environment: the only seam through which native code reaches the world (design: "one seam to the world").
 
-Three tables of function pointers. A node owns one `Env`; the real one lives in env.pyx, the simulated ones in simdisk.pyx
-and simnet.pyx. Every function may be called from any thread without the GIL. A result below zero is `-errno`; nothing here
-raises, retries or logs.
+Three tables of function pointers. A node owns one `Env`; the real one lives in env.pyx, the simulated ones in
+simdisk.pyx and simnet.pyx. Every function may be called from any thread without the GIL. A result below zero is
+`-errno`; nothing here raises, retries or logs.
 """
 
 from libc.stdint cimport int64_t
@@ -24,10 +24,12 @@ ctypedef struct Disk:
     void *self
     int (*open)(void *self, const char *path, int flags, int mode) noexcept nogil  # a file handle, or -errno
     int (*close)(void *self, int file) noexcept nogil
-    int64_t (*pread)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil  # short only at the end
+    # short only at the end
+    int64_t (*pread)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
     # The same, but -EAGAIN where it would have to wait for the device (RWF_NOWAIT).
     int64_t (*pread_cached)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
-    int64_t (*pwrite)(void *self, int file, const void *data, size_t size, int64_t offset) noexcept nogil  # all, or -errno
+    # all, or -errno
+    int64_t (*pwrite)(void *self, int file, const void *data, size_t size, int64_t offset) noexcept nogil
     int (*sync)(void *self, int file) noexcept nogil  # data and size (fdatasync)
     int (*truncate)(void *self, int file, int64_t size) noexcept nogil
     int64_t (*size)(void *self, int file) noexcept nogil
@@ -35,7 +37,9 @@ ctypedef struct Disk:
     int (*unlink)(void *self, const char *path) noexcept nogil
     int (*make_directory)(void *self, const char *path) noexcept nogil
     int (*sync_directory)(void *self, const char *path) noexcept nogil
-    int (*want)(void *self, int file, int64_t offset, size_t size) noexcept nogil  # read ahead, without waiting
+    # A range that is needed soon: read ahead, without waiting. Behind the file's end: blocks for it, the size stays
+    # (may block).
+    int (*want)(void *self, int file, int64_t offset, size_t size) noexcept nogil
     # What sendfile(2) takes: the descriptor behind `file`, or -1 where there is none (then `send_file` copies).
     int (*descriptor)(void *self, int file) noexcept nogil
 

@@ -1,11 +1,12 @@
-"""The real environment: the system's clocks, files by pread/pwrite, TCP by recvmsg/sendmsg/sendfile; and a clock for tests."""
+"""The real environment: the system's clocks, files by pread/pwrite, TCP by recvmsg/sendmsg/sendfile; and a clock for
+tests."""
 
 from libc.errno cimport EAGAIN, EINTR, EIO, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.stddef cimport size_t
 
-from kafkacore._fast.atomics cimport add64, load64, store64
+from kafkacore._fast.atomics cimport add64, load64
 
 cdef extern from * nogil:
     """
@@ -68,6 +69,8 @@ cdef extern from * nogil:
     int c_rename "rename"(const char *old, const char *new)
     int c_unlink "unlink"(const char *path)
     int c_mkdir "mkdir"(const char *path, int mode)
+    int FALLOC_FL_KEEP_SIZE
+    int c_fallocate "fallocate"(int file, int mode, int64_t offset, int64_t size)
     int c_fadvise "posix_fadvise"(int file, int64_t offset, int64_t size, int advice)
 
 cdef enum:
@@ -178,7 +181,11 @@ cdef int real_sync_directory(void *self, const char *path) noexcept nogil:
 
 
 cdef int real_want(void *self, int file, int64_t offset, size_t size) noexcept nogil:
-    return -c_fadvise(file, offset, <int64_t> size, POSIX_FADV_WILLNEED)
+    if offset < kc_file_size(file):
+        return -c_fadvise(file, offset, <int64_t> size, POSIX_FADV_WILLNEED)
+    if kc_is_memory_file(file):
+        return -EOPNOTSUPP  # it would only fill memory earlier
+    return 0 if c_fallocate(file, FALLOC_FL_KEEP_SIZE, offset, <int64_t> size) == 0 else -errno
 
 
 cdef int real_descriptor(void *self, int file) noexcept nogil:
@@ -300,7 +307,7 @@ cdef class ManualClock:
         """Moves both clocks forward."""
         cdef int64_t ns = <int64_t> (ms * 1e6)
         if ns < 0:
-            raise ValueError(f"a clock goes forward only: advance_ms({ms}); use step_wall_ms for a wall clock that jumps")
+            raise ValueError(f"a clock goes forward only: advance_ms({ms}); step_wall_ms moves the wall clock back")
         add64(&self.time.monotonic_ns, ns)
         add64(&self.time.wall_ns, ns)
 

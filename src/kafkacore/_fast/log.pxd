@@ -116,6 +116,8 @@ ctypedef struct Log:
     int64_t roll_offset                  # base offset of the segment that the roll under way makes
     Job epochs_job
     bint epochs_job_queued
+    Job ahead_job                        # sets blocks aside for a log that grows fast
+    bint ahead_job_queued
 
 cdef LogConfig *config_new() noexcept nogil  # Kafka's defaults; NULL: no memory
 cdef void config_hold(LogConfig *config) noexcept nogil

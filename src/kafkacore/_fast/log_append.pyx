@@ -13,7 +13,7 @@ from kafkacore._fast.io cimport io_fail
 from kafkacore._fast.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, Log, LogConfig, log_block, log_now_ms, recent_add
 )
-from kafkacore._fast.log_open cimport log_save_epochs, log_start_open, log_start_roll
+from kafkacore._fast.log_open cimport log_reserve_ahead, log_save_epochs, log_start_open, log_start_roll
 from kafkacore._fast.producers cimport (
     PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_first_unstable, producers_note_batch,
     producers_reserve
@@ -36,6 +36,8 @@ cdef enum:
     RECORD_LIST_TOO_LARGE = 18
     KAFKA_STORAGE_ERROR = 56
     UNWRITTEN_ENTRIES = 512      # index entries that may wait in memory
+    LARGE_BYTES = 16 << 20       # a segment that grew so far may be given blocks ahead of its end
+    AHEAD_BYTES = 32 << 20       # at least so many
 
 
 cdef void append_info_init(AppendInfo *info) noexcept nogil:
@@ -152,6 +154,13 @@ cdef void write_waiting_entries(Log *log) noexcept nogil:
             log.state = LOG_FAILED
 
 
+cdef void keep_ahead(Log *log) noexcept nogil:
+    cdef Segment *segment = log.active
+    if segment.size >= LARGE_BYTES and segment.size + AHEAD_BYTES > segment.reserved and not segment.preallocated:
+        if segment.reserved < log.config.segment_bytes:
+            log_reserve_ahead(log)
+
+
 cdef void note_unflushed(Log *log) noexcept nogil:
     if log.unflushed_since_ms < 0:
         log.unflushed_since_ms = log_now_ms(log)
@@ -195,6 +204,7 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
         log.first_unstable_offset = producers_first_unstable(log.producers)
     write_waiting_entries(log)
+    keep_ahead(log)
     note_unflushed(log)
     if log.epochs_dirty:
         log_save_epochs(log)
@@ -277,6 +287,7 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
     if error != 0:
         return error
     write_waiting_entries(log)
+    keep_ahead(log)
     note_unflushed(log)
     if log.epochs_dirty:
         log_save_epochs(log)

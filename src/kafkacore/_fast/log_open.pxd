@@ -13,6 +13,9 @@ cdef void log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcep
 # The checkpoint file follows the entries, soon.
 cdef void log_save_epochs(Log *log) noexcept nogil
 
+# Blocks ahead of a large active segment, soon.
+cdef void log_reserve_ahead(Log *log) noexcept nogil
+
 # --- without the lock ---
 cdef void log_commit_init(Log *log) noexcept nogil  # once, before the log is used
 # Syncs all up to `offset` in the committer's next round.

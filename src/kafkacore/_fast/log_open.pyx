@@ -25,6 +25,9 @@ from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 cdef extern from "<fcntl.h>" nogil:
     int O_RDWR, O_CLOEXEC
 
+cdef enum:
+    AHEAD_BYTES = 64 << 20
+
 
 cdef Log *log_of_job(Job *job) noexcept nogil:
     return <Log *> (<char *> job - <size_t> &(<Log *> NULL).job)
@@ -32,6 +35,10 @@ cdef Log *log_of_job(Job *job) noexcept nogil:
 
 cdef Log *log_of_epochs_job(Job *job) noexcept nogil:
     return <Log *> (<char *> job - <size_t> &(<Log *> NULL).epochs_job)
+
+
+cdef Log *log_of_ahead_job(Job *job) noexcept nogil:
+    return <Log *> (<char *> job - <size_t> &(<Log *> NULL).ahead_job)
 
 
 cdef Log *log_of_dirty(Dirty *dirty) noexcept nogil:
@@ -301,6 +308,46 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
     mutex_unlock(&log.lock)
     log_wake_changed(log, WAKE_READY)
     return 0
+
+
+# --- blocks set aside ---
+
+cdef void log_reserve_ahead(Log *log) noexcept nogil:
+    if log.ahead_job_queued:
+        return
+    memset(&log.ahead_job, 0, sizeof(Job))
+    log.ahead_job.run = run_reserve_ahead
+    log.ahead_job_queued = True
+    log.hold(log)
+    if io_submit(log.dir, &log.ahead_job) < 0:
+        log.ahead_job_queued = False
+        log.release(log)
+
+
+cdef void run_reserve_ahead(Job *job) noexcept nogil:
+    """A write into blocks that are there costs the file system a quarter less than one that must find them."""
+    cdef Log *log = log_of_ahead_job(job)
+    cdef const Disk *disk = log.dir.disk
+    cdef Segment *segment
+    cdef int64_t start, size
+    cdef int result
+    mutex_lock(&log.lock)
+    segment = log.active
+    segment_hold(segment)
+    start = segment.reserved if segment.reserved > segment.size else segment.size
+    size = log.config.segment_bytes - start
+    mutex_unlock(&log.lock)
+    if size > AHEAD_BYTES:
+        size = AHEAD_BYTES
+    # A refusal (no such call, no room) is no failure: the appends find out for themselves what there is.
+    result = disk.want(disk.self, segment.file, start, <size_t> size) if size > 0 else -1
+    mutex_lock(&log.lock)
+    if load32(&segment.sealed) == 0:
+        segment.reserved = start + size if result == 0 else log.config.segment_bytes
+    log.ahead_job_queued = False
+    mutex_unlock(&log.lock)
+    segment_release(segment)
+    log.release(log)
 
 
 # --- leader epochs ---

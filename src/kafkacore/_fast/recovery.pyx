@@ -255,6 +255,8 @@ cdef int prepare_active(Load *load, int64_t *end_offset) noexcept nogil:
     if result == 0 and load.first_recovered >= 0 and last >= load.first_recovered:
         segment.bytes_since_index = 0
         result = next_offset_of(load, segment, end_offset)
+    if result == 0 and not load.plan.clean:
+        result = segment_truncate(segment, segment.size)  # gives back blocks that the crashed node had set aside
     if result == 0:
         result = segment_reserve(segment)
     return result if result < 0 else read_first_timestamp(load, segment)

@@ -37,6 +37,7 @@ ctypedef struct Segment:
     int32_t offset_index_file # likewise
     int32_t time_index_file
     bint entry_synced     # its names are on disk (the directory was synced after it was made)
+    int64_t reserved      # blocks are set aside up to here; at least `size` once a log has grown large
     bint preallocated     # the file is longer than `size` until it is sealed
     int64_t base_offset
     int64_t size          # bytes of .log; atomic for readers without the lock

@@ -164,6 +164,7 @@ cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil:
 cdef int segment_cut_files(Segment *segment) noexcept nogil:
     cdef const Disk *disk = segment.disk
     cdef int result = disk.truncate(disk.self, segment.file, segment.size)
+    segment.reserved = 0
     if result == 0:
         result = segment_open_indexes(segment)
     if result == 0:
@@ -357,7 +358,7 @@ cdef int segment_seal(Segment *segment) noexcept nogil:
     # A closed segment's time index ends with the greatest timestamp, full or not (LogSegment.onBecomeInactiveSegment).
     add_time_entry(segment)
     result = segment_write_indexes(segment)
-    if result == 0 and segment.preallocated:
+    if result == 0 and (segment.preallocated or segment.reserved > segment.size):
         result = segment.disk.truncate(segment.disk.self, segment.file, segment.size)
     if result == 0:
         store32(&segment.sealed, 1)

@@ -20,6 +20,8 @@ from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
+SHUT_THREADS: Final = 32
+
 Key = tuple[str, int]
 
 
@@ -353,7 +355,8 @@ class LogManager:
         for directory in self._directories:
             with self._mutex:
                 handles = list(directory.partitions.values())
-            with ThreadPoolExecutor(self._recovery_threads, "kafkacore-shut") as pool:
+            # The syncs of many files at once share the file system's journal: far more threads than devices.
+            with ThreadPoolExecutor(SHUT_THREADS, "kafkacore-shut") as pool:
                 shut = list(pool.map(_shut, handles))
             if not all(shut):
                 self._fail(directory)

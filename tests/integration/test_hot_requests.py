@@ -1,4 +1,5 @@
-"""Hot requests on their way through a plane: served in place, parked, blocked, punted; the order of answers throughout."""
+"""Hot requests on their way through a plane: served in place, parked, blocked, punted; the order of answers
+throughout."""
 
 import socket
 import struct
@@ -100,7 +101,8 @@ def test_produces_go_on_while_earlier_ones_await_acknowledgement(plane: Plane) -
 
 def test_anything_else_waits_until_all_is_answered(plane: Plane) -> None:
     peer = Peer(plane)
-    peer.send(frame(parked(100), 0), frame(b"S", 1, FETCH), frame(parked(100), 2), frame(b"x", 3, METADATA), frame(b"S", 4))
+    peer.send(frame(parked(100), 0), frame(b"S", 1, FETCH), frame(parked(100), 2))
+    peer.send(frame(b"x", 3, METADATA), frame(b"S", 4))
     started = time.monotonic()
     assert [a[0] for a in peer.answers(5)] == [0, 1, 2, 3, 4]
     assert time.monotonic() - started > 0.15

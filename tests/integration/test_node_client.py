@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kafkacore.network.client import ClientLimits, Disconnected, NodeClient
-from kafkacore.network.limits import PlaneLimits
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.network.request import RequestContext
@@ -26,7 +25,7 @@ from kafkacore.runtime.process import CONTROLLER, Runtime
 RANGES = [(ApiKey.API_VERSIONS, 0, 4), (ApiKey.DESCRIBE_CLUSTER, 0, 1)]
 
 
-def controller(api_versions_highest: int = 4) -> Any:
+def controller() -> Any:
     async def answer(context: RequestContext, body: memoryview) -> bytes:
         response: Any
         if context.api_key == ApiKey.API_VERSIONS:
@@ -45,9 +44,7 @@ def controller(api_versions_highest: int = 4) -> Any:
 @pytest.fixture
 def plane() -> Iterator[Plane]:
     runtime = Runtime(data_processors=1, spin_us=0)
-    made = Plane(
-        CONTROLLER, [Listener("CONTROLLER", "127.0.0.1", 0)], controller(), RANGES, runtime=runtime, limits=PlaneLimits()
-    )
+    made = Plane(CONTROLLER, [Listener("CONTROLLER", "127.0.0.1", 0)], controller(), RANGES, runtime=runtime)
     yield made
     made.loop.run(made.stop(), 10)
     runtime.close()
@@ -116,7 +113,7 @@ def test_a_connection_that_breaks_fails_what_is_under_way_and_comes_back(plane: 
         client = NodeClient("127.0.0.1", port, "test")
         await client.request(DescribeClusterRequest())
         slow = asyncio.create_task(client.request(DescribeClusterRequest(include_cluster_authorized_operations=True)))
-        while plane.native.counters()["requests_out"] == 0:
+        while plane.native.counters()["requests_out"] == 0:  # noqa: ASYNC110 - a counter of other threads
             await asyncio.sleep(0.002)
         plane.native.start_draining(force=True)
         for processor in plane.processors:

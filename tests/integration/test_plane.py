@@ -30,7 +30,9 @@ def echo(context: RequestContext, body: memoryview) -> bytes:
     return struct.pack(">i", context.correlation_id) + bytes(body)
 
 
-def frame(body: bytes = b"", correlation_id: int = 1, key: int = ECHO, version: int = 1, client: bytes = b"me") -> bytes:
+def frame(
+    body: bytes = b"", correlation_id: int = 1, key: int = ECHO, version: int = 1, client: bytes = b"me"
+) -> bytes:
     inside = struct.pack(">hhih", key, version, correlation_id, len(client)) + client + body
     return struct.pack(">i", len(inside)) + inside
 

@@ -1,7 +1,7 @@
 """Acceptors: accept4, limits, the choice of a processor."""
 
-from libc.errno cimport EAGAIN, EINTR, EMFILE, ENFILE, errno
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.errno cimport EMFILE, ENFILE, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
@@ -11,7 +11,7 @@ from kafkacore._fast.epoll cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event,
     epoll_wait, monotonic_ns,
 )
-from kafkacore._fast.mail cimport Inbox, inbox_close, inbox_init, inbox_post, ring_bell, silence_bell
+from kafkacore._fast.mail cimport Inbox, inbox_init, inbox_post, ring_bell, silence_bell
 from kafkacore._fast.plane cimport NativePlane, address_enter, address_leave, plane_hold, plane_notice, plane_release
 from kafkacore._fast.processor cimport NativeProcessor
 from kafkacore._fast.sync cimport (
@@ -122,8 +122,8 @@ cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
     cdef uint8_t address[16]
     cdef int32_t port = 0
     cdef int handle
-    cdef int i
-    for i in range(ACCEPTS):
+    cdef int _
+    for _ in range(ACCEPTS):
         if not has_room(listener):
             arm(a, listener, False)
             return

@@ -1,7 +1,7 @@
 """An answer on its way out: memory and ranges of files, sent in order (design: "a response is a list of extents").
 
-An Answer belongs to one thread at a time: whoever builds it, then the connection's processor. A file extent holds a count
-on its segment until it is sent or dropped.
+An Answer belongs to one thread at a time: whoever builds it, then the connection's processor. A file extent holds a
+count on its segment until it is sent or dropped.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,4 +1,5 @@
-"""The client side: prebuilt requests, pipelined over many connections by one thread without the GIL, answers counted and timed.
+"""The client side: prebuilt requests, pipelined over many connections by one thread without the GIL, answers counted
+and timed.
 
 For benchmarks, where it must never be the bottleneck: a request's bytes are made once and sent as they are but for the
 correlation id, and an answer may be thrown away inside the kernel.

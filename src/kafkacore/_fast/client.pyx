@@ -8,8 +8,8 @@ from libc.string cimport memcpy, memset
 from kafkacore._fast.cursor cimport be16, be32, put32
 from kafkacore._fast.env cimport IoVec
 from kafkacore._fast.epoll cimport (
-    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, epoll_create1, epoll_ctl,
-    epoll_event, epoll_wait, monotonic_ns, thread_cpu_ns,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, epoll_create1, epoll_ctl, epoll_event, epoll_wait,
+    monotonic_ns, thread_cpu_ns,
 )
 
 cdef extern from * nogil:
@@ -326,9 +326,9 @@ cdef class Load:
 
     def run(self, requests, *, seconds: float = 3600.0, count: int = -1, error_at: int = -1) -> LoadResult:
         """Sends `requests` (whole frames with size prefix; the correlation id is replaced) round and round, on each
-        connection from another one on, for `seconds` or `count` requests. An answer must carry its request's correlation
-        id, else its connection counts as broken; a non-zero int16 at `error_at` of the answer (behind the size) counts as an
-        error. May be called again."""
+        connection from another one on, for `seconds` or `count` requests. An answer must carry its request's
+        correlation id, else its connection counts as broken; a non-zero int16 at `error_at` of the answer (behind the
+        size) counts as an error. May be called again."""
         cdef Run *run = &self.run_state
         cdef list kept = [bytes(request) for request in requests]
         cdef Outbound *outbound

@@ -1,4 +1,5 @@
-"""A connection: bytes in, frames cut, requests served in order, answers out. Everything here runs on one thread, its home's.
+"""A connection: bytes in, frames cut, requests served in order, answers out. Everything here runs on one thread, its
+home's.
 
 The count: one for the home's list, one for each Request, one for a memory reservation whose mail may be under way.
 """
@@ -15,8 +16,10 @@ from kafkacore._fast.sync cimport Mutex
 from kafkacore._fast.timer cimport Timer, Wheel
 
 cdef enum:
-    SCRATCH_BYTES = 16384     # one read of small frames; also the most that a stalled connection keeps uncut, unbudgeted
-    BIG_FRAME_BYTES = 8192    # after a frame of this size the next one's prefix is read by itself, and the body in place
+    # one read of small frames; also the most that a stalled connection keeps uncut, unbudgeted
+    SCRATCH_BYTES = 16384
+    # after a frame of this size the next one's prefix is read by itself, and the body in place
+    BIG_FRAME_BYTES = 8192
     SPARE_REQUESTS = 256      # that a home keeps for reuse
 
 # Why a connection is not read or served.
@@ -56,7 +59,7 @@ ctypedef struct Home:
     Connection *closed        # their count in the home's list is given back at the end of the turn
     Mutex links_lock          # the home's thread alone changes the list; others read it under the lock
     Link *links
-    Mail sweep                # somebody wants `home_sweep`
+    Mail sweep                # somebody wants draining planes looked after
     Request *spare
     int32_t spare_count
     uint8_t *scratch          # SCRATCH_BYTES
@@ -81,6 +84,7 @@ ctypedef struct Connection:
     uint32_t stall            # STALL_ bits
     bint is_ready
     bint is_closed
+    bint doomed               # to be closed when the turn comes back
     bint closing              # once the answers are out
     bint peer_done            # it sends no more
     bint big
@@ -106,16 +110,13 @@ ctypedef struct Connection:
     uint8_t address[16]
     int32_t port
 
-cdef int home_init(Home *home, const Clock *clock, int epoll) noexcept nogil  # 0 or -errno
-cdef void home_close(Home *home) noexcept nogil  # no connection is left
 cdef int home_go_on(Home *home) noexcept nogil  # one round of the ready connections; how many
 cdef void home_bury(Home *home) noexcept nogil  # at the end of a turn
 cdef void home_close_all(Home *home) noexcept nogil
-cdef void home_sweep(Home *home) noexcept nogil  # closes what is idle on draining planes, lets unused links go
-cdef Link *home_link(Home *home, Plane *plane) noexcept nogil  # made at first use; NULL when memory is out
+cdef void home_swept(Mail *mail) noexcept nogil  # home.sweep: closes what is idle on draining planes
 
-# For an acceptor: a connection of count 1 that `home` takes over when `arrive` is posted to its inbox. The places in the
-# plane's limits are its own from here on. NULL when memory is out.
+# For an acceptor: a connection of count 1 that `home` takes over when `arrive` is posted to its inbox. The places in
+# the plane's limits are its own from here on. NULL when memory is out.
 cdef Connection *connection_new(Home *home, Plane *plane, int handle) noexcept nogil
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
 cdef void connection_go_on(Connection *conn) noexcept nogil

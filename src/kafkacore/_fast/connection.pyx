@@ -1,50 +1,36 @@
 """Connections: the life of one, its requests' way in, and the order of its answers.
 
-In one turn a connection gets at most turn_frames requests or turn_bytes; then it goes behind the others. Small frames are
-cut out of the home's scratch; what a stalled connection leaves there is copied to `rest`, so that an idle connection owns
-no buffer at all.
+In one turn a connection gets at most turn_frames requests or turn_bytes; then it goes behind the others.
 """
 
-from libc.errno cimport EAGAIN, ENOMEM
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from kafkacore._fast.answer cimport answer_add_memory, answer_clear
+from kafkacore._fast.answer cimport answer_clear
 from kafkacore._fast.atomics cimport add32, add64, load32, load64, load_ptr, store_ptr
-from kafkacore._fast.cursor cimport (
-    Reader, be32, put16, put32, read_i16, read_i32, read_uvarint, reader_init, take,
-)
 from kafkacore._fast.epoll cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_ctl, epoll_event,
 )
 from kafkacore._fast.gate cimport GATE_CLOSE, GATE_PUNT, Gate, gate_judge
-from kafkacore._fast.mail cimport inbox_close, inbox_init
-from kafkacore._fast.memory cimport budget_cancel, budget_release, budget_reserve, frame_new, frame_release
+from kafkacore._fast.home cimport home_drop_links, home_link
+from kafkacore._fast.incoming cimport (
+    Turn, cut, drop_rest, is_served, keep_rest, read_header, refuse, start_frame,
+)
+from kafkacore._fast.memory cimport budget_cancel, budget_release, frame_release
 from kafkacore._fast.outgoing cimport answer_sent, note_stages, send_answers
 from kafkacore._fast.plane cimport (
-    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING, SERVED,
-    SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, ApiVersionRange, VersionAnswers, address_leave,
-    plane_hold, plane_notice, plane_release,
+    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING,
+    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, ApiVersionRange, address_leave, plane_hold, plane_release,
 )
-from kafkacore._fast.ring cimport ring_forget, ring_push
-from kafkacore._fast.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
-from kafkacore._fast.timer cimport wheel_add, wheel_cancel, wheel_init
+from kafkacore._fast.ring cimport ring_push
+from kafkacore._fast.timer cimport wheel_add, wheel_cancel
+from kafkacore._fast.versions cimport API_VERSIONS, answer_versions
 
 cdef enum:
     PRODUCE = 0
-    CONTROLLED_SHUTDOWN = 7    # its version 0 has request header 0, without a client id
-    API_VERSIONS = 18
-    UNSUPPORTED_VERSION = 35
     SLOW_BYTES_PER_MS = 16     # the least rate of a frame, beyond plane.slow_frame_ms
-
-ctypedef struct Turn:
-    const uint8_t *at          # read and not cut: in the scratch or in `rest`
-    const uint8_t *end
-    int64_t bytes
-    int32_t frames
-    bint dry                   # the socket has nothing now
 
 cdef int64_t live_connections = 0  # atomic
 cdef int64_t live_requests = 0
@@ -53,48 +39,6 @@ cdef int64_t live_requests = 0
 def live() -> dict[str, int]:
     """Connections and requests that exist."""
     return {"connections": load64(&live_connections), "requests": load64(&live_requests)}
-
-
-# Home
-
-cdef int home_init(Home *home, const Clock *clock, int epoll) noexcept nogil:
-    cdef int error
-    memset(home, 0, sizeof(Home))
-    home.clock = clock
-    home.epoll = epoll
-    home.ready_end = &home.ready
-    home.sweep.deliver = deliver_sweep
-    home.now_ns = clock.monotonic_ns(clock.self)
-    wheel_init(&home.wheel, home.now_ns // 1000000)
-    home.scratch = <uint8_t *> malloc(SCRATCH_BYTES)
-    if home.scratch == NULL:
-        return -ENOMEM
-    error = mutex_init(&home.links_lock, NULL)
-    if error:
-        free(home.scratch)
-        return -error
-    error = inbox_init(&home.inbox)
-    if error:
-        mutex_destroy(&home.links_lock)
-        free(home.scratch)
-    return error
-
-
-cdef void home_close(Home *home) noexcept nogil:
-    cdef Request *request
-    cdef Link *link
-    while home.spare != NULL:
-        request = home.spare
-        home.spare = request.next
-        free(request)
-    while home.links != NULL:
-        link = home.links
-        home.links = link.next
-        ring_forget(link.plane.ring, &link.waiter)
-        drop_link(link)
-    inbox_close(&home.inbox)
-    mutex_destroy(&home.links_lock)
-    free(home.scratch)
 
 
 cdef int home_go_on(Home *home) noexcept nogil:
@@ -126,12 +70,9 @@ cdef void home_close_all(Home *home) noexcept nogil:
         connection_close(home.first)
 
 
-cdef void deliver_sweep(Mail *mail) noexcept nogil:
+cdef void home_swept(Mail *mail) noexcept nogil:
     cdef Home layout  # for the distance alone
-    home_sweep(<Home *> (<char *> mail - (<char *> &layout.sweep - <char *> &layout)))
-
-
-cdef void home_sweep(Home *home) noexcept nogil:
+    cdef Home *home = <Home *> (<char *> mail - (<char *> &layout.sweep - <char *> &layout))
     cdef Connection *conn = home.first
     cdef Connection *next
     while conn != NULL:
@@ -143,51 +84,7 @@ cdef void home_sweep(Home *home) noexcept nogil:
             make_ready(conn)
         conn = next
     home_bury(home)
-    drop_links(home)
-
-
-cdef void drop_links(Home *home) noexcept nogil:
-    cdef Link **at = &home.links
-    cdef Link *link
-    mutex_lock(&home.links_lock)
-    while at[0] != NULL:
-        link = at[0]
-        if link.connections == 0 and load32(&link.plane.draining):
-            ring_forget(link.plane.ring, &link.waiter)
-            if load32(&link.waiter.mail.posted) == 0:  # else the next sweep
-                at[0] = link.next
-                drop_link(link)
-                continue
-        at = &link.next
-    mutex_unlock(&home.links_lock)
-
-
-cdef void drop_link(Link *link) noexcept nogil:
-    cdef int i
-    for i in range(API_KEYS):
-        free(link.apis[i])
-    plane_release(link.plane)
-    free(link)
-
-
-cdef Link *home_link(Home *home, Plane *plane) noexcept nogil:
-    cdef Link *link = home.links
-    while link != NULL and link.plane != plane:
-        link = link.next
-    if link == NULL:
-        link = <Link *> calloc(1, sizeof(Link))
-        if link == NULL:
-            return NULL
-        link.waiter.mail.deliver = room_on_ring
-        link.waiter.inbox = &home.inbox
-        link.home = home
-        link.plane = plane
-        plane_hold(plane)
-        mutex_lock(&home.links_lock)
-        link.next = home.links
-        home.links = link
-        mutex_unlock(&home.links_lock)
-    return link
+    home_drop_links(home)
 
 
 # Life
@@ -215,7 +112,7 @@ cdef void deliver_arrival(Mail *mail) noexcept nogil:
     cdef Connection *conn = <Connection *> mail
     cdef Home *home = conn.home
     cdef epoll_event event
-    conn.link = home_link(home, conn.plane)
+    conn.link = home_link(home, conn.plane, room_on_ring)
     conn.next = home.first
     if home.first != NULL:
         home.first.previous = conn
@@ -301,8 +198,7 @@ cdef void drop_requests(Connection *conn) noexcept nogil:
 
 
 cdef void malformed(Connection *conn, const char *what) noexcept nogil:
-    add64(&conn.plane.malformed_frames, 1)
-    plane_notice(conn.plane, conn.address, conn.port, what)
+    refuse(conn, what)
     connection_close(conn)
 
 
@@ -383,6 +279,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
 
 cdef void connection_go_on(Connection *conn) noexcept nogil:
     cdef Turn turn
+    cdef Frame *frame
     if conn.is_closed:
         return
     turn.at = NULL
@@ -400,9 +297,14 @@ cdef void connection_go_on(Connection *conn) noexcept nogil:
             turn.frames += 1
         if conn.closing or conn.stall or turn.frames >= conn.plane.turn_frames or turn.bytes >= conn.plane.turn_bytes:
             break
-        if not cut(conn, &turn):
+        frame = cut(conn, &turn)
+        if frame == NULL or not take_in(conn, frame):
             break
-    if conn.is_closed or not keep_rest(conn, &turn):
+    if conn.is_closed:
+        return
+    keep_rest(conn, &turn)
+    if conn.doomed:
+        connection_close(conn)
         return
     flush(conn)
     end_turn(conn, &turn)
@@ -442,138 +344,14 @@ cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
             connection_close(conn)
 
 
-# Reading
-
-cdef bint keep_rest(Connection *conn, Turn *turn) noexcept nogil:
-    cdef int64_t size = turn.end - turn.at
-    cdef Frame *rest
-    if size == 0:
-        drop_rest(conn)
-    elif conn.rest != NULL:
-        conn.rest_at = turn.at - conn.rest.data
-    else:
-        # Not from the budget: a frame that waits for memory must not be kept waiting by what waits with it.
-        rest = frame_new(NULL, size, 0)
-        if rest == NULL:
-            connection_close(conn)
-            return False
-        memcpy(rest.data, turn.at, size)
-        conn.rest = rest
-        conn.rest_at = 0
-    return True
-
-
-cdef inline void drop_rest(Connection *conn) noexcept nogil:
-    if conn.rest != NULL:
-        frame_release(conn.rest)
-        conn.rest = NULL
-
-
-cdef int64_t receive(Connection *conn, Turn *turn, void *into, int64_t size) noexcept nogil:
-    """Bytes received; 0 when there is nothing now, nothing any more, or the connection is closed."""
-    cdef int64_t n
-    if turn.dry or conn.peer_done:
-        return 0
-    n = conn.plane.env.transport.recv(conn.plane.env.transport.self, conn.handle, into, <size_t> size)
-    if n > 0:
-        turn.bytes += n
-        conn.active_ms = conn.home.wheel.now_ms
-        # A short read means an empty socket, but after a hang-up it is read to the end.
-        turn.dry = n < size and not conn.hung_up
-        return n
-    turn.dry = True
-    if n == 0:
-        conn.peer_done = True
-        conn.hung_up = True
-    elif n != -EAGAIN:
-        connection_close(conn)
-    return 0
-
-
-cdef bint cut(Connection *conn, Turn *turn) noexcept nogil:
-    """True when `conn.waiting` is the next request; False when the bytes end, or the connection stalls or closes."""
-    cdef Frame *frame
-    cdef int64_t size
-    while not conn.is_closed:
-        frame = conn.frame
-        if frame == NULL:
-            if not cut_prefix(conn, turn):
-                return False
-            continue
-        size = frame.size - frame.received
-        if turn.at < turn.end:
-            size = min(size, turn.end - turn.at)
-            memcpy(frame.data + frame.received, turn.at, size)
-            turn.at += size
-        elif size:
-            size = receive(conn, turn, frame.data + frame.received, size)
-            if size == 0:
-                return False
-        frame.received += size
-        if frame.received == frame.size:
-            conn.frame = NULL
-            conn.big = frame.size >= BIG_FRAME_BYTES
-            wheel_cancel(&conn.home.wheel, &conn.slow)
-            return take_in(conn, frame)
-    return False
-
-
-cdef bint cut_prefix(Connection *conn, Turn *turn) noexcept nogil:
-    """Collects the next prefix and opens its frame. False: not now."""
-    cdef int64_t size
-    while conn.prefix_size < 4:
-        if turn.at < turn.end:
-            size = min(<int64_t> (4 - conn.prefix_size), turn.end - turn.at)
-            memcpy(conn.prefix + conn.prefix_size, turn.at, size)
-            turn.at += size
-            conn.prefix_size += <int16_t> size
-            continue
-        drop_rest(conn)
-        if conn.big:
-            size = receive(conn, turn, conn.prefix + conn.prefix_size, 4 - conn.prefix_size)
-            conn.prefix_size += <int16_t> size
-        else:
-            size = receive(conn, turn, conn.home.scratch, SCRATCH_BYTES)
-            turn.at = conn.home.scratch
-            turn.end = turn.at + size
-        if size == 0:
-            return False
-    conn.frame_size = <int32_t> be32(conn.prefix)
-    conn.prefix_size = 0
-    return open_frame(conn)
-
-
-cdef bint open_frame(Connection *conn) noexcept nogil:
-    cdef char text[160]
-    if conn.frame_size < 0 or conn.frame_size > conn.plane.max_request_bytes:
-        snprintf(text, sizeof(text), "a frame claims %d bytes, allowed are 0 to %lld (socket.request.max.bytes); closed",
-                 conn.frame_size, <long long> conn.plane.max_request_bytes)
-        malformed(conn, text)
-        return False
-    if not budget_reserve(&conn.plane.budget, &conn.reservation, conn.frame_size):
-        conn.stall |= STALL_MEMORY
-        conn.refs += 1
-        return False
-    return start_frame(conn)
-
-
-cdef bint start_frame(Connection *conn) noexcept nogil:
-    conn.frame = frame_new(&conn.plane.budget, conn.frame_size, conn.frame_size)
-    if conn.frame == NULL:
-        budget_release(&conn.plane.budget, conn.frame_size)
-        plane_notice(conn.plane, conn.address, conn.port, "no memory for its frame; closed")
-        connection_close(conn)
-        return False
-    return True
-
-
 cdef void memory_granted(Mail *mail) noexcept nogil:
     cdef Connection layout  # for the distance alone
     cdef Connection *conn = <Connection *> (<char *> mail - (<char *> &layout.reservation - <char *> &layout))
     conn.stall &= ~<uint32_t> STALL_MEMORY
     if conn.is_closed:
         budget_release(&conn.plane.budget, conn.frame_size)
-    elif start_frame(conn):
+    else:
+        start_frame(conn)
         make_ready(conn)
     release(conn)
 
@@ -650,41 +428,6 @@ cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
     return True
 
 
-cdef inline bint is_served(Plane *plane, Request *request) noexcept nogil:
-    if request.api_key < 0 or request.api_key >= API_KEYS:
-        return False
-    return plane.apis[request.api_key].lowest <= request.api_version <= plane.apis[request.api_key].highest
-
-
-cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nogil:
-    cdef Reader reader
-    cdef int32_t size
-    cdef uint32_t fields
-    reader_init(&reader, frame.data, <size_t> frame.size)
-    request.api_key = read_i16(&reader)
-    request.api_version = read_i16(&reader)
-    request.correlation_id = read_i32(&reader)
-    request.header_size = 8
-    # What is refused is refused by these; the rest may look otherwise in versions that are not known here.
-    if reader.bad or not is_served(plane, request):
-        return not reader.bad
-    if not (request.api_key == CONTROLLED_SHUTDOWN and request.api_version == 0):
-        size = read_i16(&reader)
-        if size < -1:
-            return False
-        if size >= 0:
-            request.client_id_size = size
-            request.client_id = take(&reader, size)
-    if request.api_version >= plane.apis[request.api_key].flexible_from:
-        fields = read_uvarint(&reader)
-        while fields and not reader.bad:
-            read_uvarint(&reader)
-            take(&reader, read_uvarint(&reader))
-            fields -= 1
-    request.header_size = <int32_t> (reader.pos - frame.data)
-    return not reader.bad
-
-
 cdef inline bint may_start(Connection *conn) noexcept nogil:
     """A Produce may start while earlier ones await their acknowledgement, anything else when all is answered."""
     if conn.unanswered and (conn.waiting.api_key != PRODUCE or conn.unanswered != conn.parked):
@@ -703,7 +446,11 @@ cdef bint start(Connection *conn) noexcept nogil:
     conn.stall &= ~<uint32_t> STALL_ORDER
     if request.api_key < HOT_APIS and conn.plane.hot[request.api_key] != NULL:
         return serve(conn, request)
-    if request.api_key == API_VERSIONS and answer_versions(conn, request):
+    if request.api_key == API_VERSIONS and answer_versions(request):
+        request.dequeued_ns = conn.home.now_ns
+        request.local_done_ns = conn.home.now_ns
+        enqueue(conn, request, REQUEST_BLOCKED)
+        complete(conn, request)
         return True
     return hand_over(conn, request)
 
@@ -900,66 +647,3 @@ cdef void leave_ring_queue(Connection *conn) noexcept nogil:
     if link.newest == conn:
         link.newest = before
     conn.stall &= ~<uint32_t> STALL_RING
-
-
-# ApiVersions
-
-cdef bint answer_versions(Connection *conn, Request *request) noexcept nogil:
-    """From the published bytes. A version that is not served gets error 35 in a version 0 body (KIP-511)."""
-    cdef VersionAnswers *answers = <VersionAnswers *> load_ptr(<void **> &conn.plane.versions)
-    cdef ApiVersionRange *range_of = &conn.plane.apis[API_VERSIONS]
-    cdef int16_t version = request.api_version
-    cdef const uint8_t *body
-    cdef uint8_t refusal[12]
-    cdef int32_t size
-    cdef uint8_t *memory
-    if version < range_of.lowest or version > range_of.highest:
-        put16(refusal, UNSUPPORTED_VERSION)
-        put32(refusal + 2, 1)
-        put16(refusal + 6, API_VERSIONS)
-        put16(refusal + 8, <uint32_t> range_of.lowest)
-        put16(refusal + 10, <uint32_t> range_of.highest)
-        body = refusal
-        size = sizeof(refusal)
-    elif answers == NULL or version >= answers.count or (version >= 3 and not software_is_plain(request)):
-        return False
-    else:
-        body = answers.bodies[version]
-        size = answers.sizes[version]
-    memory = <uint8_t *> malloc(size + 8)
-    if memory == NULL:
-        connection_close(conn)
-        return True
-    put32(memory, <uint32_t> size + 4)
-    put32(memory + 4, <uint32_t> request.correlation_id)
-    memcpy(memory + 8, body, size)
-    request.dequeued_ns = conn.home.now_ns
-    request.local_done_ns = conn.home.now_ns
-    request.answer.memory = memory
-    answer_add_memory(&request.answer, memory, size + 8)
-    enqueue(conn, request, REQUEST_BLOCKED)
-    complete(conn, request)
-    return True
-
-
-cdef bint software_is_plain(Request *request) noexcept nogil:
-    """Whether client software name and version are what ApiVersions 3 allows; the handler refuses them else."""
-    cdef Reader reader
-    reader_init(&reader, request.frame.data + request.header_size, <size_t> (request.frame.size - request.header_size))
-    return plain_word(&reader) and plain_word(&reader)
-
-
-cdef bint plain_word(Reader *reader) noexcept nogil:
-    cdef int64_t size = <int64_t> read_uvarint(reader) - 1
-    cdef const uint8_t *text = take(reader, size)
-    cdef int64_t i
-    if text == NULL or size < 1 or not is_alphanumeric(text[0]) or not is_alphanumeric(text[size - 1]):
-        return False
-    for i in range(1, size - 1):
-        if not is_alphanumeric(text[i]) and text[i] != c"-" and text[i] != c".":
-            return False
-    return True
-
-
-cdef inline bint is_alphanumeric(uint8_t byte) noexcept nogil:
-    return c"0" <= byte <= c"9" or c"a" <= byte <= c"z" or c"A" <= byte <= c"Z"

@@ -1,8 +1,8 @@
 """The gate: an immutable native policy that a hot request passes before anything happens to it.
 
 Published like the partition table. It says serve, answer this error, answer and mute for a time, or punt to the plane's
-handler loop, which answers with the same meaning by the same native append and read. Punt is right for every Produce and
-Fetch; a gate that always punts is the reference beside the hot path.
+handler loop, which answers with the same meaning by the same native append and read. Punt is right for every Produce
+and Fetch; a gate that always punts is the reference beside the hot path.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t

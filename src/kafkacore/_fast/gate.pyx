@@ -90,7 +90,7 @@ cdef class GatePolicy:
         self.gate.count += 1
 
     def _add(self, *, action: str, api_key: int = -1, client_id: str | None = None, error: int = 0, mute_ms: int = 0,
-            delay_ms: int = 0, times: int = -1):
+             delay_ms: int = 0, times: int = -1):
         cdef GateRule rule
         cdef bytes name
         rule.action = action_of(action)

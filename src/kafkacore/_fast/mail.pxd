@@ -1,8 +1,8 @@
 """Mail and Inbox: how one thread tells another. Intrusive, many senders, one receiver, first in first out, never full:
 each Mail is part of an object whose number is bounded elsewhere, so a post cannot fail and allocates nothing.
 
-A receiver that is about to sleep says so (`inbox_may_sleep`); a sender writes the eventfd only then: no wake-up is lost and
-a busy receiver costs its senders no system call. Any thread may post; `deliver` runs on the receiver's thread.
+A receiver that is about to sleep says so (`inbox_may_sleep`); a sender writes the eventfd only then: no wake-up is
+lost and a busy receiver costs its senders no system call. Any thread may post; `deliver` runs on the receiver's thread.
 """
 
 from libc.stdint cimport int32_t

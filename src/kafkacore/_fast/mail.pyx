@@ -1,10 +1,11 @@
-"""Inboxes: a lock-free stack that the receiver takes whole and turns round, and an eventfd for a receiver that sleeps."""
+"""Inboxes: a lock-free stack that the receiver takes whole and turns round, and an eventfd for a receiver that
+sleeps."""
 
-from libc.errno cimport EAGAIN, EINTR, errno
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from kafkacore._fast.atomics cimport add32, add64, cas32, cas_ptr, fence, load32, load64, load_ptr, store32, swap_ptr
+from kafkacore._fast.atomics cimport add64, cas32, cas_ptr, fence, load32, load64, load_ptr, store32, swap_ptr
 
 cdef extern from "<sys/eventfd.h>" nogil:
     int c_eventfd "eventfd"(unsigned int start, int flags)

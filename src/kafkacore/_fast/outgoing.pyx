@@ -2,7 +2,6 @@
 
 from libc.errno cimport EAGAIN, EPIPE
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memset
 
 from kafkacore._fast.answer cimport Answer, Extent, answer_extents
 from kafkacore._fast.atomics cimport store64
@@ -22,7 +21,7 @@ ctypedef struct Place:
     int64_t sent
 
 
-cdef inline bint answer_sent(Request *request) noexcept nogil:
+cdef bint answer_sent(Request *request) noexcept nogil:
     return request.no_answer or request.answer.next == request.answer.count
 
 

@@ -1,9 +1,9 @@
 """A parked request: what it waits for, and how it comes back to its processor (Kafka's purgatory).
 
-Life: the owning processor parks it with waiters on partitions and a timer; whoever satisfies a waiter (an append, a sync,
-a high watermark that moved, a deleted topic) calls `park_wake` after letting go of the partition's lock (KAFKA-6879,
-KAFKA-13254); the wake-up is mail; `resume` runs on the owner's thread, looks again, and either answers or stays parked.
-Wake-ups are merged: a request that is woken ten times before it runs, runs once.
+Life: the owning processor parks it with waiters on partitions and a timer; whoever satisfies a waiter (an append, a
+sync, a high watermark that moved, a deleted topic) calls `park_wake` after letting go of the partition's lock
+(KAFKA-6879, KAFKA-13254); the wake-up is mail; `resume` runs on the owner's thread, looks again, and either answers
+or stays parked. Wake-ups are merged: a request that is woken ten times before it runs, runs once.
 
 The count: one for the owner, one for each waiter in a list, one for a mail under way.
 """

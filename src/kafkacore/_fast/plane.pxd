@@ -1,10 +1,11 @@
-"""What a listener's connections share: limits, memory, ring, gate, hot APIs, metrics. One native Plane for each listener group
-of a node (data, controller, control); `network/` makes it and keeps it until the last connection is gone.
+"""What a listener's connections share: limits, memory, ring, gate, hot APIs, metrics. One native Plane for each
+listener group of a node (data, controller, control); `network/` makes it and keeps it until the last connection is
+gone.
 
-Who touches what: a Request belongs to its connection's processor, but for the time from its push on the ring to the mail
-that brings its answer back, when the handler owns it. What a plane publishes (gate, table, ApiVersions answers) is
-immutable and swapped whole; a processor reads it within one turn, and the old one goes when each processor has ended the
-turn it was in: processors count their turns, odd while one is under way.
+Who touches what: a Request belongs to its connection's processor, but for the time from its push on the ring to the
+mail that brings its answer back, when the handler owns it. What a plane publishes (gate, table, ApiVersions answers) is
+immutable and swapped whole; a processor reads it within one turn, and the old one goes when each processor has ended
+the turn it was in: processors count their turns, odd while one is under way.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t
@@ -28,8 +29,8 @@ cdef enum:
 
 ctypedef struct Plane
 
-# One request from its cut out of the connection to its answer's last byte. Its answer slot is reserved before the request
-# is handed on (KAFKA-702): it is the request itself, in the connection's queue.
+# One request from its cut out of the connection to its answer's last byte. Its answer slot is reserved before the
+# request is handed on (KAFKA-702): it is the request itself, in the connection's queue.
 ctypedef struct Request:
     Mail answered         # first: a handler posts this to the processor's inbox
     Plane *plane
@@ -100,7 +101,7 @@ ctypedef struct ApiMetrics:
 ctypedef struct ApiVersionRange:
     int16_t lowest
     int16_t highest       # below `lowest`: the API is not served here
-    int16_t flexible_from # versions from here on have request header 2
+    int16_t flexible_from  # versions from here on have request header 2
 
 # ApiVersions answers (bodies without header) by version, made by Python whenever features change.
 ctypedef struct VersionAnswers:
@@ -122,14 +123,15 @@ ctypedef struct Plane:
     Ring *ring
     Budget budget
     Gate *gate            # published
-    PartitionTable *table # published
+    PartitionTable *table  # published
     VersionAnswers *versions  # published; NULL: ApiVersions goes to the handler
     Serve hot[HOT_APIS]
     void *hot_state[HOT_APIS]
     ApiVersionRange apis[API_KEYS]
     int64_t max_request_bytes       # socket.request.max.bytes
     int64_t idle_ms                 # connections.max.idle.ms
-    int64_t slow_frame_ms           # a frame whose bytes stay out so long (and 1 ms for each 16 bytes) loses its connection
+    # a frame whose bytes stay out so long (and 1 ms for each 16 bytes) loses its connection
+    int64_t slow_frame_ms
     int64_t half_closed_ms          # how long answers go on for a peer that sends no more
     int32_t max_connections
     int32_t max_connections_per_ip

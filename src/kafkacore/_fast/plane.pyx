@@ -1,6 +1,6 @@
 """Planes and requests: what is shared, what is published, how a handler takes a request and answers it."""
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
@@ -32,7 +32,9 @@ cdef extern from *:
     """
     #include <Python.h>
     """
-    int PyBuffer_FillInfo(Py_buffer *view, object owner, void *data, Py_ssize_t size, int read_only, int flags) except -1
+    int PyBuffer_FillInfo(
+        Py_buffer *view, object owner, void *data, Py_ssize_t size, int read_only, int flags
+    ) except -1
 
 cdef enum:
     ANSWER_LIMIT = 0x7FFFFFFF  # a size prefix is a signed 32 bit integer
@@ -419,8 +421,8 @@ cdef class NativePlane:
             raise MemoryError
 
     def start_draining(self, bint force=False) -> None:
-        """New connections are refused; those there are close when they are answered, or with `force` at once, when their
-        processors sweep."""
+        """New connections are refused; those there are close when they are answered, or with `force` at once, when
+        their processors sweep."""
         self.check()
         store32(&self.plane.draining, DRAIN_AT_ONCE if force else DRAIN_ANSWERED)
 
@@ -536,7 +538,8 @@ cdef class InboundRequest:
         frame_release(<Frame *> view.internal)
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0) -> None:
-        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size prefix."""
+        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size
+        prefix."""
         self.pending()
         cdef const uint8_t[::1] view
         cdef uint8_t *memory

@@ -1,7 +1,7 @@
 """A hot API whose requests say what becomes of them: how tests and benchmarks drive a plane without a log behind it.
 
-The body's first byte: S serve, P park for as many ms as the next four bytes say, B block for so long and then serve, U punt,
-C close, N no answer. An answer repeats the body, and carries a counter that goes up with each effect.
+The body's first byte: S serve, P park for as many ms as the next four bytes say, B block for so long and then serve,
+U punt, C close, N no answer. An answer repeats the body, and carries a counter that goes up with each effect.
 """
 
 from kafkacore._fast.gate cimport Verdict

@@ -1,7 +1,9 @@
-"""A processor: one C thread with one epoll set that drives connections (connection.pxd). Processors belong to the process.
+"""A processor: one C thread with one epoll set that drives connections (connection.pxd). Processors belong to the
+process.
 
-A processor that ran out of work may spin for some tens of microseconds before it sleeps, when work came that fast lately;
-at most one thread of the process does so at a time, and none for a while after the kernel took the core away meanwhile.
+A processor that ran out of work may spin for some tens of microseconds before it sleeps, when work came that fast
+lately; at most one thread of the process does so at a time, and none for a while after the kernel took the core away
+meanwhile.
 """
 
 from libc.stdint cimport int32_t, int64_t

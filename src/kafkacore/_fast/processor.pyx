@@ -1,17 +1,18 @@
 """Processors: the loop around the connections of a home, and how it waits."""
 
 from libc.errno cimport errno
-from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.atomics cimport add64, cas32, cpu_relax, fence, load32, load64, load_ptr, store32, store64
 from kafkacore._fast.connection cimport (
-    API_KEYS, Connection, Home, Link, connection_event, home_bury, home_close, home_close_all, home_go_on, home_init,
+    API_KEYS, Connection, Home, Link, connection_event, home_bury, home_close_all, home_go_on, home_swept,
 )
 from kafkacore._fast.epoll cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event, epoll_wait, lower_priority,
     monotonic_ns, thread_cpu_ns,
 )
+from kafkacore._fast.home cimport home_close, home_init
 from kafkacore._fast.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_post, ring_bell, silence_bell
 from kafkacore._fast.memory cimport frames_trim
 from kafkacore._fast.plane cimport STAGE_BUCKETS, STAGES, ApiMetrics, NativePlane, StageHistogram
@@ -27,7 +28,8 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     EVENTS = 256              # of one epoll_wait
     GAP_CAP_NS = 1000000
-    SPIN_BELOW_NS = 200000    # spin only when work stayed out for less than this lately; a sleep itself costs some 40 us
+    # spin only when work stayed out for less than this lately; a sleep itself costs some 40 us
+    SPIN_BELOW_NS = 200000
     SHY_LEAST_NS = 2000000
     SHY_MOST_NS = 200000000
     TRIM_AFTER_MS = 5000      # a processor without work for so long gives its kept frames back
@@ -158,7 +160,8 @@ cdef class SpinBudget:
 
 
 cdef class NativeProcessor:
-    """A processor thread; `nice` lowers its priority. Raises OSError when the system has no thread or descriptor left."""
+    """A processor thread; `nice` lowers its priority. Raises OSError when the system has no thread or descriptor
+    left."""
 
     def __cinit__(self, str name, Environment environment not None, SpinBudget spin_budget=None, int nice=0):
         cdef int error
@@ -175,7 +178,7 @@ cdef class NativeProcessor:
         epoll = epoll_create1(EPOLL_CLOEXEC)
         if epoll < 0:
             raise OSError(errno, "epoll_create1")
-        error = -home_init(&self.processor.home, &environment.env.clock, epoll)
+        error = -home_init(&self.processor.home, &environment.env.clock, epoll, home_swept)
         if error:
             c_close(epoll)
             raise OSError(error, "a processor's inbox")

@@ -36,7 +36,8 @@ ctypedef struct Ring:
 
 cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL when memory or descriptors are out
 cdef void ring_free(Ring *ring) noexcept nogil
-cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil  # False: full, `waiter` (may be NULL) is registered
+# False: full, `waiter` (may be NULL) is registered
+cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil
 cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # its mail may be out already
 cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # consumer only; how many
 cdef int32_t ring_size(Ring *ring) noexcept nogil

@@ -1,5 +1,5 @@
-"""The bounded ring: Vyukov's queue with a sequence number in each cell. A cell of turn t is free at 2t and full at 2t + 1,
-so that any capacity works, also 1. Waiters for room are kept under a lock, which only a full ring ever takes."""
+"""The bounded ring: Vyukov's queue with a sequence number in each cell. A cell of turn t is free at 2t and full at 2t
++ 1, so that any capacity works, also 1. Waiters for room are kept under a lock, which only a full ring ever takes."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
@@ -193,7 +193,8 @@ cdef class PyRing:
         return done
 
     def push_all(self, int64_t first, int64_t count) -> int:
-        """Pushes `count` numbers without the GIL, yielding the processor while the ring is full; how often it was full."""
+        """Pushes `count` numbers without the GIL, yielding the processor while the ring is full; how often it was
+        full."""
         cdef int64_t i = 0
         cdef int64_t full = 0
         with nogil:

@@ -1,4 +1,5 @@
-"""The timing wheel: WHEEL_LEVELS wheels of 64 slots; a timer moves to a finer wheel when its slot of the coarser one comes up."""
+"""The timing wheel: WHEEL_LEVELS wheels of 64 slots; a timer moves to a finer wheel when its slot of the coarser one
+comes up."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
@@ -24,7 +25,8 @@ cdef void place(Wheel *wheel, Timer *timer) noexcept nogil:
     ahead = at - wheel.now_ms
     while level < WHEEL_LEVELS - 1 and ahead >= <int64_t> 1 << (WHEEL_BITS * (level + 1)):
         level += 1
-    if ahead >= <int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS):  # beyond the last wheel: looked at again when that slot comes up
+    # beyond the last wheel: looked at again when that slot comes up
+    if ahead >= <int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS):
         at = wheel.now_ms + (<int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS)) - 1
     slot = &wheel.slots[level][(at >> (WHEEL_BITS * level)) & SLOT_MASK]
     timer.next = slot[0]
@@ -55,7 +57,8 @@ cdef void wheel_cancel(Wheel *wheel, Timer *timer) noexcept nogil:
 
 
 cdef int turn_slot(Wheel *wheel, int level, int64_t slot_index) noexcept nogil:
-    """Takes a slot's list off and fires what is due, or moves it down. A timer that `fire` adds comes back a millisecond later."""
+    """Takes a slot's list off and fires what is due, or moves it down. A timer that `fire` adds comes back a
+    millisecond later."""
     cdef Timer *pending = wheel.slots[level][slot_index]
     cdef Timer *timer
     cdef int fired = 0

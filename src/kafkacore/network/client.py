@@ -32,7 +32,7 @@ class ClientLimits(NamedTuple):
 
 
 class Disconnected(ConnectionError):
-    """The connection broke, or could not be made, before the answer came. Whether the request took effect is not known."""
+    """The connection broke, or could not be made, before the answer came: the request may have taken effect or not."""
 
 
 class NodeClient:
@@ -61,8 +61,8 @@ class NodeClient:
     async def request(self, message: Message, version: int | None = None, timeout_ms: float | None = None) -> Any:
         """The response. `version` None: the highest that both have.
 
-        Raises Disconnected, TimeoutError, UnsupportedVersionError (there is no common version), ProtocolError (the answer
-        is malformed; the connection is closed).
+        Raises Disconnected, TimeoutError, UnsupportedVersionError (there is no common version), ProtocolError (the
+        answer is malformed; the connection is closed).
         """
         limit_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
         async with asyncio.timeout(limit_ms / 1000):
@@ -119,7 +119,7 @@ class NodeClient:
             )
             self._failures += 1
             self._not_before = loop.time() + wait_ms / 1000
-            raise Disconnected(f"{self.host}:{self.port} cannot be reached: {error or 'timed out'}") from error
+            raise Disconnected(f"{self.host}:{self.port} cannot be reached: {str(error) or 'timed out'}") from error
         self._failures = 0
         return connection
 
@@ -147,9 +147,7 @@ class _Connection(asyncio.Protocol):
     async def learn_versions(self) -> None:
         """Asks for the node's versions, lower when it does not know ours (KIP-511)."""
         known = apis.api(ApiKey.API_VERSIONS)
-        request = apis.request_class(ApiKey.API_VERSIONS)(
-            client_software_name="kafkacore", client_software_version="1"
-        )
+        request = apis.request_class(ApiKey.API_VERSIONS)(client_software_name="kafkacore", client_software_version="1")
         response = await self.request(request, known.highest)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             highest = max((each.max_version for each in response.api_keys), default=0)
@@ -169,7 +167,8 @@ class _Connection(asyncio.Protocol):
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._waiting[correlation_id] = _Waiting(future, message.API_KEY, chosen)
             self._transport.writelines((len(frame).to_bytes(_PREFIX_BYTES, "big"), frame))
-            # A caller that gives up leaves its entry: the answer that nobody waits for any more is dropped when it comes.
+            # A caller that gives up leaves its entry: the answer that nobody waits for any more is dropped when it
+            # comes.
             return await future
 
     def close(self) -> None:

@@ -99,7 +99,7 @@ class PlaneMetrics:
                 self._plane.limits.memory_bytes - counters["memory_used_bytes"],
             ),
             ("kafkacore.network", "SocketServer", f"{prefix}ConnectionCount", GAUGE, counters["connections"]),
-            ("kafkacore.network", "SocketServer", f"{prefix}RefusedConnections", COUNTER, counters["refused_connections"]),
+            ("kafkacore.network", "SocketServer", f"{prefix}Refused", COUNTER, counters["refused_connections"]),
             ("kafkacore.network", "SocketServer", f"{prefix}MalformedFrames", COUNTER, counters["malformed_frames"]),
         ):
             yield Measure(group, type_, name, kind, value, self._tags)

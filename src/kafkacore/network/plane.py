@@ -1,7 +1,7 @@
 """A plane: the listeners of one kind, their acceptor and processors, the ring behind them, and the loop of handlers.
 
-One class for the data plane, the controller's and the control plane of KIP-291; they differ in the kind of threads that the
-Runtime gives them (each kind has its own acceptor, processors and loop) and in the capacity of their ring.
+One class for the data plane, the controller's and the control plane of KIP-291; they differ in the kind of threads
+that the Runtime gives them (each kind has its own acceptor, processors and loop) and in the capacity of their ring.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ HANDLERS_IN_FLIGHT: Final = 1024  # beyond these, requests stay on the ring
 _SWEEP_SECONDS: Final = 0.005
 
 Response = bytes | Sequence[bytes] | Iterator[bytes] | None
-# Gives the response's header and body: whole, in parts, or as an iterator between whose parts the loop goes on with other
-# work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
+# Gives the response's header and body: whole, in parts, or as an iterator between whose parts the loop goes on with
+# other work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
 Answer = Callable[[RequestContext, memoryview], Response | Awaitable[Response]]
 
 
 class Plane:
     """Serves `answer` on `listeners`. `open`, `start` and `stop` run on `loop`, the handlers' own.
 
-    `api_ranges` is what the plane takes, (key, lowest, highest) each: requests for anything else close their connection, as
-    in Kafka. `hot` are APIs served without the GIL; what they do not serve comes to `answer` like the others.
+    `api_ranges` is what the plane takes, (key, lowest, highest) each: requests for anything else close their
+    connection, as in Kafka. `hot` are APIs served without the GIL; what they do not serve comes to `answer` like the
+    others.
     """
 
     def __init__(
@@ -188,7 +189,7 @@ class Plane:
             )
             body = memoryview(inbound)[inbound.header_size :]
             response: Any = self._answer(context, body)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the connection ends and the log tells
             self._refuse(inbound, error)
             return
         if isinstance(response, bytes):
@@ -212,7 +213,7 @@ class Plane:
         except asyncio.CancelledError:
             inbound.close()
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - likewise
             self._refuse(inbound, error)
         finally:
             _release(body)
@@ -241,7 +242,8 @@ class Plane:
 
 
 def _release(body: memoryview) -> None:
-    """Gives a frame's memory back now, also where a traceback still knows the view; unless a handler kept a part of it."""
+    """Gives a frame's memory back now, also where a traceback still knows the view; unless a handler kept a part of
+    it."""
     try:
         body.release()
     except BufferError:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True)
 class RequestContext:
-    """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` of the node's clock."""
+    """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` of the node's
+    clock."""
 
     api_key: int
     api_version: int

@@ -1,4 +1,5 @@
-"""Clocks as Python sees them: of an environment, real or moved by a test. The native code of a node reads the same one."""
+"""Clocks as Python sees them: of an environment, real or moved by a test. The native code of a node reads the same
+one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a process has once, however many nodes live in it: processors, acceptors, handler loops, the budget of spinning.
 
-Nodes take a share of the Runtime with `Runtime.shared()` and give it back with `release`; the last one ends the threads.
-Threads start when a plane of their kind first needs them.
+Nodes take a share of the Runtime with `Runtime.shared()` and give it back with `release`; the last one ends the
+threads. Threads start when a plane of their kind first needs them.
 """
 
 from __future__ import annotations

@@ -35,12 +35,12 @@ def test_it_does_what_a_list_of_deadlines_does(start_ms: int, steps: list[tuple[
             deadlines.pop(number, None)
         else:
             now_ms += ms
-            due = {number for number, deadline in deadlines.items() if deadline <= now_ms}
+            due = {each for each, deadline in deadlines.items() if deadline <= now_ms}
             fired = wheel.advance(now_ms)
             assert sorted(fired) == sorted(due)
-            assert [deadlines[number] for number in fired] == sorted(deadlines[number] for number in fired)
-            for number in due:
-                del deadlines[number]
+            assert [deadlines[each] for each in fired] == sorted(deadlines[each] for each in fired)
+            for each in due:
+                del deadlines[each]
         assert len(wheel) == len(deadlines)
         if deadlines:
             assert now_ms < wheel.next_ms() <= min(deadlines.values())

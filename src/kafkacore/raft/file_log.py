@@ -15,6 +15,7 @@ from kafkacore.storage import log_loader
 from kafkacore.storage.names import metadata_directory
 
 TO_THE_END: Final = 3  # of PartitionHandle.read: whoever leads
+NOBODY: Final = -1
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
 
@@ -84,7 +85,13 @@ class FileLog(LogEpochs):
         self.epochs.truncate(end_offset)
 
     def trim(self, start_offset: int) -> None:
-        self._handle.delete_records(start_offset)
+        # Only a leader deletes records: it is one for as long as that takes, in an epoch that the log has already.
+        epoch = self.last_epoch
+        self._handle.become_leader(NOBODY, epoch)
+        error, _ = self._handle.delete_records(start_offset)
+        self._handle.become_follower(NOBODY, epoch)
+        if error:
+            raise MetadataLogError(f"the metadata log does not give up what is below {start_offset}: error {error}")
 
     def snapshots(self) -> list[OffsetAndEpoch]:
         return self._snapshots.ids()

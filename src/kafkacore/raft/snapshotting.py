@@ -1,0 +1,122 @@
+"""When a snapshot of the metadata is made, and which old ones may go with the records below them (KIP-630)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from kafkacore.protocol.messages import Message, NoOpRecord
+from kafkacore.raft import snapshots
+from kafkacore.raft.committed import CommittedBatch
+from kafkacore.raft.log import OffsetAndEpoch, RaftLog
+
+LOG: Final = logging.getLogger("kafkacore.raft")
+
+
+class Contents(NamedTuple):
+    """What a snapshot would hold: all up to `offset`, the last record's, whose epoch and time are beside it."""
+
+    offset: int
+    epoch: int
+    timestamp_ms: int
+    values: Iterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLimits:
+    """metadata.log.max.record.bytes.between.snapshots, metadata.log.max.snapshot.interval.ms (0: never by time),
+    metadata.max.retention.bytes and .ms (-1: no limit)."""
+
+    bytes_between: int = 20 << 20
+    interval_ms: int = 3_600_000
+    retention_bytes: int = 100 << 20
+    retention_ms: int = 604_800_000
+
+
+class CleanableLog(RaftLog, Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+    def delete_snapshot(self, snapshot_id: OffsetAndEpoch) -> None: ...
+
+
+Write = Callable[[OffsetAndEpoch, Iterator[bytes], int], Awaitable[None]]
+
+
+class Snapshotter:
+    """A listener of the driver, after the one whose metadata `contents` gives. `write` is the driver's write_snapshot."""
+
+    def __init__(
+        self,
+        log: CleanableLog,
+        limits: SnapshotLimits,
+        contents: Callable[[], Contents],
+        write: Write,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._log, self._limits, self._contents, self._write, self._wall_ms = log, limits, contents, write, wall_ms
+        self._bytes = 0
+        self._changed = False
+        self._last_ms = wall_ms()
+        self._task: asyncio.Task[None] | None = None
+
+    def on_batch(self, batch: CommittedBatch) -> None:
+        self._bytes += batch.size_bytes
+        self._changed = self._changed or any(not isinstance(record, NoOpRecord) for record in batch.records)
+        if self._is_due() and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._make())
+
+    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+        self._reset()
+
+    def on_leading(self, epoch: int) -> None:
+        """Snapshots are each replica's own."""
+
+    def on_following(self, epoch: int) -> None:
+        """As above."""
+
+    async def close(self) -> None:
+        """Gives up what is being written: a part of a snapshot is none."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _is_due(self) -> bool:
+        limits = self._limits
+        if self._bytes >= limits.bytes_between:
+            return True
+        return self._changed and limits.interval_ms > 0 and self._wall_ms() - self._last_ms >= limits.interval_ms
+
+    def _reset(self) -> None:
+        self._bytes, self._changed, self._last_ms = 0, False, self._wall_ms()
+
+    async def _make(self) -> None:
+        self._reset()
+        try:
+            contents = self._contents()
+            snapshot_id = OffsetAndEpoch(contents.offset + 1, contents.epoch)
+            await self._write(snapshot_id, contents.values, contents.timestamp_ms)
+            self.clean()
+        except OSError:
+            LOG.exception("no snapshot could be made; the next try comes with the next %d bytes", self._limits.bytes_between)
+
+    def clean(self) -> None:
+        """Lets the oldest snapshots go, and the records below the next, while there is more than is to be kept."""
+        while True:
+            ids = self._log.snapshots()
+            if len(ids) < 2 or not self._is_too_much(ids):
+                return
+            self._log.trim(ids[1].offset)
+            self._log.delete_snapshot(ids[0])
+
+    def _is_too_much(self, ids: list[OffsetAndEpoch]) -> bool:
+        limits = self._limits
+        if limits.retention_bytes >= 0:
+            total = self._log.size_bytes + sum(self._log.snapshot_size(each) for each in ids)
+            if total > limits.retention_bytes:
+                return True
+        if limits.retention_ms < 0:
+            return False
+        return self._wall_ms() - snapshots.read_timestamp(self._log, ids[0]) > limits.retention_ms

@@ -1,0 +1,364 @@
+"""Brokers come, are heard, go and fail: registration, fencing, controlled shutdown, directories, eligible leaders."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import (
+    AllocateProducerIdsRequest,
+    AssignReplicasToDirsRequest,
+    ControllerRegistrationRequest,
+    CreateTopicsRequest,
+)
+from kafkacore.protocol.uuid import Uuid
+
+SESSION_MS = 9000
+
+
+class Caller:
+    api_version = 7
+
+
+async def create(harness, name, replicas, **configs):
+    made = CreateTopicsRequest
+    topic = made.CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[made.CreatableReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(replicas)],
+        configs=[made.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    response = await harness.controller.create_topics(Caller(), made(topics=[topic], timeout_ms=1000))
+    assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+
+async def refusal(awaitable):
+    with pytest.raises(KafkaError) as refused:
+        await awaitable
+    return ErrorCode(refused.value.code).name
+
+
+def test_a_broker_is_fenced_until_it_has_read_its_own_registration(run) -> None:
+    async def story(harness):
+        await harness.register(1)
+        broker = harness.controller.image.brokers[1]
+        assert broker.fenced and broker.epoch == broker.record_offset
+        behind = await harness.heartbeat(1, current_metadata_offset=broker.epoch - 1)
+        assert (behind.is_fenced, behind.is_caught_up) == (True, False)
+        waits = await harness.heartbeat(1, want_fence=True)
+        assert (waits.is_fenced, waits.is_caught_up) == (True, True)
+        assert not (await harness.heartbeat(1)).is_fenced
+        assert harness.controller.image.is_active(1)
+
+    run(story)
+
+
+def test_a_heartbeat_that_changes_nothing_appends_nothing(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        before = harness.log.end_offset
+        for _ in range(5):
+            assert not (await harness.heartbeat(1)).is_fenced
+        assert harness.log.end_offset == before
+
+    run(story)
+
+
+def test_registrations_that_cannot_be_are_refused(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        refuse = {
+            "INCONSISTENT_CLUSTER_ID": {"broker_id": 2, "cluster_id": "other"},
+            "DUPLICATE_BROKER_REGISTRATION": {"broker_id": 1, "incarnation": 2},
+            "INVALID_REGISTRATION": {"broker_id": 2, "log_dirs": []},
+            "BROKER_ID_NOT_REGISTERED": {"broker_id": 2, "is_migrating_zk_broker": True},
+        }
+        for error, values in refuse.items():
+            assert await refusal(harness.register(**values)) == error
+        taken = harness.controller.image.brokers[1].directories
+        assert await refusal(harness.register(2, log_dirs=list(taken))) == "INVALID_REGISTRATION"
+        twice = [Uuid(b"x" * 16)] * 2
+        assert await refusal(harness.register(2, log_dirs=twice)) == "INVALID_REGISTRATION"
+        assert await refusal(harness.register(2, log_dirs=[Uuid(bytes(15) + b"\x05")])) == "INVALID_REGISTRATION"
+        request = harness.registration(2)
+        request.features = [each for each in request.features if each.name != "metadata.version"]
+        assert await refusal(harness.controller.register_broker(Caller(), request)) == "INVALID_REGISTRATION"
+        request = harness.registration(2)
+        for each in request.features:
+            each.max_supported_version = min(each.max_supported_version, 25)
+        assert await refusal(harness.controller.register_broker(Caller(), request)) == "UNSUPPORTED_VERSION"
+        assert set(harness.controller.image.brokers) == {1}
+
+    run(story)
+
+
+def test_the_same_incarnation_keeps_its_epoch(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        epoch = harness.epochs[1]
+        assert (await harness.register(1)).broker_epoch == epoch
+        assert harness.controller.image.is_active(1)
+
+    run(story)
+
+
+def test_a_silent_broker_is_fenced_and_its_partitions_move(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "a", [[1, 2], [2, 1]])
+        await create(harness, "alone", [[1]])
+        for _ in range(8):
+            harness.now += SESSION_MS // 8 + 10
+            await harness.heartbeat(2)
+            harness.controller.tick()
+        await harness.until(lambda: harness.controller.image.brokers[1].fenced)
+        image = harness.controller.image
+        assert image.is_active(2)
+        moved = harness.partition("a", 0)
+        assert (moved.leader, moved.isr, moved.leader_epoch) == (2, (2,), 1)
+        kept = harness.partition("a", 1)
+        assert (kept.leader, kept.isr) == (2, (2,)) and kept.partition_epoch == 1
+        assert harness.partition("alone", 0).leader == -1
+        # It comes back by its heartbeats alone.
+        assert not (await harness.heartbeat(1)).is_fenced
+        assert harness.partition("alone", 0).leader == 1
+        assert harness.partition("a", 0).leader == 2
+
+    run(story)
+
+
+def test_a_controller_that_did_not_run_fences_nobody_for_it(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        harness.controller.tick()
+        harness.now += 10 * SESSION_MS
+        harness.controller.tick()
+        await harness.heartbeat(1)
+        assert harness.controller.image.is_active(1)
+
+    run(story)
+
+
+def test_a_controlled_shutdown_moves_leaders_first(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "a", [[1, 2]] * 20)
+        leaving = await harness.heartbeat(1, want_shut_down=True)
+        assert (leaving.should_shut_down, leaving.is_fenced) == (False, False)
+        assert {harness.partition("a", index).leader for index in range(20)} == {2}
+        assert harness.controller.image.brokers[1].in_controlled_shutdown
+        offset = harness.controller.image.offset
+        await harness.heartbeat(2, current_metadata_offset=offset - 1)
+        assert not (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        await harness.heartbeat(2, current_metadata_offset=offset)
+        gone = await harness.heartbeat(1, want_shut_down=True)
+        assert gone.should_shut_down and gone.is_fenced
+        assert harness.controller.image.brokers[1].fenced
+
+    run(story)
+
+
+def test_the_only_broker_may_go(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        await create(harness, "a", [[1]])
+        assert not (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        assert harness.partition("a", 0).leader == -1
+        assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
+        # A new incarnation that ended clean leads again, with all its records.
+        before = harness.epochs[1]
+        await harness.register(1, 2, previous_broker_epoch=before)
+        await harness.heartbeat(1)
+        row = harness.partition("a", 0)
+        assert (row.leader, row.isr, row.recovery_state) == (1, (1,), 0)
+
+    run(story)
+
+
+@pytest.mark.parametrize(("level", "recovery_state"), [(30, 1), (21, 0)])
+def test_a_broker_that_crashed_leads_what_only_it_has(run, level, recovery_state) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        await create(harness, "a", [[1]])
+        harness.now += SESSION_MS + 1
+        epoch = harness.partition("a", 0).leader_epoch
+        await harness.register(1, 2)
+        assert harness.partition("a", 0).leader == -1
+        await harness.heartbeat(1)
+        row = harness.partition("a", 0)
+        # With eligible leader replicas an unclean end shows: the last known leader is elected, as recovering.
+        assert (row.leader, row.isr, row.recovery_state) == (1, (1,), recovery_state)
+        assert row.leader_epoch == epoch + 2 and row.last_known_elr == () and row.elr == ()
+
+    run(story, level=level)
+
+
+def test_who_was_in_sync_below_the_minimum_stays_eligible(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3)
+        await create(harness, "a", [[1, 2, 3]], **{"min.insync.replicas": "2"})
+        await harness.heartbeat(2, want_fence=True)
+        assert harness.partition("a", 0).elr == ()
+        await harness.heartbeat(3, want_fence=True)
+        row = harness.partition("a", 0)
+        assert (row.leader, row.isr, row.elr) == (1, (1,), (3,))
+        await harness.heartbeat(1, want_fence=True)
+        row = harness.partition("a", 0)
+        assert (row.leader, row.isr, row.elr, row.last_known_elr) == (-1, (), (1, 3), (1,))
+        await harness.heartbeat(2)
+        assert harness.partition("a", 0).leader == -1
+        await harness.heartbeat(3)
+        row = harness.partition("a", 0)
+        assert (row.leader, row.isr, row.elr, row.last_known_elr, row.recovery_state) == (3, (3,), (1,), (), 0)
+
+    run(story)
+
+
+def test_a_broker_restarted_with_its_controller_does_not_wait_for_a_session(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        await harness.driver.stop()
+        await harness.start()
+        await harness.until(lambda: harness.controller.active)
+        assert harness.controller.image.is_active(1)
+        await harness.register(1, 2)
+        assert not (await harness.heartbeat(1)).is_fenced
+
+    run(story)
+
+
+def test_a_stale_epoch_is_refused(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        assert await refusal(harness.heartbeat(1, broker_epoch=99)) == "STALE_BROKER_EPOCH"
+        harness.epochs[8] = 1
+        assert await refusal(harness.heartbeat(8)) == "STALE_BROKER_EPOCH"
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=99)
+        assert await refusal(harness.controller.allocate_producer_ids(Caller(), request)) == "STALE_BROKER_EPOCH"
+
+    run(story)
+
+
+def test_no_producer_id_is_given_twice(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=harness.epochs[1])
+        blocks = [await harness.controller.allocate_producer_ids(Caller(), request) for _ in range(3)]
+        await harness.driver.stop()
+        await harness.start()
+        await harness.until(lambda: harness.controller.active)
+        blocks.append(await harness.controller.allocate_producer_ids(Caller(), request))
+        assert [(each.producer_id_start, each.producer_id_len) for each in blocks] == [
+            (0, 1000), (1000, 1000), (2000, 1000), (3000, 1000)]  # fmt: skip
+
+    run(story)
+
+
+def test_a_failed_directory_loses_its_leaders(run) -> None:
+    async def story(harness):
+        one, other = Uuid(b"a" * 16), Uuid(b"b" * 16)
+        await harness.brokers(1, log_dirs=[one, other])
+        await harness.brokers(2)
+        await create(harness, "a", [[1, 2], [1, 2]])
+        image = harness.controller.image
+        made = AssignReplicasToDirsRequest
+        topic = image.topic("a").topic_id
+        request = made(
+            broker_id=1,
+            broker_epoch=harness.epochs[1],
+            directories=[
+                made.DirectoryData(id=directory, topics=[made.TopicData(topic_id=topic, partitions=[made.PartitionData(partition_index=index)])])
+                for index, directory in enumerate((one, other))
+            ] + [made.DirectoryData(id=one, topics=[
+                made.TopicData(topic_id=topic, partitions=[made.PartitionData(partition_index=9)]),
+                made.TopicData(topic_id=uuid_of(77), partitions=[made.PartitionData(partition_index=0)])])],
+        )  # fmt: skip
+        response = await harness.controller.assign_replicas_to_dirs(Caller(), request)
+        codes = [p.error_code for d in response.directories for t in d.topics for p in t.partitions]
+        assert codes == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
+        assert harness.partition("a", 0).directory(1) == one and harness.partition("a", 1).directory(1) == other
+        await harness.heartbeat(1, offline_log_dirs=[one])
+        assert harness.controller.image.brokers[1].directories == (other,)
+        assert (harness.partition("a", 0).leader, harness.partition("a", 1).leader) == (2, 1)
+
+    run(story)
+
+
+def uuid_of(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+def test_a_controller_registers(run) -> None:
+    async def story(harness):
+        made = ControllerRegistrationRequest
+        request = made(
+            controller_id=1, incarnation_id=uuid_of(3), zk_migration_ready=False,
+            listeners=[made.Listener(name="CONTROLLER", host="h", port=9, security_protocol=0)],
+            features=[made.Feature(name="metadata.version", min_supported_version=1, max_supported_version=30)],
+        )  # fmt: skip
+        await harness.controller.register_controller(Caller(), request)
+        assert harness.controller.image.controllers[1].endpoints[0].port == 9
+
+    run(story)
+
+
+def test_an_idle_log_shows_that_it_is_alive(run) -> None:
+    async def story(harness):
+        before = harness.log.end_offset
+        harness.now += 600
+        harness.controller.tick()
+        assert harness.log.end_offset == before + 1
+        harness.controller.tick()
+        assert harness.log.end_offset == before + 1
+
+    run(story, metadata_max_idle_interval_ms="500")
+
+
+def test_a_new_cluster_begins_with_what_format_left(run) -> None:
+    async def story(harness):
+        image = harness.controller.image
+        assert image.features["metadata.version"] == 30 and image.elr_enabled and image.transaction is None
+        assert image.config(4, "")["min.insync.replicas"] == "1"
+        await harness.driver.stop()
+        end = harness.log.end_offset
+        await harness.start()
+        await harness.until(lambda: harness.controller.active)
+        # Only the new epoch's first record comes to it.
+        assert harness.log.end_offset == end + 1
+
+    run(story)
+
+
+def test_a_controller_that_is_not_active_leaves_nothing_behind(run) -> None:
+    async def story(harness):
+        import asyncio
+
+        await harness.brokers(1)
+        controller, committed = harness.controller, harness.controller.image
+        waiting = asyncio.ensure_future(create(harness, "a", [[1]]))
+        for _ in range(2):
+            await asyncio.sleep(0)
+            if controller._head is not committed:
+                break
+        controller.on_following(99)
+        assert await refusal(waiting) == "NOT_CONTROLLER"
+        assert controller._head is controller.image and controller.image.topic("a") is None
+        assert await refusal(harness.heartbeat(1)) == "NOT_CONTROLLER"
+
+    run(story)
+
+
+def test_the_roots_of_controller_and_broker_agree(run) -> None:
+    async def story(harness):
+        from kafkacore.metadata.snapshot import records_of
+
+        await harness.brokers(1, 2)
+        await create(harness, "a", [[1, 2]] * 5, **{"retention.ms": "7"})
+        await harness.heartbeat(1, want_fence=True)
+        told = [repr(each) for each in records_of(harness.controller.image)]
+        assert told == [repr(each) for each in records_of(harness.applied.publisher.image)]
+        assert harness.adopted.image is harness.controller.image
+        assert harness.applied.publisher.image.offset == harness.controller.image.offset
+
+    run(story)

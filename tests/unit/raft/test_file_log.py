@@ -1,0 +1,159 @@
+"""The metadata log on disk: batches, epochs and snapshots come back as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import control, snapshots
+from kafkacore.raft.control import data_batch
+from kafkacore.raft.file_log import FileLog
+from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
+from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+
+
+class Place:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.directory = LogDirectory(Environment(), str(path))
+
+    def open(self, **values: object) -> FileLog:
+        return FileLog(self.directory, **values)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    made.directory.close()
+
+
+def fill(log: object) -> None:
+    for epoch, values in ((1, 3), (1, 1), (2, 2), (5, 4)):
+        data = data_batch([b"v%d" % n for n in range(values)], log.end_offset, epoch, 1000 + epoch)
+        log.append(data)
+
+
+def test_it_does_what_the_one_in_memory_does(place: Place) -> None:
+    memory, disk = MemoryLog(), place.open()
+    assert (disk.start_offset, disk.end_offset, disk.last_epoch) == (0, 0, 0)
+    fill(memory)
+    fill(disk)
+    for log_end in (10, 6, 4):
+        memory.truncate(log_end)
+        disk.truncate(log_end)
+        assert disk.end_offset == memory.end_offset == log_end
+        assert disk.last_epoch == memory.last_epoch
+        assert [disk.end_offset_for_epoch(e) for e in range(7)] == [memory.end_offset_for_epoch(e) for e in range(7)]
+        assert disk.read(0, 1 << 20) == memory.read(0, 1 << 20)
+        assert disk.read(3, 1) == memory.read(3, 1)
+    disk.close()
+
+
+def test_it_comes_back_after_a_restart(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    whole = log.read(0, 1 << 20)
+    log.flush()
+    log.close()
+    again = place.open()
+    assert (again.end_offset, again.last_epoch) == (10, 5)
+    assert again.read(0, 1 << 20) == whole
+    assert again.end_offset_for_epoch(3) == OffsetAndEpoch(6, 2)
+    again.close()
+
+
+def test_control_batches_are_kept_as_they_are(place: Place) -> None:
+    log = place.open()
+    change = control.leader_change(1, [ReplicaKey(1)], [ReplicaKey(1)])
+    log.append(control.control_batch([change], 0, 1, 5))
+    assert [record for _, record in control.control_records(log.read(0, 1000))] == [change]
+    log.close()
+
+
+def voter_history() -> VoterHistory:
+    history = VoterHistory(VoterSet())
+    history.set_version(-1, 1)
+    history.set_voters(-1, VoterSet([Voter(ReplicaKey(1, Uuid(b"d" * 16)), (("CONTROLLER", "h", 1),))]))
+    return history
+
+
+@pytest.mark.parametrize("count", [0, 1, 2500])
+def test_a_snapshot_is_written_in_parts_and_read_back(place: Place, count: int) -> None:
+    log = place.open()
+    fill(log)
+    snapshot = OffsetAndEpoch(10, 5)
+    values = [b"value %d" % n for n in range(count)]
+    position = 0
+    for part in snapshots.snapshot_parts(snapshot, iter(values), voter_history(), 777, 888):
+        log.write_snapshot(snapshot, position, part)
+        position += len(part)
+    assert log.snapshots() == []
+    log.finish_snapshot(snapshot)
+    assert log.snapshots() == [snapshot]
+    assert list(snapshots.read_values(log, snapshot)) == values
+    assert snapshots.read_timestamp(log, snapshot) == 777
+    assert (place.path / "__cluster_metadata-0" / "00000000000000000010-0000000005.checkpoint").stat().st_size == position
+    learned = VoterHistory(VoterSet())
+    control.learn_voters(learned, log.read_snapshot(snapshot, 0, position), 9)
+    assert learned.latest == voter_history().latest and learned.kraft_version == 1
+    log.close()
+    assert place.open().snapshots() == [snapshot]
+
+
+def test_a_damaged_or_cut_off_snapshot_is_not_read(place: Place) -> None:
+    log = place.open()
+    snapshot = OffsetAndEpoch(10, 5)
+    whole = b"".join(snapshots.snapshot_parts(snapshot, iter([b"a", b"b"]), VoterHistory(VoterSet()), 1, 2))
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    for data in (whole[:-5], bytes(flipped), whole[: whole.rindex(b"b")]):
+        log.write_snapshot(snapshot, 0, data)
+        log.finish_snapshot(snapshot)
+        with pytest.raises((snapshots.SnapshotError, ValueError)):
+            list(snapshots.read_values(log, snapshot))
+    log.close()
+
+
+def test_a_received_snapshot_takes_the_place_of_the_log(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    snapshot = OffsetAndEpoch(100, 7)
+    for part in [b"".join(snapshots.snapshot_parts(snapshot, iter([b"x"]), VoterHistory(VoterSet()), 1, 2))]:
+        log.write_snapshot(snapshot, 0, part)
+    log.finish_snapshot(snapshot)
+    log.begin_at_snapshot(snapshot)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (100, 100, 7)
+    log.append(data_batch([b"next"], 100, 8, 1))
+    assert (log.end_offset, log.last_epoch) == (101, 8)
+    log.close()
+    again = place.open()
+    assert (again.start_offset, again.end_offset, again.last_epoch) == (100, 101, 8)
+    again.close()
+
+
+def test_what_a_crash_left_half_made_is_removed(place: Place) -> None:
+    log = place.open()
+    log.write_snapshot(OffsetAndEpoch(10, 5), 0, b"half")
+    log.close()
+    part = place.path / "__cluster_metadata-0" / "00000000000000000010-0000000005.checkpoint.part"
+    assert part.exists()
+    place.open().close()
+    assert not part.exists()
+
+
+def test_records_below_a_snapshot_may_go(place: Place) -> None:
+    log = place.open(segment_bytes=1024)
+    for number in range(60):
+        log.append(data_batch([b"x" * 100], log.end_offset, 1, 1))
+    log.flush()
+    before = log.size_bytes
+    log.trim(50)
+    assert log.start_offset == 50 and log.size_bytes < before
+    assert log.read(50, 1 << 20)
+    log.close()

@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkacore._fast.column cimport Columns
 from kafkacore._fast.cursor cimport Writer
+from kafkacore._fast.object_sink cimport Encoded
 from kafkacore._fast.schema cimport Op, Shape
 
 # The rows of a call: all, or those that a column of row numbers names.
@@ -29,6 +30,7 @@ cdef class RowCodec:
 
     cdef int put(self, Writer *writer, Columns given, const Selection *selection, const uint8_t[::1] prefix,
                  int64_t *ends) except -1
+    cdef Encoded encoded(self, Writer *writer, int64_t count)
     cdef int refuse(self, int fault, int64_t row, const Op *at) except -1
     cdef int take_row(self, Columns given, int64_t row, const uint8_t *data, size_t size) except -1
     cdef int fill_objects(self, Columns given, int64_t row) except -1

@@ -21,7 +21,7 @@ from kafkacore._fast.column cimport (
 )
 from kafkacore._fast.cursor cimport (
     Writer, be16, be32, be64, put16, put32, put64, put_uvarlong, reader_init, remaining, reserve, uvarlong_size,
-    write_raw, writer_free, writer_init,
+    write_raw, writer_detach, writer_free, writer_init,
 )
 from kafkacore._fast.object_sink cimport Encoded
 from kafkacore._fast.schema cimport (
@@ -49,6 +49,7 @@ cdef extern from "Python.h" nogil:
 cdef enum:
     MAX_ROWS_BYTES = 0x7FFFFFFF
     MAX_TAGGED = 64
+    TYPICAL_ROW = 64            # bytes, a guess
     NUMBER_ROOM = 32            # more than any number, uuid or length takes, tag and size before it included
 
 
@@ -509,10 +510,19 @@ cdef class RowCodec:
         writer_init(&writer, MAX_ROWS_BYTES)
         try:
             self.put(&writer, given, &selection, None, NULL)
-            body = (<const char *> writer.data)[:writer.size] if writer.size else b""
-            return Encoded(self.name, self.struct, self.version, selection.count, body)
+            return self.encoded(&writer, selection.count)
         finally:
             writer_free(&writer)
+
+    cdef Encoded encoded(self, Writer *writer, int64_t count):
+        """Takes over the writer's block."""
+        cdef Encoded made = Encoded.__new__(Encoded)
+        if count > MAX_ROWS_BYTES:
+            raise ProtocolError(f"{count} rows are more than an array holds")
+        made.message, made.struct, made.version, made.count = self.name, self.struct, self.version, <int> count
+        made.size = writer.size
+        made.data = writer_detach(writer)
+        return made
 
     cdef int put(self, Writer *writer, Columns given, const Selection *selection, const uint8_t[::1] prefix,
                  int64_t *ends) except -1:
@@ -522,6 +532,9 @@ cdef class RowCodec:
         cdef int64_t rows = given.count if given.count >= 0 else selection.count
         cdef const Op *at = NULL
         cdef int fault
+        # One block from the start: growing by doubling would move half a megabyte several times.
+        if reserve(writer, min(selection.count * (TYPICAL_ROW + before_size), <size_t> MAX_ROWS_BYTES)) != NULL:
+            writer.size = 0
         if given.objects:
             fault = put_rows(
                 writer, self.shape, given.columns, selection, rows, before, before_size, ends, &failed, &at)

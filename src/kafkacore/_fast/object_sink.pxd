@@ -1,5 +1,8 @@
 """The object sink: messages as Python objects with slots. Whoever walks with it holds the GIL."""
 
+from libc.stddef cimport size_t
+from libc.stdint cimport uint8_t
+
 from kafkacore._fast.schema cimport Sink
 
 # A walk's `context` is NULL, or a list that keeps what a paused walk is in the midst of.
@@ -12,4 +15,5 @@ cdef class Encoded:
     cdef readonly str struct
     cdef readonly int version
     cdef readonly int count
-    cdef readonly bytes body
+    cdef uint8_t *data      # owned
+    cdef size_t size

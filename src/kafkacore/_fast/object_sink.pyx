@@ -6,6 +6,7 @@ wrong is left as the pending exception. What they call that is compiled as code 
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free
 from libc.string cimport memcpy
 
 from kafkacore._fast.cursor cimport (
@@ -62,11 +63,16 @@ cdef PyObject *UUID_ZERO = <PyObject *> ZERO
 
 cdef class Encoded:
 
-    def __init__(self, str message, str struct, int version, int count, bytes body):
-        self.message, self.struct, self.version, self.count, self.body = message, struct, version, count, body
+    def __dealloc__(self):
+        free(self.data)
 
     def __len__(self):
         return self.count
+
+    @property
+    def body(self):
+        """The elements' bytes, without the count before them."""
+        return (<const char *> self.data)[:self.size] if self.size else b""
 
 
 cdef PyTypeObject *ENCODED_TYPE = <PyTypeObject *> Encoded
@@ -299,7 +305,7 @@ cdef void put_encoded(Walk *walk, Encoded value, const Op *op) noexcept:
         write_uvarint(walk.writer, <uint32_t> value.count + 1)
     else:
         write_i32(walk.writer, value.count)
-    write_raw(walk.writer, <const char *> value.body, len(value.body))
+    write_raw(walk.writer, value.data, value.size)
 
 
 cdef int32_t get_array(Walk *walk, void *target, const Op *op, void **items) noexcept nogil:

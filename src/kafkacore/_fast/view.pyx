@@ -20,6 +20,7 @@ from kafkacore._fast.errors import ProtocolError
 cdef enum:
     FIRST_BLOCK = 4096
     MAX_BLOCK = 1 << 20
+    BENCHMARK_ARENA = 1 << 24
 
 
 # --- arena ---
@@ -358,6 +359,27 @@ cdef class Binding:
         if version < self.lowest or version > self.highest:
             return NULL
         return self.programs[version]
+
+    def read_times(self, const uint8_t[::1] data, int version, int64_t times):
+        """Reads the same message over and over, as a processor does: for benchmarks. Raises ProtocolError, KeyError."""
+        cdef const Program *program = self.program(version)
+        cdef Arena arena
+        cdef Reader reader
+        cdef void *struct
+        cdef int64_t i
+        cdef int fault = 0
+        if program == NULL:
+            raise KeyError(version)
+        arena_init(&arena, BENCHMARK_ARENA)
+        with nogil:
+            for i in range(times):
+                arena_reset(&arena)
+                struct = arena_alloc(&arena, program.size)
+                reader_init(&reader, &data[0], data.shape[0])
+                fault |= view_read(program, &reader, struct, &arena) if struct != NULL else FAULT_NO_ROOM
+        arena_free(&arena)
+        if fault:
+            raise ProtocolError(f"{program.name.decode()}: fault {fault}")
 
     def copy(self, const uint8_t[::1] data, int version, bint cut_records=False, size_t arena_bytes=1 << 20):
         """Reads `data` into C structs and writes them again: `(fields, bytes, gaps)`.

@@ -1,7 +1,7 @@
 """Whole quorums from a seed: lost, late and reordered messages, slow disks, crashes that lose what was not synced.
 
-The invariants are those of Raft, checked from outside of it: one leader per epoch, a high watermark that never goes back, logs
-that match below it, committed records that stay. After the faults end there must be a leader and progress.
+The invariants are those of Raft, checked from outside of it: one leader per epoch, a high watermark that never goes
+back, logs that match below it, committed records that stay. After the faults end there must be a leader and progress.
 """
 
 from __future__ import annotations
@@ -126,12 +126,15 @@ class World:
         if isinstance(output, Send):
             target = self.nodes[int(output.to.host.removeprefix("node"))]
             assert output.to.node_id == target.node_id
-            request = type(output.request).decode(output.request.encode(output.request.VERSIONS[1]), output.request.VERSIONS[1])
+            request = type(output.request).decode(
+                output.request.encode(output.request.VERSIONS[1]), output.request.VERSIONS[1]
+            )
             self.later(delay, target, target.received, node, output.correlation, request)
         else:
             source, life, correlation = output.token
             response = type(output.response).decode(
-                output.response.encode(output.response.VERSIONS[1]), output.response.VERSIONS[1])
+                output.response.encode(output.response.VERSIONS[1]), output.response.VERSIONS[1]
+            )
             if life == source.life:
                 self.later(delay, source, source.answered, correlation, response)
 
@@ -148,7 +151,9 @@ class World:
     def check(self, node: Node) -> None:
         raft = node.raft
         if isinstance(raft.role, Leader):
-            assert self.leaders.setdefault(raft.epoch, node.node_id) == node.node_id, f"two leaders in epoch {raft.epoch}"
+            assert self.leaders.setdefault(raft.epoch, node.node_id) == node.node_id, (
+                f"two leaders in epoch {raft.epoch}"
+            )
         assert raft.high_watermark >= node.highest, "a high watermark went back"
         if raft.high_watermark > node.highest:
             self.check_committed(node, node.highest, raft.high_watermark)
@@ -224,7 +229,9 @@ def test_a_quorum_keeps_what_it_committed(seed: int, voters: int) -> None:
         if len(world.committed) <= before:
             world.append()
         world.run_until(world.now + 500, everybody_has_it)
-    assert everybody_has_it(), f"no progress with seed {seed}: {[(n.raft.role, n.raft.high_watermark) for n in world.nodes]}"
+    assert everybody_has_it(), (
+        f"no progress with seed {seed}: {[(n.raft.role, n.raft.high_watermark) for n in world.nodes]}"
+    )
     whole = [records(node.log, 0, node.raft.high_watermark) for node in world.nodes]
     assert all(each == whole[0] for each in whole)
 

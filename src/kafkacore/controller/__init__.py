@@ -1,1 +1,2 @@
-"""Controllers: what decides who leads, who follows and what exists. `quorum` is KRaft's; `common` is pure algorithms."""
+"""Controllers: what decides who leads, who follows and what exists. `quorum` is KRaft's; `common` is pure
+algorithms."""

@@ -11,8 +11,8 @@ from kafkacore.protocol.uuid import Uuid
 
 @dataclass(slots=True)
 class MetadataDelta:
-    """`partition_rows` are rows of the newer root whose content is new or changed. A topic that came and went within the
-    delta is only in `topics_deleted`; one that was deleted and made again has a new id."""
+    """`partition_rows` are rows of the newer root whose content is new or changed. A topic that came and went within
+    the delta is only in `topics_deleted`; one that was deleted and made again has a new id."""
 
     topics_created: dict[Uuid, int] = field(default_factory=dict)  # to its topic row
     topics_deleted: dict[Uuid, str] = field(default_factory=dict)  # to its name

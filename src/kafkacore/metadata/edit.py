@@ -1,7 +1,7 @@
 """Replay: the one place where metadata changes, the same on the active controller, a standby, a broker and at restart.
 
-An Edit begins at a root, replays records, and `freeze` gives the next root with what lies between them. It copies what it
-touches, so that a batch costs what it changes and not what there is.
+An Edit begins at a root, replays records, and `freeze` gives the next root with what lies between them. It copies what
+it touches, so that a batch costs what it changes and not what there is.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Edit:
             raise MetadataError(f"a {record.NAME} is not metadata")
         replayer(self, record, offset)
 
-    def replay_batch(self, records: Sequence[Message], base_offset: int) -> None:
+    def replay_batch(self, records: Sequence[Any], base_offset: int) -> None:
         index, count = 0, len(records)
         while index < count:
             record = records[index]
@@ -261,7 +261,9 @@ class Edit:
                 raise MetadataError(f"{record!r} is about a topic that does not exist")
         for number in range(len(self._partition_chunks)):
             for index, rare in list(self._partition_chunks[number].rare.items()):
-                if (rare.elr or rare.last_known_elr) and (only is None or self._partition_chunks[number].topic[index] == only):
+                if (rare.elr or rare.last_known_elr) and (
+                    only is None or self._partition_chunks[number].topic[index] == only
+                ):
                     chunk = self._partition_chunk(number)
                     row = chunk.get(index)
                     chunk.put(index, row._replace(elr=(), last_known_elr=(), partition_epoch=row.partition_epoch + 1))
@@ -344,7 +346,9 @@ class Edit:
 
     def begin(self, record: Any, offset: int) -> None:
         if self.transaction is not None:
-            raise MetadataError(f"a metadata transaction begins at {offset} within the one from {self.transaction.offset}")
+            raise MetadataError(
+                f"a metadata transaction begins at {offset} within the one from {self.transaction.offset}"
+            )
         before = self.freeze(offset - 1, self.base.epoch, self.base.timestamp_ms)
         delta = self.delta
         # What `before` shares must be copied again before it is touched.
@@ -386,7 +390,9 @@ def _dropped(kept: str, *fields: str) -> Replayer:
 
 
 def _quota(edit: Edit, record: Any, offset: int) -> None:
-    entity = tuple(sorted([(each.entity_type, each.entity_name or "", each.entity_name is None) for each in record.entity]))
+    entity = tuple(
+        sorted([(each.entity_type, each.entity_name or "", each.entity_name is None) for each in record.entity])
+    )
     edit.keep((record.NAME, entity, record.key), None if record.remove else record)
 
 

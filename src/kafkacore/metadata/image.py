@@ -1,7 +1,7 @@
 """The image: what all records up to an offset add up to. A root never changes; whoever holds one sees one moment.
 
-Rows are numbers: a topic's and a partition's place in their chunks. They mean something within one root and those made from
-it, and nothing outside of this process.
+Rows are numbers: a topic's and a partition's place in their chunks. They mean something within one root and those made
+from it, and nothing outside of this process.
 """
 
 from __future__ import annotations

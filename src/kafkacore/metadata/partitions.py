@@ -1,7 +1,7 @@
 """Partitions in columns: chunks of some thousand rows, replicas and ISR as rows of fixed width.
 
-A chunk that a root holds never changes; a writer copies the chunks it touches. Columns are arrays of the standard library,
-which numpy reads in place: importing it costs more than scanning a small cluster, so only large ones do.
+A chunk that a root holds never changes; a writer copies the chunks it touches. Columns are arrays of the standard
+library, which numpy reads in place: importing it costs more than scanning a small cluster, so only large ones do.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ Ids = tuple[int, ...]
 
 
 class Partition(NamedTuple):
-    """One partition's registration. `directories[i]` is of `replicas[i]`; `last_known_elr` may hold the last known leader."""
+    """One partition's registration. `directories[i]` is of `replicas[i]`; `last_known_elr` may hold the last known
+    leader."""
 
     topic_row: int
     partition: int
@@ -107,7 +108,9 @@ class PartitionChunk:
         replicas = _ids(self.replicas[start : start + width])
         isr = _ids(self.isr[start : start + width])
         at = start * 16
-        directories = tuple([Uuid(self.directories[at + 16 * i : at + 16 * i + 16]) for i in range(len(replicas))])
+        directories = tuple(
+            [Uuid(bytes(self.directories[at + 16 * i : at + 16 * i + 16])) for i in range(len(replicas))]
+        )
         rare = self.rare.get(index, NOTHING_RARE)
         return Partition(
             self.topic[index], self.partition[index], replicas, directories, isr, self.leader[index],
@@ -169,8 +172,12 @@ class PartitionChunk:
         self.partition_epoch.extend([record.partition_epoch for record in records])
         self.recovery += bytes([record.leader_recovery_state for record in records])
         for index, record in enumerate(records, first):
-            if (record.removing_replicas or record.adding_replicas or record.eligible_leader_replicas
-                    or record.last_known_elr):
+            if (
+                record.removing_replicas
+                or record.adding_replicas
+                or record.eligible_leader_replicas
+                or record.last_known_elr
+            ):
                 self.rare[index] = rare_of(record)
 
     def _widen(self, width: int) -> None:
@@ -209,7 +216,8 @@ def partition_of(topic_row: int, record: Any) -> Partition:
 
 
 def merge(row: Partition, change: Any) -> Partition:
-    """A partition after a PartitionChangeRecord. A leader that is set, even to the same broker, begins a new leader epoch."""
+    """A partition after a PartitionChangeRecord. A leader that is set, even to the same broker, begins a new leader
+    epoch."""
     replicas = row.replicas if change.replicas is None else tuple(change.replicas)
     if change.directories is not None:
         directories = tuple(change.directories)
@@ -281,7 +289,7 @@ def rows_in_directory(chunks: Chunks, broker_id: int, directory: Uuid) -> Iterat
         chunk, index = chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
         start = index * chunk.width
         at = 16 * (start + chunk.replicas[start : start + chunk.width].index(broker_id))
-        if chunk.directories[at : at + 16] == directory:
+        if bytes(chunk.directories[at : at + 16]) == directory:
             yield row
 
 
@@ -297,8 +305,8 @@ def _matches(chunks: Chunks, column: str, value: int) -> Iterator[tuple[int, Ite
     for number, chunk in enumerate(chunks):
         values: array[int] = getattr(chunk, column)
         if vector:
-            import numpy
+            import numpy as np
 
-            yield number * CHUNK_ROWS, numpy.flatnonzero(numpy.frombuffer(values, numpy.int32) == value).tolist()
+            yield number * CHUNK_ROWS, np.flatnonzero(np.frombuffer(values, np.int32) == value).tolist()
         elif value in values:
             yield number * CHUNK_ROWS, [index for index, each in enumerate(values) if each == value]

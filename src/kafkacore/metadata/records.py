@@ -57,11 +57,12 @@ class MetadataError(KafkaError):
 def record_class(api_key: int) -> type[Message]:
     """The class of a record type. Raises MetadataError for one that this release does not know."""
     try:
-        return messages.message_class(RECORD_TYPES[api_key])
+        made: type[Message] = messages.message_class(RECORD_TYPES[api_key])
     except KeyError:
         raise MetadataError(
             f"metadata record type {api_key} is not known: it was written by a newer release, upgrade this node"
         ) from None
+    return made
 
 
 def registration_change_version(record: Any) -> int:
@@ -81,7 +82,8 @@ class RecordWriter:
         self._frames: dict[type[Message], tuple[int, bytes]] = {}
 
     def encode(self, record: Message) -> bytes:
-        """A record's value in its batch. Raises ProtocolError when the version has no place for what the record says."""
+        """A record's value in its batch. Raises ProtocolError when the version has no place for what the record
+        says."""
         frame = self._frames.get(type(record)) or self._frame(record)
         return record.encode(*frame)
 

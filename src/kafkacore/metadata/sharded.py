@@ -1,4 +1,5 @@
-"""A map that is copied by the part: readers hold a root for as long as they like, a writer copies the shards it touches."""
+"""A map that is copied by the part: readers hold a root for as long as they like, a writer copies the shards it
+touches."""
 
 from __future__ import annotations
 

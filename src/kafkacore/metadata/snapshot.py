@@ -91,8 +91,6 @@ def _features(image: MetadataImage) -> Iterator[Message]:
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
 
 
-
-
 def _kept_key(item: tuple[tuple[Any, ...], Any]) -> tuple[int, str]:
     name = item[0][0]
     return (_KEPT_ORDER.index(name) if name in _KEPT_ORDER else len(_KEPT_ORDER), repr(item[0]))

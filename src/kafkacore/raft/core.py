@@ -1,11 +1,12 @@
-"""The KRaft state machine: messages, ticks and "this is durable now" go in; messages, answers and states to persist come out.
+"""The KRaft state machine: messages, ticks and "this is durable now" go in; messages, answers and states to persist
+come out.
 
-It owns no clock, socket, file, thread or random source: times are given in, randomness is a `random.Random` of the caller's.
-What it may send now and what waits (for the vote to be on disk, for the log to be synced) are kept apart by the core
-itself (Raft dissertation, 10.2.1): `take_outputs` gives only what may go.
+It owns no clock, socket, file, thread or random source: times are given in, randomness is a `random.Random` of the
+caller's. What it may send now and what waits (for the vote to be on disk, for the log to be synced) are kept apart by
+the core itself (Raft dissertation, 10.2.1): `take_outputs` gives only what may go.
 
-The rules live beside it: `election` (votes, epochs, resignation), `replication` (Fetch on both sides, the high watermark),
-`transfer` (snapshots on both sides).
+The rules live beside it: `election` (votes, epochs, resignation), `replication` (Fetch on both sides, the high
+watermark), `transfer` (snapshots on both sides).
 """
 
 from __future__ import annotations
@@ -29,8 +30,18 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.raft import control, election, messages, replication, transfer
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
-from kafkacore.raft.roles import NOBODY, Candidate, Destination, Follower, Leader, Prospective, Resigned, Role, Unattached
-from kafkacore.raft.voters import BEFORE_LOG, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
+from kafkacore.raft.roles import (
+    NOBODY,
+    Candidate,
+    Destination,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from kafkacore.raft.voters import BEFORE_LOG, NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 from kafkacore.storage.quorum_state import QuorumState
 
 LOG: Final = logging.getLogger("kafkacore.raft")
@@ -45,7 +56,7 @@ class RaftConfig:
     node_id: int
     directory_id: Any
     cluster_id: str
-    voters: VoterSet = VoterSet()
+    voters: VoterSet = NO_VOTERS
     bootstrap: tuple[tuple[str, int], ...] = ()
     can_vote: bool = True
     listener: str = "CONTROLLER"
@@ -204,8 +215,9 @@ class Raft:
         self._send_what_is_due()
 
     def append(self, values: Sequence[bytes]) -> int | None:
-        """Leader only: appends records as one atomic batch. Returns the offset of the last; None when the batch would be
-        over control.MAX_BATCH_BYTES. They are committed when the high watermark is above it in the same epoch."""
+        """Leader only: appends records as one atomic batch. Returns the offset of the last; None when the batch
+        would be over control.MAX_BATCH_BYTES. They are committed when the high watermark is above it in the same
+        epoch."""
         data = control.data_batch(values, self.log.end_offset, self.epoch, self.wall_ms())
         if data is None:
             return None
@@ -350,7 +362,11 @@ class Raft:
 
     def anybody(self) -> Destination | None:
         """Whom to ask who leads: a voter or a bootstrap server, another one each time."""
-        known = [self.destination(voter) for voter in self.voters.latest.voters() if voter.key.replica_id != self.me.replica_id]
+        known = [
+            self.destination(voter)
+            for voter in self.voters.latest.voters()
+            if voter.key.replica_id != self.me.replica_id
+        ]
         asked = [each for each in known if each is not None] or [
             Destination(-2 - index, host, port) for index, (host, port) in enumerate(self.config.bootstrap)
         ]

@@ -1,6 +1,7 @@
 """Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and those who apply what is committed.
 
-Appends of one turn of the loop share one sync. The disk is waited for on threads: a loop that answers heartbeats never is.
+Appends of one turn of the loop share one sync. The disk is waited for on threads: a loop that answers heartbeats never
+is.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class SyncedLog(RaftLog, Protocol):
 
 
 class RaftDriver:
-    """Belongs to the loop it is started on. `persist` writes a quorum state with its version (blocking, called on another
-    thread); `decode` makes a record of its framed value; `now_ms` is monotonic, `wall_ms` the time of day. `on_fault` is told what this node cannot go on after.
+    """Belongs to the loop it is started on. `persist` writes a quorum state with its version (blocking, called on
+    another thread); `decode` makes a record of its framed value; `now_ms` is monotonic, `wall_ms` the time of day.
+    `on_fault` is told what this node cannot go on after.
     """
 
     def __init__(
@@ -82,8 +84,8 @@ class RaftDriver:
         self._listeners.append(listener)
 
     def start(self) -> None:
-        """On the loop. Gives the latest snapshot to the listeners at once; an only voter leads as soon as its vote is on
-        disk."""
+        """On the loop. Gives the latest snapshot to the listeners at once; an only voter leads as soon as its vote
+        is on disk."""
         self._loop = asyncio.get_running_loop()
         self.raft = Raft(self._config, self._log, self._state, self._random, self._now_ms(), self._wall_ms)
         ids = self._log.snapshots()
@@ -131,7 +133,8 @@ class RaftDriver:
         return self.raft.voters.kraft_version
 
     async def request(self, request: Message) -> Message:
-        """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum: the response, when there is one."""
+        """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum: the response, when there is
+        one."""
         if len(self._pending) >= MAX_PENDING_REQUESTS:
             raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests wait for the metadata log")
         self._tokens += 1
@@ -140,12 +143,14 @@ class RaftDriver:
         try:
             self.raft.request(token, request, self._now_ms())
             self._schedule()
-            return await future
+            answered: Message = await future
+            return answered
         finally:
             del self._pending[token]
 
     def append(self, records: Sequence[Message], values: Sequence[bytes]) -> int | None:
-        """As leader: one batch of records with their encoded values. The offset of the last; None when it is too large."""
+        """As leader: one batch of records with their encoded values. The offset of the last; None when it is too
+        large."""
         if not self.raft.is_leader:
             raise error_for(ErrorCode.NOT_CONTROLLER)
         base = self._log.end_offset
@@ -162,7 +167,9 @@ class RaftDriver:
 
     # --- snapshots ---
 
-    async def write_snapshot(self, snapshot_id: OffsetAndEpoch, values: Iterator[bytes], last_timestamp_ms: int) -> None:
+    async def write_snapshot(
+        self, snapshot_id: OffsetAndEpoch, values: Iterator[bytes], last_timestamp_ms: int
+    ) -> None:
         """Makes a snapshot in parts; the loop turns between them. Nothing happens when there is one already."""
         if snapshot_id in self._log.snapshots():
             return
@@ -187,7 +194,7 @@ class RaftDriver:
             return
         try:
             self._turn()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the node is told, whatever it is
             self._fail(error)
 
     def _turn(self) -> None:

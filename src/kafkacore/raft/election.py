@@ -1,4 +1,5 @@
-"""Elections: pre-votes and votes, epochs beginning and ending, a leader that loses its quorum (KIP-595, 650, 853, 996)."""
+"""Elections: pre-votes and votes, epochs beginning and ending, a leader that loses its quorum (KIP-595, 650, 853,
+996)."""
 
 from __future__ import annotations
 
@@ -163,7 +164,11 @@ def on_vote(raft: Raft, token: Any, request: Any) -> None:
     if asked is None:
         raft.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
         return
-    legal = asked.last_offset_epoch <= asked.replica_epoch if asked.pre_vote else asked.last_offset_epoch < asked.replica_epoch
+    legal = (
+        asked.last_offset_epoch <= asked.replica_epoch
+        if asked.pre_vote
+        else asked.last_offset_epoch < asked.replica_epoch
+    )
     if asked.last_offset < 0 or asked.last_offset_epoch < 0 or not legal:
         raft.reply(token, request, error_code=ErrorCode.INVALID_REQUEST, vote_granted=False)
         return
@@ -227,7 +232,8 @@ def on_end_epoch(raft: Raft, token: Any, request: Any) -> None:
 
 
 def _succession_delay_ms(raft: Raft, asked: Any) -> int:
-    """The first of those that the leader would like to follow it stands at once, the others after it, further down later."""
+    """The first of those that the leader would like to follow it stands at once, the others after it, further down
+    later."""
     named = [each.candidate_id for each in asked.preferred_candidates] or list(asked.preferred_successors)
     if raft.me.replica_id not in named:
         return raft.config.election_backoff_max_ms
@@ -290,7 +296,9 @@ def announce(raft: Raft, role: Leader) -> None:
         if to is not None and raft.can_send(to.node_id):
             progress.told_until_ms = raft.now_ms + raft.config.fetch_timeout_ms // 2
             endpoints = raft.config.endpoints
-            raft.send(to, messages.begin_epoch(raft.config.cluster_id, voter.key, raft.me.replica_id, raft.epoch, endpoints))
+            raft.send(
+                to, messages.begin_epoch(raft.config.cluster_id, voter.key, raft.me.replica_id, raft.epoch, endpoints)
+            )
 
 
 def on_begin_epoch_response(raft: Raft, sent: InFlight, response: Any) -> None:
@@ -324,8 +332,10 @@ def announce_end(raft: Raft, role: Resigned) -> None:
 
 
 def _send_end(raft: Raft, to: Any, successors: list[ReplicaKey]) -> None:
-    raft.send(to, messages.end_epoch(
-        raft.config.cluster_id, raft.me.replica_id, raft.epoch, successors, raft.config.endpoints))
+    raft.send(
+        to,
+        messages.end_epoch(raft.config.cluster_id, raft.me.replica_id, raft.epoch, successors, raft.config.endpoints),
+    )
 
 
 def on_end_epoch_response(raft: Raft, sent: InFlight, response: Any) -> None:
@@ -334,5 +344,3 @@ def on_end_epoch_response(raft: Raft, sent: InFlight, response: Any) -> None:
         return
     if isinstance(raft.role, Resigned):
         raft.role.unacknowledged.discard(sent.to.node_id)
-
-

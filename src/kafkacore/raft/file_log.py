@@ -65,7 +65,9 @@ class FileLog(LogEpochs):
             self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
         result = self._handle.append_as_follower(data, ANY_EPOCH)
         if result.error:
-            raise MetadataLogError(f"the metadata log refuses an append with error {result.error}: {result.error_message}")
+            raise MetadataLogError(
+                f"the metadata log refuses an append with error {result.error}: {result.error_message}"
+            )
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         result = self._handle.read(offset, max_bytes, TO_THE_END)

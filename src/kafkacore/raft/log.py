@@ -1,7 +1,7 @@
 """What the Raft core needs of a log: append, read, truncate, where epochs end, snapshots. And one in memory.
 
-A log is passive. What `append` has taken may be read at once and is lost with the machine until the driver has synced it
-and told the core so.
+A log is passive. What `append` has taken may be read at once and is lost with the machine until the driver has synced
+it and told the core so.
 """
 
 from __future__ import annotations

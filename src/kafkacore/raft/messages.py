@@ -72,7 +72,9 @@ def begin_epoch(cluster_id: str, voter: ReplicaKey, leader_id: int, epoch: int, 
     )
 
 
-def end_epoch(cluster_id: str, leader_id: int, epoch: int, successors: Sequence[ReplicaKey], endpoints: Endpoints) -> Any:
+def end_epoch(
+    cluster_id: str, leader_id: int, epoch: int, successors: Sequence[ReplicaKey], endpoints: Endpoints
+) -> Any:
     made = EndQuorumEpochRequest
     partition = made.PartitionData(
         partition_index=PARTITION,
@@ -134,7 +136,9 @@ _SHAPES: Final[dict[Any, tuple[Any, Any, str, Any, str]]] = {
     EndQuorumEpochRequest: (
         EndQuorumEpochResponse, EndQuorumEpochResponse.TopicData, "topic_name",
         EndQuorumEpochResponse.PartitionData, "topics"),
-    FetchRequest: (FetchResponse, FetchResponse.FetchableTopicResponse, "topic", FetchResponse.PartitionData, "responses"),
+    FetchRequest: (
+        FetchResponse, FetchResponse.FetchableTopicResponse, "topic",
+        FetchResponse.PartitionData, "responses"),
     FetchSnapshotRequest: (
         FetchSnapshotResponse, FetchSnapshotResponse.TopicSnapshot, "name",
         FetchSnapshotResponse.PartitionSnapshot, "topics"),
@@ -190,8 +194,9 @@ def endpoint_of(response: Any, node_id: int) -> tuple[str, int] | None:
     return None
 
 
-def describe_quorum(leader: tuple[int, int], high_watermark: int, voters: list[Any], observers: list[Any],
-                    nodes: Sequence[Voter]) -> Any:
+def describe_quorum(
+    leader: tuple[int, int], high_watermark: int, voters: list[Any], observers: list[Any], nodes: Sequence[Voter]
+) -> Any:
     made = DescribeQuorumResponse
     partition = made.PartitionData(
         partition_index=PARTITION,
@@ -221,7 +226,9 @@ def describe_error(request: Any, error: ErrorCode) -> Any:
             made.TopicData(
                 topic_name=topic.topic_name,
                 partitions=[
-                    made.PartitionData(partition_index=each.partition_index, error_code=error, error_message=error.message)
+                    made.PartitionData(
+                        partition_index=each.partition_index, error_code=error, error_message=error.message
+                    )
                     for each in topic.partitions
                 ],
             )

@@ -1,4 +1,5 @@
-"""Replication: Fetch as the leader answers it and as a follower sends it, and what is committed (KIP-595, 630, 1166)."""
+"""Replication: Fetch as the leader answers it and as a follower sends it, and what is committed (KIP-595, 630,
+1166)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class RaftFault(Exception):
-    """What must not happen while a majority of the voters keeps its disks: this replica stops rather than lose records."""
+    """What must not happen while a majority of the voters keeps its disks: this replica stops rather than lose
+    records."""
 
 
 class Parked(NamedTuple):
@@ -52,8 +54,12 @@ def on_fetch(raft: Raft, token: Any, request: Any) -> None:
     if asked is None:
         raft.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
         return
-    if (request.max_wait_ms < 0 or asked.fetch_offset < 0 or asked.last_fetched_epoch < 0
-            or asked.last_fetched_epoch > asked.current_leader_epoch):
+    if (
+        request.max_wait_ms < 0
+        or asked.fetch_offset < 0
+        or asked.last_fetched_epoch < 0
+        or asked.last_fetched_epoch > asked.current_leader_epoch
+    ):
         _reply_error(raft, token, request, ErrorCode.INVALID_REQUEST)
         return
     known = asked.high_watermark if asked.high_watermark >= 0 else raft.high_watermark
@@ -90,8 +96,9 @@ def _serve(raft: Raft, parked: Parked, even_empty: bool) -> bool:
     values: dict[str, Any] = {"records": b""}
     place = _place(raft, asked.fetch_offset, asked.last_fetched_epoch)
     if place is None:
-        values["records"] = raft.log.read(asked.fetch_offset, request.max_bytes) if asked.fetch_offset < raft.log.end_offset \
-            else b""
+        values["records"] = (
+            raft.log.read(asked.fetch_offset, request.max_bytes) if asked.fetch_offset < raft.log.end_offset else b""
+        )
         _note_progress(raft, role, _replica(request, asked), asked.fetch_offset)
     else:
         values |= place
@@ -116,7 +123,8 @@ def _replica(request: Any, asked: Any) -> ReplicaKey:
 
 
 def _place(raft: Raft, offset: int, epoch: int) -> dict[str, Any] | None:
-    """None where the fetching log is a part of ours; else what to say instead of records: a snapshot, or where they part."""
+    """None where the fetching log is a part of ours; else what to say instead of records: a snapshot, or where they
+    part."""
     log = raft.log
     if log.start_offset == 0 and offset == 0 and epoch == 0:
         return None
@@ -316,8 +324,8 @@ def _truncate(raft: Raft, theirs: OffsetAndEpoch) -> None:
     end = min(mine.offset, theirs.offset) if mine.epoch == theirs.epoch else mine.offset
     if end < raft.high_watermark:
         raise RaftFault(
-            f"the leader of epoch {raft.epoch} has no record at {end}, but all below {raft.high_watermark} is committed: "
-            "a majority of the voters has lost its disks"
+            f"the leader of epoch {raft.epoch} has no record at {end}, but all below {raft.high_watermark} is "
+            "committed: a majority of the voters has lost its disks"
         )
     if end < raft.log.end_offset:
         raft.log.truncate(end)
@@ -331,10 +339,12 @@ def _append(raft: Raft, data: bytes) -> None:
     try:
         for batch in batches:
             if not batch.crc_ok or batch.base_offset != expected or batch.partition_leader_epoch > raft.epoch:
-                raise CorruptBatchError(f"a batch from the leader at offset {batch.base_offset} is not what comes after {expected}")
+                raise CorruptBatchError(
+                    f"a batch from the leader at offset {batch.base_offset} is not what comes after {expected}"
+                )
             expected = batch.next_offset
-    except CorruptBatchError as error:
-        LOG.error("records of leader %d are thrown away, they will be asked for again: %s", raft.leader_id, error)
+    except CorruptBatchError:
+        LOG.exception("records of leader %d are thrown away, they will be asked for again", raft.leader_id)
         raft._backoff_until[raft.leader_id] = raft.now_ms + raft.config.retry_backoff_ms
         return
     data = data[: batches.position]

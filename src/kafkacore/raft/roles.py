@@ -1,4 +1,5 @@
-"""The roles a replica plays, each with what it must remember only while it plays it. Times are monotonic milliseconds."""
+"""The roles a replica plays, each with what it must remember only while it plays it. Times are monotonic
+milliseconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Snapshots of the metadata log: a header and a footer around batches of records, in a file named by where it ends (KIP-630).
+"""Snapshots of the metadata log: a header and a footer around batches of records, in a file named by where it ends
+(KIP-630).
 
 `<end offset>-<epoch>.checkpoint`; while it is made or received it has `.part` at its end, and a rename completes it.
 """
@@ -125,7 +126,8 @@ def _batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
 def snapshot_parts(
     snapshot_id: OffsetAndEpoch, values: Iterable[bytes], voters: VoterHistory, last_timestamp_ms: int, now_ms: int
 ) -> Iterator[bytes]:
-    """A snapshot's file in parts, each whole batches. `values` are framed records; offsets in it are its own, from 0."""
+    """A snapshot's file in parts, each whole batches. `values` are framed records; offsets in it are its own, from
+    0."""
     head: list[Message] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)]
     if voters.kraft_version > 0:
         head += [KRaftVersionRecord(version=0, kraft_version=voters.kraft_version), voters.latest.to_record()]

@@ -46,7 +46,8 @@ Write = Callable[[OffsetAndEpoch, Iterator[bytes], int], Awaitable[None]]
 
 
 class Snapshotter:
-    """A listener of the driver, after the one whose metadata `contents` gives. `write` is the driver's write_snapshot."""
+    """A listener of the driver, after the one whose metadata `contents` gives. `write` is the driver's
+    write_snapshot."""
 
     def __init__(
         self,
@@ -100,7 +101,9 @@ class Snapshotter:
             await self._write(snapshot_id, contents.values, contents.timestamp_ms)
             self.clean()
         except OSError:
-            LOG.exception("no snapshot could be made; the next try comes with the next %d bytes", self._limits.bytes_between)
+            LOG.exception(
+                "no snapshot could be made; the next try comes with the next %d bytes", self._limits.bytes_between
+            )
 
     def clean(self) -> None:
         """Lets the oldest snapshots go, and the records below the next, while there is more than is to be kept."""

@@ -74,7 +74,9 @@ class VoterSet:
         return len(self._voters) == 1 and key in self
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        return VoterSet([*[each for each in self._voters.values() if each.key.replica_id != voter.key.replica_id], voter])
+        return VoterSet(
+            [*[each for each in self._voters.values() if each.key.replica_id != voter.key.replica_id], voter]
+        )
 
     def to_record(self) -> Any:
         return VotersRecord(
@@ -102,6 +104,9 @@ class VoterSet:
             )
             for each in record.voters
         )
+
+
+NO_VOTERS: Final = VoterSet()
 
 
 class VoterHistory:

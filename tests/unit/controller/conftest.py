@@ -18,8 +18,8 @@ from kafkacore.metadata.records import RecordWriter, decode_record
 from kafkacore.protocol.features import FEATURES, metadata_version
 from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest, FeatureLevelRecord
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.raft.driver import RaftDriver
 from kafkacore.raft.core import RaftConfig
+from kafkacore.raft.driver import RaftDriver
 from kafkacore.raft.log import MemoryLog
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
 
@@ -33,7 +33,7 @@ class Now(Executor):
         future: Future[Any] = Future()
         try:
             future.set_result(what(*arguments, **named))
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - the future tells it
             future.set_exception(error)
         return future
 
@@ -121,9 +121,15 @@ class Harness:
             wall_ms=lambda: 1_700_000_000_000,
             on_fault=self.faults.append,
         )
-        self.controller = QuorumController(self.settings, self.driver, bootstrap, lambda: self.now, self.new_uuid,
-                                           lambda image, delta: self.adopted.adopt(image, delta))
         self.adopted = MetadataPublisher()
+        self.controller = QuorumController(
+            self.settings,
+            self.driver,
+            bootstrap,
+            lambda: self.now,
+            self.new_uuid,
+            self.adopted.adopt,
+        )
         self.applied = Applied()
         self.driver.add_listener(self.controller)
         if self.with_broker:

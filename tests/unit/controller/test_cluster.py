@@ -26,7 +26,9 @@ async def create(harness, name, replicas, **configs):
         name=name,
         num_partitions=-1,
         replication_factor=-1,
-        assignments=[made.CreatableReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(replicas)],
+        assignments=[
+            made.CreatableReplicaAssignment(partition_index=i, broker_ids=ids) for i, ids in enumerate(replicas)
+        ],
         configs=[made.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
     )
     response = await harness.controller.create_topics(Caller(), made(topics=[topic], timeout_ms=1000))
@@ -264,16 +266,13 @@ def test_a_failed_directory_loses_its_leaders(run) -> None:
         image = harness.controller.image
         made = AssignReplicasToDirsRequest
         topic = image.topic("a").topic_id
-        request = made(
-            broker_id=1,
-            broker_epoch=harness.epochs[1],
-            directories=[
-                made.DirectoryData(id=directory, topics=[made.TopicData(topic_id=topic, partitions=[made.PartitionData(partition_index=index)])])
-                for index, directory in enumerate((one, other))
-            ] + [made.DirectoryData(id=one, topics=[
-                made.TopicData(topic_id=topic, partitions=[made.PartitionData(partition_index=9)]),
-                made.TopicData(topic_id=uuid_of(77), partitions=[made.PartitionData(partition_index=0)])])],
-        )  # fmt: skip
+
+        def lies(directory, topic_id, index):
+            partitions = [made.PartitionData(partition_index=index)]
+            return made.DirectoryData(id=directory, topics=[made.TopicData(topic_id=topic_id, partitions=partitions)])
+
+        told = [lies(one, topic, 0), lies(other, topic, 1), lies(one, topic, 9), lies(one, uuid_of(77), 0)]
+        request = made(broker_id=1, broker_epoch=harness.epochs[1], directories=told)
         response = await harness.controller.assign_replicas_to_dirs(Caller(), request)
         codes = [p.error_code for d in response.directories for t in d.topics for p in t.partitions]
         assert codes == [0, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]

@@ -50,7 +50,9 @@ def test_a_topic_is_committed_when_it_is_answered(run) -> None:
         rows = [harness.partition("a", index) for index in range(6)]
         assert all(sorted(row.replicas) == [1, 2, 3] and row.isr == row.replicas for row in rows)
         # Leaders take turns.
-        assert sorted(row.leader for row in rows[:3]) == [1, 2, 3] and all(row.leader == row.replicas[0] for row in rows)
+        assert sorted(row.leader for row in rows[:3]) == [1, 2, 3] and all(
+            row.leader == row.replicas[0] for row in rows
+        )
         assert harness.applied.publisher.image.topic("a") is not None
         assert image.topic_overrides("a") == {"retention.ms": "1000"}
         response.encode(7)
@@ -188,7 +190,8 @@ async def grow(harness, name, count, assignments=None, **values):
     made = CreatePartitionsRequest
     listed = None if assignments is None else [made.CreatePartitionsAssignment(broker_ids=ids) for ids in assignments]
     request = made(
-        topics=[made.CreatePartitionsTopic(name=name, count=count, assignments=listed)], timeout_ms=1000, **values)
+        topics=[made.CreatePartitionsTopic(name=name, count=count, assignments=listed)], timeout_ms=1000, **values
+    )
     return (await harness.controller.create_partitions(Caller(), request)).results[0]
 
 
@@ -236,8 +239,10 @@ def test_topics_are_deleted_by_name_and_by_id(run) -> None:
         state = DeleteTopicsRequest.DeleteTopicState
         request = DeleteTopicsRequest(
             topics=[
-                state(name="a"), state(name=None, topic_id=ids["b"]), state(name="nope"), state(name="c"), state(name="c"),
-                state(name=None, topic_id=ZERO), state(name="d", topic_id=ids["d"]), state(name=None, topic_id=ids["a"][:15] + b"z"),
+                state(name="a"), state(name=None, topic_id=ids["b"]), state(name="nope"),
+                state(name="c"), state(name="c"),
+                state(name=None, topic_id=ZERO), state(name="d", topic_id=ids["d"]),
+                state(name=None, topic_id=ids["a"][:15] + b"z"),
             ],
             timeout_ms=1000,
         )  # fmt: skip

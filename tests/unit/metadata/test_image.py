@@ -125,7 +125,9 @@ def test_only_touched_chunks_are_copied() -> None:
 
 def test_a_transaction_is_undone_by_its_abort_and_kept_by_its_end() -> None:
     image = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(1)), partition(1, 0, [1]))
-    inside = replay(image, BeginTransactionRecord(name="x"), partition(1, 1, [1]), TopicRecord(name="b", topic_id=uuid(2)))
+    inside = replay(
+        image, BeginTransactionRecord(name="x"), partition(1, 1, [1]), TopicRecord(name="b", topic_id=uuid(2))
+    )
     assert inside.topic("b") is not None and inside.transaction is not None
     aborted = replay(inside, AbortTransactionRecord(reason="y"))
     assert aborted.topic("b") is None and len(aborted.topic("a").partition_rows) == 1 and aborted.transaction is None
@@ -194,7 +196,8 @@ def everything() -> MetadataImage:
         AccessControlEntryRecord(id=uuid(51), principal="User:b"),
         RemoveAccessControlEntryRecord(id=uuid(51)),
         UserScramCredentialRecord(name="u", mechanism=1, salt=b"s", stored_key=b"k", server_key=b"v", iterations=4096),
-        ClientQuotaRecord(entity=[ClientQuotaRecord.EntityData(entity_type="user", entity_name=None)], key="q", value=1.5),
+        ClientQuotaRecord(
+            entity=[ClientQuotaRecord.EntityData(entity_type="user", entity_name=None)], key="q", value=1.5),
         DelegationTokenRecord(owner="User:o", token_id="t"),
         NoOpRecord(),
     )  # fmt: skip
@@ -221,7 +224,9 @@ def test_every_record_is_read_back_from_its_frame(version: object) -> None:
         assert decode_record(writer.encode(record)) == record
 
 
-@pytest.mark.parametrize("frame", [b"", b"\x01", b"\x02\x03\x00", b"\x01\x7f\x00", b"\x80\x80\x80\x80\x80\x01", b"\x01\x63\x00abc"])
+@pytest.mark.parametrize(
+    "frame", [b"", b"\x01", b"\x02\x03\x00", b"\x01\x7f\x00", b"\x80\x80\x80\x80\x80\x01", b"\x01\x63\x00abc"]
+)
 def test_a_broken_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(MetadataError):
         decode_record(frame)

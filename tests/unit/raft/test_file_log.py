@@ -98,7 +98,9 @@ def test_a_snapshot_is_written_in_parts_and_read_back(place: Place, count: int) 
     assert log.snapshots() == [snapshot]
     assert list(snapshots.read_values(log, snapshot)) == values
     assert snapshots.read_timestamp(log, snapshot) == 777
-    assert (place.path / "__cluster_metadata-0" / "00000000000000000010-0000000005.checkpoint").stat().st_size == position
+    assert (
+        place.path / "__cluster_metadata-0" / "00000000000000000010-0000000005.checkpoint"
+    ).stat().st_size == position
     learned = VoterHistory(VoterSet())
     control.learn_voters(learned, log.read_snapshot(snapshot, 0, position), 9)
     assert learned.latest == voter_history().latest and learned.kraft_version == 1
@@ -149,7 +151,7 @@ def test_what_a_crash_left_half_made_is_removed(place: Place) -> None:
 
 def test_records_below_a_snapshot_may_go(place: Place) -> None:
     log = place.open(segment_bytes=1024)
-    for number in range(60):
+    for _ in range(60):
         log.append(data_batch([b"x" * 100], log.end_offset, 1, 1))
     log.flush()
     before = log.size_bytes

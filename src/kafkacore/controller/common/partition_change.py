@@ -1,4 +1,5 @@
-"""What becomes of a partition when its ISR, its replicas or the brokers that live change: leader, ISR and ELR (KIP-966).
+"""What becomes of a partition when its ISR, its replicas or the brokers that live change: leader, ISR and ELR
+(KIP-966).
 
 A new leader comes from the ISR; from the ELR when the ISR is empty; with neither it is the last known leader, marked as
 recovering; and only where unclean elections are allowed any replica that lives.
@@ -17,7 +18,8 @@ from kafkacore.protocol.uuid import Uuid
 
 
 class Election(Enum):
-    """PREFERRED gives the first replica the lead when it can have it; UNCLEAN would rather lose records than availability."""
+    """PREFERRED gives the first replica the lead when it can have it; UNCLEAN would rather lose records than
+    availability."""
 
     PREFERRED = 0
     ONLINE = 1
@@ -26,7 +28,8 @@ class Election(Enum):
 
 @dataclass(slots=True)
 class Target:
-    """What a partition shall be; None: as it is. `unclean_shutdown` has brokers that came back without having said good-bye."""
+    """What a partition shall be; None: as it is. `unclean_shutdown` has brokers that came back without having said
+    good-bye."""
 
     isr: Iterable[int] | None = None
     replicas: Iterable[int] | None = None
@@ -39,7 +42,8 @@ class Target:
 
 
 class Rules(NamedTuple):
-    """`may_lead` says of a broker that it lives and its directory works; `default_directory` where a new replica goes."""
+    """`may_lead` says of a broker that it lives and its directory works; `default_directory` where a new replica
+    goes."""
 
     may_lead: Callable[[int], bool]
     default_directory: Callable[[int], Uuid]
@@ -50,9 +54,6 @@ class Rules(NamedTuple):
 class _Elected(NamedTuple):
     leader: int
     unclean: bool
-
-
-
 
 
 def change(partition: Partition, topic_id: Uuid, target: Target, rules: Rules) -> Any | None:

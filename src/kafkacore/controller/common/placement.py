@@ -1,7 +1,7 @@
 """Where new replicas go: striped over racks and brokers, as Kafka's StripedReplicaPlacer does it.
 
-Every partition begins one broker further, every stripe is shuffled again when each broker has been first once, racks take
-turns, and a fenced broker is never the first replica.
+Every partition begins one broker further, every stripe is shuffled again when each broker has been first once, racks
+take turns, and a fenced broker is never the first replica.
 """
 
 from __future__ import annotations
@@ -102,20 +102,20 @@ class _Stripes:
         self._epoch = 0
 
 
-def place(
-    brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: Random
-) -> list[list[int]]:
+def place(brokers: Iterable[UsableBroker], partitions: int, replication_factor: int, random: Random) -> list[list[int]]:
     """Replicas for each new partition, the first of them its preferred leader. Raises PlacementError."""
     usable = list(brokers)
     unfenced = sum(not broker.fenced for broker in usable)
     if replication_factor <= 0:
-        raise PlacementError(f"Invalid replication factor {replication_factor}: the replication factor must be positive.")
+        raise PlacementError(
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+        )
     if unfenced == 0:
         raise PlacementError("All brokers are currently fenced, or have all their log directories cordoned.")
     if replication_factor > len(usable):
         raise PlacementError(
-            f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} broker(s) "
-            "are registered or some brokers have all their log directories cordoned."
+            f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
+            "broker(s) are registered or some brokers have all their log directories cordoned."
         )
     if len(usable) == 1:
         return [[usable[0].broker_id]] * partitions

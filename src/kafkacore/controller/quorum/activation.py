@@ -1,4 +1,5 @@
-"""The first records of an active controller: a new cluster's feature levels, and the end of what the last one left open."""
+"""The first records of an active controller: a new cluster's feature levels, and the end of what the last one left
+open."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from kafkacore.protocol.messages import (
 
 
 def activation_records(image: MetadataImage, settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
-    """`bootstrap` is what `storage format` left in bootstrap.checkpoint. Raises MetadataError when it is needed and has no
-    metadata.version."""
+    """`bootstrap` is what `storage format` left in bootstrap.checkpoint. Raises MetadataError when it is needed and
+    has no metadata.version."""
     records: list[Message] = []
     if image.transaction is not None:
         records.append(AbortTransactionRecord(reason="Controller failover"))
@@ -34,7 +35,9 @@ def activation_records(image: MetadataImage, settings: Settings, bootstrap: Sequ
 def _bootstrap(settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
     levels = bootstrap_levels(bootstrap)
     if METADATA_VERSION not in levels:
-        raise MetadataError("the metadata log is empty and bootstrap.checkpoint has no metadata.version: format the storage")
+        raise MetadataError(
+            "the metadata log is empty and bootstrap.checkpoint has no metadata.version: format the storage"
+        )
     records: list[Message] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
     if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
         # Eligible replicas depend on it, so that it must be the same for every controller (KIP-966).

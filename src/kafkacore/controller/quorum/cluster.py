@@ -1,4 +1,5 @@
-"""Brokers and controllers as members: registration, heartbeats, fencing, controlled shutdown, log directories (KIP-631, 858)."""
+"""Brokers and controllers as members: registration, heartbeats, fencing, controlled shutdown, log directories
+(KIP-631, 858)."""
 
 from __future__ import annotations
 
@@ -54,7 +55,13 @@ def check_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerRegis
 
 
 def register_broker(
-    image: MetadataImage, settings: Settings, liveness: Liveness, request: Any, api_version: int, epoch: int, now_ms: int
+    image: MetadataImage,
+    settings: Settings,
+    liveness: Liveness,
+    request: Any,
+    api_version: int,
+    epoch: int,
+    now_ms: int,
 ) -> Decision:
     """`epoch` is what a new incarnation gets: the offset of the next record."""
     if request.cluster_id != settings.cluster_id:
@@ -80,8 +87,11 @@ def register_broker(
         record.fenced, record.in_controlled_shutdown = existing.fenced, existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
     else:
-        clean = existing is not None and api_version >= CLEAN_SHUTDOWN_SINCE \
+        clean = (
+            existing is not None
+            and api_version >= CLEAN_SHUTDOWN_SINCE
             and request.previous_broker_epoch == existing.epoch
+        )
         records += _after_shutdown(image, settings, request.broker_id, clean)
         record.broker_epoch = epoch
     records.append(record)
@@ -143,8 +153,8 @@ def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> 
         if not lowest <= level <= highest:
             raise error_for(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"Unable to register because the {kind} does not support finalized version {level} of {name}. The {kind} "
-                f"wants a version between {lowest} and {highest}, inclusive.",
+                f"Unable to register because the {kind} does not support finalized version {level} of {name}. "
+                f"The {kind} wants a version between {lowest} and {highest}, inclusive.",
             )
 
 
@@ -230,16 +240,16 @@ def _next_state(
             return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
         return State.UNFENCED
     active = {each.broker_id for each in image.brokers.values() if each.active}
-    return State.CONTROLLED_SHUTDOWN if leads or not liveness.may_leave(broker.broker_id, active) else State.SHUTDOWN_NOW
+    return (
+        State.CONTROLLED_SHUTDOWN if leads or not liveness.may_leave(broker.broker_id, active) else State.SHUTDOWN_NOW
+    )
 
 
 def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:
     """Out of every ISR, then fenced."""
     rows = rows_with_isr(image.partition_chunks, broker.broker_id)
     records = LeaderChanges(image, settings, removed=broker.broker_id).records(rows)
-    records.append(
-        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE)
-    )
+    records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE))
     return records
 
 
@@ -269,9 +279,7 @@ def _directories_offline(
     for directory in failed:
         records += changes.records(rows_in_directory(image.partition_chunks, broker.broker_id, directory))
     left = [each for each in broker.directories if each not in failed]
-    records.append(
-        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
-    )
+    records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records
 
 

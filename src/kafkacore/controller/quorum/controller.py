@@ -1,8 +1,8 @@
 """The KRaft controller: requests become records, records become durable, and answers follow.
 
-Everything runs on one loop, and a decision is one turn of it: it reads the uncommitted root, its records are replayed into
-the next root and appended, and its answer waits until the last of them is committed. A controller that is no longer
-active drops the uncommitted root and tells whoever waits to ask elsewhere.
+Everything runs on one loop, and a decision is one turn of it: it reads the uncommitted root, its records are replayed
+into the next root and appended, and its answer waits until the last of them is committed. A controller that is no
+longer active drops the uncommitted root and tells whoever waits to ask elsewhere.
 """
 
 from __future__ import annotations
@@ -55,9 +55,11 @@ class Quorum(Protocol):
 
 
 class QuorumController:
-    """Belongs to one loop. `bootstrap` is the content of bootstrap.checkpoint, framed records; `now_ms` a monotonic clock.
+    """Belongs to one loop. `bootstrap` is the content of bootstrap.checkpoint, framed records; `now_ms` a monotonic
+    clock.
 
-    Requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and what each of them may raise.
+    Requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and what each of them may
+    raise.
     """
 
     def __init__(
@@ -213,8 +215,12 @@ class QuorumController:
             broker = self._head.brokers.get(broker_id)
             self._liveness.gone(broker_id)
             if broker is not None and broker.epoch == epoch and not broker.fenced:
-                LOG.warning("broker %d at epoch %d was not heard of for %d ms and is fenced", broker_id, epoch,
-                            self._liveness.session_timeout_ms)
+                LOG.warning(
+                    "broker %d at epoch %d was not heard of for %d ms and is fenced",
+                    broker_id,
+                    epoch,
+                    self._liveness.session_timeout_ms,
+                )
                 self._append(Decision(cluster.fence(self._head, self._settings, broker), None, atomic=False))
         idle = self._settings.config.metadata_max_idle_interval_ms
         if idle > 0 and now - self._last_append_ms >= idle and METADATA_VERSION in self._head.features:
@@ -298,5 +304,9 @@ class QuorumController:
 
     def _not_controller(self) -> Exception:
         leader = self._quorum.leader_id
-        known = f"the active controller appears to be node {leader}" if leader >= 0 else "no controller appears to be active"
+        known = (
+            f"the active controller appears to be node {leader}"
+            if leader >= 0
+            else "no controller appears to be active"
+        )
         return error_for(ErrorCode.NOT_CONTROLLER, f"node {self._settings.config.node_id} is not it: {known}")

@@ -27,7 +27,8 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What decides beside the metadata. `random` is only asked by the active controller: what came of it is in records."""
+    """What decides beside the metadata. `random` is only asked by the active controller: what came of it is in
+    records."""
 
     cluster_id: str
     config: BrokerConfig

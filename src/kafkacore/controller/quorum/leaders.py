@@ -1,4 +1,5 @@
-"""Partitions after a broker came, left, or lost a directory: one scan of the columns, one record for each that changes."""
+"""Partitions after a broker came, left, or lost a directory: one scan of the columns, one record for each that
+changes."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ class LeaderChanges:
         def may_lead(broker_id: int) -> bool:
             return broker_id in partition.replicas and self._may_lead(broker_id, partition.directory(broker_id))
 
-        return Rules(may_lead, lambda broker_id: default_directory(self._image, broker_id), least_isr, self._image.elr_enabled)
+        return Rules(
+            may_lead, lambda broker_id: default_directory(self._image, broker_id), least_isr, self._image.elr_enabled
+        )
 
     def _may_lead(self, broker_id: int, directory: Uuid) -> bool:
         broker = self._image.brokers.get(broker_id)

@@ -50,8 +50,8 @@ class Liveness:
             contact.last_ms, contact.heard = now_ms, True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether this incarnation lives as far as is known. A controller that has just begun knows of nobody: it does not
-        keep a broker that was restarted together with it waiting for a session that nobody holds."""
+        """Whether this incarnation lives as far as is known. A controller that has just begun knows of nobody: it
+        does not keep a broker that was restarted together with it waiting for a session that nobody holds."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
@@ -89,5 +89,7 @@ class Liveness:
         contact = self._contacts.get(broker_id)
         if contact is None:
             return True
-        others = [self._contacts[each].metadata_offset for each in active if each != broker_id and each in self._contacts]
+        others = [
+            self._contacts[each].metadata_offset for each in active if each != broker_id and each in self._contacts
+        ]
         return all(offset >= contact.shutdown_offset for offset in others)

@@ -53,9 +53,7 @@ class TopicCreation:
         names = [topic.name for topic in request.topics]
         twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else set()
         results = [self._refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)]
-        for topic in request.topics:
-            if topic.name not in twice:
-                results.append(self._create(topic))
+        results += [self._create(topic) for topic in request.topics if topic.name not in twice]
         limit_records(self._records)
         return Decision([] if request.validate_only else self._records, CreateTopicsResponse(topics=results))
 
@@ -82,9 +80,7 @@ class TopicCreation:
         records = self._records
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for key in sorted(overrides):
-            records.append(
-                ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=key, value=overrides[key])
-            )
+            records.append(ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=key, value=overrides[key]))
         records += self._placement.records(topic_id, 0, replicas)
         return Result(
             name=topic.name,
@@ -112,9 +108,7 @@ class TopicCreation:
     def _check_configs(self, topic: Any) -> dict[str, str]:
         nulls = [config.name for config in topic.configs if config.value is None]
         if nulls:
-            raise error_for(
-                ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls)
-            )
+            raise error_for(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls))
         overrides = {config.name: config.value for config in topic.configs}
         if overrides:
             try:
@@ -231,8 +225,8 @@ class Placement:
         if len(asked.assignments) != additional:
             raise error_for(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} assignment(s) "
-                "were specified.",
+                f"Attempted to add {additional} additional partition(s), but only {len(asked.assignments)} "
+                "assignment(s) were specified.",
             )
         placed = []
         for index, assignment in enumerate(asked.assignments):
@@ -245,12 +239,12 @@ class Placement:
         """A PartitionRecord each. Partitions with the same replicas share their lists, which nobody changes."""
         shared: dict[tuple[int, ...], tuple[list[int], list[int], list[Uuid]]] = {}
         made: list[Message] = []
-        for partition, replicas in enumerate(placed, first):
-            key = tuple(replicas)
-            known = shared.get(key)
+        for partition, placement in enumerate(placed, first):
+            known = shared.get(tuple(placement))
             if known is None:
-                isr = [each for each in replicas if each in self._active]
-                known = shared[key] = replicas, isr, [default_directory(self._image, each) for each in replicas]
+                isr = [each for each in placement if each in self._active]
+                directories = [default_directory(self._image, each) for each in placement]
+                known = shared[tuple(placement)] = placement, isr, directories
             replicas, isr, directories = known
             made.append(
                 PartitionRecord(
@@ -318,8 +312,8 @@ class Placement:
             problem = f"The manual partition assignment includes the broker {twice[0]} more than once."
         elif factor is not None and len(replicas) != factor:
             problem = (
-                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
-                f"consistent with previous partitions, which have {factor} replica(s)."
+                f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
+                f"not consistent with previous partitions, which have {factor} replica(s)."
             )
         if problem:
             raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)

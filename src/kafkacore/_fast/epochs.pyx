@@ -104,7 +104,8 @@ cdef void epochs_write(const Log *log, Writer *out) noexcept nogil:
     cdef int size = snprintf(line, LINE_BYTES, b"0\n%d\n", <int> log.epoch_count)
     write_raw(out, line, size)
     for i in range(log.epoch_count):
-        size = snprintf(line, LINE_BYTES, b"%d %lld\n", <int> log.epochs[i].epoch, <long long> log.epochs[i].start_offset)
+        size = snprintf(line, LINE_BYTES, b"%d %lld\n", <int> log.epochs[i].epoch,
+                        <long long> log.epochs[i].start_offset)
         write_raw(out, line, size)
 
 

@@ -1,12 +1,12 @@
 """The I/O pool and the committer: all that waits for a device (design: "What may block").
 
-Processors and loops submit jobs; a pool thread of the log directory runs them; the end of a job is mail. Jobs are part of
-an object whose number is bounded elsewhere; `io_submit` fails only when the directory is closed.
+Processors and loops submit jobs; a pool thread of the log directory runs them; the end of a job is mail. Jobs are part
+of an object whose number is bounded elsewhere; `io_submit` fails only when the directory is closed.
 
-The committer of a directory collects dirty files; a round syncs each once and then tells every one of them up to where it
-is synced, so that waiting acknowledgements share one fdatasync (group commit). Commits of different files overlap, because
-a journalling file system merges them; commits of one file never do. A write or sync that fails takes the directory offline
-(`io_fail`) and is never retried.
+The committer of a directory collects dirty files; a round syncs each once and then tells every one of them up to where
+it is synced, so that waiting acknowledgements share one fdatasync (group commit). Commits of different files overlap,
+because a journalling file system merges them; commits of one file never do. A write or sync that fails takes the
+directory offline (`io_fail`) and is never retried.
 
 Threads are started when there is work for one more of them, up to the limit: an idle directory has none.
 """
@@ -47,14 +47,16 @@ ctypedef struct LogDir:
     Mail *on_offline      # posted once, to `on_offline_inbox`
     Inbox *on_offline_inbox
 
-cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil  # NULL: -errno in `error`
+# NULL: -errno in `error`
+cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil
 cdef void io_hold(LogDir *dir) noexcept nogil
 cdef void io_release(LogDir *dir) noexcept nogil
-# Finishes what is queued and joins the threads; the owner calls it before it gives its count back. Not on a pool thread.
+# Finishes what is queued and joins the threads; the owner calls it before it gives its count back. Not on a pool
+# thread.
 cdef void io_close(LogDir *dir) noexcept nogil
 cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # 0, or -ESHUTDOWN
-# Any thread. True: queued, and `dirty.idle` gives back the caller's count later. False: merged with a commit that has not
-# begun (or the directory is closed): the caller keeps its count.
+# Any thread. True: queued, and `dirty.idle` gives back the caller's count later. False: merged with a commit that has
+# not begun (or the directory is closed): the caller keeps its count.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
 

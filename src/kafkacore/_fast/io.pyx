@@ -65,7 +65,9 @@ cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
 
 
 cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
-    """Under the lock, with one more thing queued: wakes a thread, or starts one. An errno only when there is none at all."""
+    """Under the lock, with one more thing queued: wakes a thread, or starts one. An errno only when there is none at
+    all.
+    """
     cdef int error
     if crew.waiting > 0:
         condition_signal(&crew.work)

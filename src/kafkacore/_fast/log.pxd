@@ -3,12 +3,12 @@
 `lock` covers every field that is not said to be atomic. It is held for memory work and for the append's pwrite, never
 across a sync, a roll, an index look-up on disk or a call into Python; nobody waits for it while holding the GIL.
 
-A log costs no file until its first append: `state` goes LAZY -> OPENING (a pool job makes the directory, partition.metadata
-and the first segment, and syncs them) -> OPEN. An append that meets LAZY, OPENING or ROLLING has no effect and says
-LOG_BLOCKED after it has put the caller's waiter on `blocked`; the caller tries again when woken.
+A log costs no file until its first append: `state` goes LAZY -> OPENING (a pool job makes the directory,
+partition.metadata and the first segment, and syncs them) -> OPEN. An append that meets LAZY, OPENING or ROLLING has no
+effect and says LOG_BLOCKED after it has put the caller's waiter on `blocked`; the caller tries again when woken.
 
-Modules: log (life, segments' list, waiters), epochs, log_append, log_read, log_open (first append, roll, commit), recovery,
-log_trim (truncation, deletion).
+Modules: log (life, segments' list, waiters), epochs, log_append, log_read, log_open (first append, roll, commit),
+recovery, log_trim (truncation, deletion).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -123,7 +123,8 @@ cdef LogConfig *config_new() noexcept nogil  # Kafka's defaults; NULL: no memory
 cdef void config_hold(LogConfig *config) noexcept nogil
 cdef void config_release(LogConfig *config) noexcept nogil
 
-# A lazy log that begins at `start_offset`. Takes no count of `config` away; names and callbacks are the caller's to set.
+# A lazy log that begins at `start_offset`. Takes no count of `config` away; names and callbacks are the caller's to
+# set.
 cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, int64_t start_offset) noexcept nogil
 cdef void log_destroy(Log *log) noexcept nogil  # with its last count; files are closed as they are
 cdef int64_t log_now_ms(Log *log) noexcept nogil
@@ -131,7 +132,8 @@ cdef int64_t log_now_ms(Log *log) noexcept nogil
 # --- under the lock ---
 cdef char *log_directory_path(const Log *log) noexcept nogil  # malloc'ed "<log dir>/<topic>-<index>"
 cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # no-op for NULL
-cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil  # counted; the last that begins at or before it
+# Counted; the last that begins at or before it
+cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
 cdef void recent_clear(Log *log) noexcept nogil
 cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
 # Replaces the list by `items` (counts are taken over) and tells the sum of their bytes; 0 or -ENOMEM.

@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset, strlen
 from kafkacore._fast.atomics cimport add32, load64, store64
 from kafkacore._fast.codec cimport LEVEL_DEFAULT, default_inflate_limits
 from kafkacore._fast.io cimport LogDir, io_fail
-from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY, Waiter, WakeList, wake_all
+from kafkacore._fast.park cimport WAKE_GONE, Waiter, WakeList, wake_all
 from kafkacore._fast.producers cimport producers_free
 from kafkacore._fast.record cimport TIMESTAMP_CREATE
 from kafkacore._fast.segment cimport Segment, segment_hold, segment_release

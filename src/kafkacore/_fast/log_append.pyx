@@ -1,9 +1,7 @@
 """Appends, as log_append.pxd says (UnifiedLog.append, LogSegment.append)."""
 
-from libc.errno cimport EIO, ENOMEM
+from libc.errno cimport ENOMEM
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memset
 
 from kafkacore._fast.atomics cimport add64, load32, store64
 from kafkacore._fast.codec cimport CodecContext
@@ -15,8 +13,8 @@ from kafkacore._fast.log cimport (
 )
 from kafkacore._fast.log_open cimport log_reserve_ahead, log_save_epochs, log_start_open, log_start_roll
 from kafkacore._fast.producers cimport (
-    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_first_unstable, producers_note_batch,
-    producers_reserve
+    PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_first_unstable,
+    producers_note_batch, producers_reserve,
 )
 from kafkacore._fast.record cimport BATCH_OK, BatchHeader, has_producer_id, last_offset, parse_header
 from kafkacore._fast.segment cimport (
@@ -52,7 +50,8 @@ cdef void append_info_init(AppendInfo *info) noexcept nogil:
 
 # --- without the lock ---
 
-cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, size_t size, int origin, Prepared *prepared,
+cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, size_t size, int origin,
+                     Prepared *prepared,
                      AppendInfo *info) noexcept nogil:
     cdef ValidateRules rules = config.rules
     cdef CodecContext *context = thread_codec()
@@ -121,8 +120,9 @@ cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t 
 
 
 cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
-    """At the end of the active segment. A write that fails is taken back as far as the disk lets us, and ends the directory's
-    service: what half of it may have reached the disk is nobody's record (Kafka: an IOException in append)."""
+    """At the end of the active segment. A write that fails is taken back as far as the disk lets us, and ends the
+    directory's service: what half of it may have reached the disk is nobody's record (Kafka: an IOException in
+    append)."""
     cdef Segment *segment = log.active
     cdef int64_t result = log.dir.disk.pwrite(log.dir.disk.self, segment.file, data, size, segment.size)
     if result >= 0:
@@ -166,7 +166,8 @@ cdef void note_unflushed(Log *log) noexcept nogil:
         log.unflushed_since_ms = log_now_ms(log)
 
 
-cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked, AppendInfo *info) noexcept nogil:
+cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
+                             AppendInfo *info) noexcept nogil:
     cdef BatchHeader *header = &info.validated.header
     cdef ProducerBatch duplicate
     cdef EndedTransaction ended

@@ -1,4 +1,6 @@
-"""Small files of a log directory, as log_files.pxd says (PartitionMetadataFile, CheckpointFile, ProducerStateManager)."""
+"""Small files of a log directory, as log_files.pxd says (PartitionMetadataFile, CheckpointFile,
+ProducerStateManager).
+"""
 
 from libc.errno cimport EFBIG, EIO, ENOMEM
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -138,4 +140,3 @@ cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset
     free(path)
     writer_free(&out)
     return result
-

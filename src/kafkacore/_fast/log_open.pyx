@@ -1,7 +1,7 @@
 """First append, roll and commit of a log, as log_open.pxd says."""
 
-from libc.errno cimport EEXIST, EIO, ENOENT, ENOMEM
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.errno cimport EEXIST, ENOENT, ENOMEM
+from libc.stdint cimport int32_t, int64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset, strlen
@@ -11,14 +11,15 @@ from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
 from kafkacore._fast.log cimport (
     LOG_CLOSED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Recent, SegmentList, config_release, log_block,
-    log_directory_path, log_fail, log_hold_config, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed,
-    recent_clear, segments_release
+    log_directory_path, log_fail, log_hold_config, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked,
+    log_wake_changed, recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, write_producer_snapshot
 from kafkacore._fast.park cimport WAKE_READY, Waiter
-from kafkacore._fast.producers cimport Producers, producers_free, producers_new
+from kafkacore._fast.producers cimport producers_new
 from kafkacore._fast.segment cimport (
-    Segment, segment_create, segment_forget_indexes, segment_hold, segment_new, segment_release, segment_seal, segment_sync
+    Segment, segment_create, segment_forget_indexes, segment_hold, segment_new, segment_release, segment_seal,
+    segment_sync,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 

@@ -15,7 +15,8 @@ ctypedef struct ReadResult:
 # Batches from the one that holds `offset` up to `bound` (exclusive), about `max_bytes`: at least one whole batch when
 # `min_one`. 0; OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR. Never blocks: reads of an index on disk say LOG_BLOCKED (the
 # caller hands `log_read_slowly`, the same call, to the I/O pool).
-cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, ReadResult *out) noexcept nogil
+cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
+                  ReadResult *out) noexcept nogil
 cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
                          ReadResult *out) noexcept nogil
 

@@ -9,13 +9,13 @@ from kafkacore._fast.atomics cimport load32, load64
 from kafkacore._fast.codec cimport CodecContext, InflateLimits
 from kafkacore._fast.epochs cimport epochs_at
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, RECENT_BATCHES, Log, Recent, SegmentList, log_hold_segments, log_segment_at,
-    segments_release
+    LOG_BLOCKED, LOG_FAILED, RECENT_BATCHES, Log, Recent, SegmentList, log_hold_segments, log_segment_at,
+    segments_release,
 )
-from kafkacore._fast.record cimport BATCH_OK, BatchHeader, FoundRecord, find_max_timestamp, find_timestamp, last_offset, parse_header
+from kafkacore._fast.record cimport BATCH_OK, BatchHeader, FoundRecord, find_max_timestamp, find_timestamp, parse_header
 from kafkacore._fast.segment cimport (
-    SEGMENT_END, Position, TimeEntry, segment_find, segment_floor, segment_floor_on_disk, segment_hold, segment_open_log,
-    segment_release, segment_time_floor, segment_time_floor_on_disk
+    SEGMENT_END, Position, TimeEntry, segment_find, segment_floor, segment_floor_on_disk, segment_hold,
+    segment_open_log, segment_release, segment_time_floor, segment_time_floor_on_disk,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.thread_codec cimport thread_codec
@@ -63,7 +63,8 @@ cdef int64_t position_of_bound(const Log *log, int64_t bound) noexcept nogil:
     return recent_position(log, i) if i >= 0 else -1
 
 
-cdef void clip(ReadResult *out, Segment *segment, const Position *found, int64_t limit, int64_t max_bytes, bint min_one) noexcept nogil:
+cdef void clip(ReadResult *out, Segment *segment, const Position *found, int64_t limit, int64_t max_bytes,
+               bint min_one) noexcept nogil:
     """Takes the count of `segment` over."""
     cdef int64_t size = limit - found.position
     if size > max_bytes:
@@ -80,7 +81,8 @@ cdef void clip(ReadResult *out, Segment *segment, const Position *found, int64_t
         segment_release(segment)
 
 
-cdef bint read_recent(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, ReadResult *out) noexcept nogil:
+cdef bint read_recent(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
+                      ReadResult *out) noexcept nogil:
     cdef int32_t i = recent_index(log, offset)
     cdef int64_t limit
     cdef Position found
@@ -200,7 +202,8 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
             return LOG_BLOCKED if result == -EAGAIN and cached else KAFKA_STORAGE_ERROR
 
 
-cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, ReadResult *out) noexcept nogil:
+cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
+                  ReadResult *out) noexcept nogil:
     return read(log, offset, bound, max_bytes, min_one, True, out)
 
 
@@ -284,7 +287,8 @@ cdef int64_t position_by_time(Log *log, Segment *segment, int64_t timestamp_ms, 
     return position
 
 
-cdef int scan_by_time(Log *log, Segment *segment, int64_t timestamp_ms, int64_t start_offset, const InflateLimits *limits,
+cdef int scan_by_time(Log *log, Segment *segment, int64_t timestamp_ms, int64_t start_offset,
+                      const InflateLimits *limits,
                       FoundRecord *found) noexcept nogil:
     cdef Position at
     cdef int64_t limit = load64(&segment.size)
@@ -365,7 +369,8 @@ cdef int batch_at(Log *log, Segment *segment, int64_t offset, Position *at) noex
     return segment_find(segment, offset, floor, load64(&segment.size), False, at)
 
 
-cdef int log_offset_of_max_timestamp(Log *log, int64_t *offset, int64_t *found_ms, int32_t *leader_epoch) noexcept nogil:
+cdef int log_offset_of_max_timestamp(Log *log, int64_t *offset, int64_t *found_ms,
+                                     int32_t *leader_epoch) noexcept nogil:
     cdef SegmentList *list
     cdef FoundRecord found
     cdef InflateLimits limits

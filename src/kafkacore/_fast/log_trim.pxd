@@ -1,7 +1,7 @@
 """What takes records away: truncation at the end, deletion at the start, and the end of a log itself.
 
-All may block: pool threads, or a thread of one's own. What needs the log to itself says LOG_BLOCKED with `blocked` queued, to be
-called again, while the log opens or rolls.
+All may block: pool threads, or a thread of one's own. What needs the log to itself says LOG_BLOCKED with `blocked`
+queued, to be called again, while the log opens or rolls.
 """
 
 from libc.stdint cimport int64_t
@@ -16,11 +16,13 @@ cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept 
 
 # Records below `offset` are gone for readers; segments that hold nothing else are dropped. 0 or Kafka's error code.
 cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil
-# Retention by time and size as configured, below `high_watermark`: how many segments went (at least 0), LOG_BLOCKED (the active
-# one is due too and is rolled first), or -KAFKA_STORAGE_ERROR.
+# Retention by time and size as configured, below `high_watermark`: how many segments went (at least 0), LOG_BLOCKED
+# (the active one is due too and is rolled first), or -KAFKA_STORAGE_ERROR.
 cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil
 
-# The last act of an orderly shutdown: producer snapshot, indexes and all bytes on disk; no more appends. 0, LOG_BLOCKED, -errno.
+# The last act of an orderly shutdown: producer snapshot, indexes and all bytes on disk; no more appends. 0,
+# LOG_BLOCKED, -errno.
 cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil
-# No more work on its files from now on, so that its directory may be renamed or removed; nothing is saved. 0 or LOG_BLOCKED.
+# No more work on its files from now on, so that its directory may be renamed or removed; nothing is saved. 0 or
+# LOG_BLOCKED.
 cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil

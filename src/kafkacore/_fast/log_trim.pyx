@@ -1,27 +1,25 @@
 """Truncation, deletion and shutdown of a log, as log_trim.pxd says."""
 
-from libc.errno cimport ENOENT, ENOMEM
+from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
-from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport strlen
 
 from kafkacore._fast.atomics cimport load32, load64, store32, store64
 from kafkacore._fast.epochs cimport epochs_truncate_end, epochs_truncate_start
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_fail, log_hold_segments,
-    log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear, segments_release
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_fail,
+    log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_producer_snapshot
-from kafkacore._fast.log_open cimport log_commit_soon, log_save_epochs, log_start_roll
+from kafkacore._fast.log_open cimport log_save_epochs, log_start_roll
 from kafkacore._fast.log_read cimport segment_max_timestamp
 from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
-from kafkacore._fast.producers cimport producers_clear, producers_first_unstable
+from kafkacore._fast.producers cimport producers_clear
 from kafkacore._fast.recovery cimport log_replay_producers
 from kafkacore._fast.segment cimport (
     Position, Segment, segment_create, segment_cut_entries, segment_cut_files, segment_find, segment_hold,
-    segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log, segment_release, segment_reserve, segment_seal,
-    segment_sync, segment_unlink
+    segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log, segment_release, segment_reserve,
+    segment_seal, segment_sync, segment_unlink,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_truncate
@@ -97,7 +95,9 @@ cdef int unlink_range(SegmentList *list, int32_t first, int32_t end) noexcept no
 # --- truncation ---
 
 cdef int find_cut(Segment *segment, int64_t offset, int64_t *position) noexcept nogil:
-    """Where the segment will end. One that was sealed has its indexes in memory afterwards, unseen by readers as yet."""
+    """Where the segment will end. One that was sealed has its indexes in memory afterwards, unseen by readers as
+    yet.
+    """
     cdef Position at
     cdef int result = segment_open_log(segment)
     if result == 0 and load32(&segment.sealed):
@@ -312,7 +312,8 @@ cdef int is_due(Log *log, Segment *segment, int64_t retention_ms, int64_t excess
     return log_now_ms(log) - newest_ms > retention_ms
 
 
-cdef int count_due(Log *log, SegmentList *list, int64_t high_watermark, int64_t retention_ms, int64_t retention_bytes) noexcept nogil:
+cdef int count_due(Log *log, SegmentList *list, int64_t high_watermark, int64_t retention_ms,
+                   int64_t retention_bytes) noexcept nogil:
     cdef int64_t excess = load64(&log.total_bytes) - retention_bytes if retention_bytes >= 0 else -1
     cdef int64_t end_offset
     cdef int32_t i

@@ -67,8 +67,9 @@ cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config
 cdef void partition_hold(Partition *p) noexcept nogil
 cdef void partition_release(Partition *p) noexcept nogil
 
-# Publishes who leads. Takes `followers` (malloc'ed; the other replicas, when this one leads) over. A leader's epoch begins at
-# the log's end. Wakes whoever waits for what may never come now. An older leader epoch or partition epoch changes nothing.
+# Publishes who leads. Takes `followers` (malloc'ed; the other replicas, when this one leads) over. A leader's epoch
+# begins at the log's end. Wakes whoever waits for what may never come now. An older leader epoch or partition epoch
+# changes nothing.
 cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
                            int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil
 # ROLE_NONE or ROLE_GONE: no more appends, everybody is told. Its log is stopped or shut afterwards (log_trim).
@@ -76,12 +77,15 @@ cdef void partition_close(Partition *p, int role) noexcept nogil
 cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: everybody is told
 
 # Produce for one partition. `acks` as in the request. 0; Kafka's error code;
-# LOG_BLOCKED with `blocked` queued. `*wait_for` is the offset that the high watermark must reach before the acknowledgement,
-# or -1 when it already has. Waiters that are satisfied are in `wakes`; the caller wakes them (no lock is held any more).
+# LOG_BLOCKED with `blocked` queued. `*wait_for` is the offset that the high watermark must reach before the
+# acknowledgement, or -1 when it already has. Waiters that are satisfied are in `wakes`; the caller wakes them (no lock
+# is held any more).
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, Waiter *blocked, AppendInfo *info,
                           int64_t *wait_for, WakeList *wakes) noexcept nogil
-# The same for whole batches with their offsets (a follower's fetch, the metadata log); nothing waits for acknowledgements.
-cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch, Waiter *blocked,
+# The same for whole batches with their offsets (a follower's fetch, the metadata log); nothing waits for
+# acknowledgements.
+cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
+                                      Waiter *blocked,
                                       AppendInfo *info, WakeList *wakes) noexcept nogil
 
 ctypedef struct FetchView:
@@ -95,7 +99,8 @@ ctypedef struct FetchView:
 
 # Fetch for one partition. 0; Kafka's error code; LOG_BLOCKED when an index on disk must be read (ask the I/O pool with
 # `slowly`). FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH by `current_epoch` (-1 = not sent).
-cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch, int64_t max_bytes,
+cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch,
+                        int64_t max_bytes,
                         int isolation, bint min_one, bint slowly, ReadResult *out, FetchView *view) noexcept nogil
 
 # Role and epoch as a ListOffsets, OffsetForLeaderEpoch or DeleteRecords needs them: 0 or Kafka's error code.
@@ -117,5 +122,6 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 # DeleteRecords: everything below `offset` (-1: the high watermark) goes. 0 or Kafka's error code; may block.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil
 cdef int partition_expire_producers(Partition *p) noexcept nogil  # how many went
-# A log from before topic ids, or made in a crash, gets its topic's: partition.metadata is written. 0 or -errno; may block.
+# A log from before topic ids, or made in a crash, gets its topic's: partition.metadata is written. 0 or -errno; may
+# block.
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil

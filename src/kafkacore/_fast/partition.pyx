@@ -8,7 +8,8 @@ from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.epochs cimport epochs_assign, epochs_end
 from kafkacore._fast.io cimport io_hold, io_release
 from kafkacore._fast.log cimport (
-    LOG_CLOSED, LOG_FAILED, LOG_LAZY, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked, config_release
+    LOG_CLOSED, LOG_FAILED, LOG_LAZY, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked,
+    config_release,
 )
 from kafkacore._fast.log_append cimport (
     Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free
@@ -17,7 +18,7 @@ from kafkacore._fast.log_files cimport write_partition_metadata
 from kafkacore._fast.log_open cimport log_commit_init, log_commit_soon, log_save_epochs
 from kafkacore._fast.log_read cimport log_read, log_read_slowly
 from kafkacore._fast.log_trim cimport log_advance_start
-from kafkacore._fast.park cimport WAKE_BATCH, WAKE_GONE, WAKE_READY, park_release, wake_all
+from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.producers cimport producers_expire, producers_first_unstable, producers_replicated
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.validate cimport ORIGIN_CLIENT, BatchesResult, check_batches
@@ -327,7 +328,8 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
     return error
 
 
-cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch, Waiter *blocked,
+cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
+                                      Waiter *blocked,
                                       AppendInfo *info, WakeList *wakes) noexcept nogil:
     cdef BatchesResult checked
     cdef bint more = False
@@ -340,7 +342,8 @@ cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size
         info.validated.message = checked.message
         return error
     mutex_lock(&p.log.lock)
-    error = UNKNOWN_TOPIC_OR_PARTITION if p.role == ROLE_GONE else log_append_checked(&p.log, records, &checked, blocked, info)
+    error = UNKNOWN_TOPIC_OR_PARTITION if p.role == ROLE_GONE else log_append_checked(&p.log, records, &checked,
+                                                                                      blocked, info)
     if error == 0:
         more = partition_advance(p, wakes)
     mutex_unlock(&p.log.lock)
@@ -375,7 +378,8 @@ cdef int64_t partition_high_watermark(Partition *p) noexcept nogil:
     return high_watermark
 
 
-cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset, FetchView *view) noexcept nogil:
+cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,
+                          FetchView *view) noexcept nogil:
     """KIP-595: a fetcher whose last epoch ended earlier here, or is not known here, is told where to truncate."""
     cdef int32_t epoch
     cdef int64_t end_offset
@@ -388,7 +392,8 @@ cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_
     return 0
 
 
-cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch, int64_t max_bytes,
+cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch,
+                        int64_t max_bytes,
                         int isolation, bint min_one, bint slowly, ReadResult *out, FetchView *view) noexcept nogil:
     cdef int64_t bound
     cdef int error

@@ -1,4 +1,5 @@
-"""Python's hold on a partition and on a topic's log configuration: what tests, punted requests and the metadata log use.
+"""Python's hold on a partition and on a topic's log configuration: what tests, punted requests and the metadata log
+use.
 
 A method that may wait for a device lets go of the GIL and of every native lock while it waits.
 """

@@ -12,7 +12,9 @@ ROLES: tuple[str, ...]
 STATES: tuple[str, ...]
 
 class AppendResult(NamedTuple):
-    """`error` is Kafka's code; where it is not 0 the offsets are -1. `record_errors`: index in the batch and what is wrong."""
+    """`error` is Kafka's code; where it is not 0 the offsets are -1. `record_errors`: index in the batch and what is
+    wrong.
+    """
 
     error: int
     first_offset: int
@@ -49,7 +51,8 @@ class SegmentInfo(NamedTuple):
 class LogSettings:
     """A topic's configuration as its log uses it; names and units are Kafka's, -1 is "no limit" where Kafka says so.
 
-    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises ValueError.
+    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises
+    ValueError.
     """
 
     def __init__(
@@ -156,7 +159,9 @@ class PartitionHandle:
         followers: Sequence[tuple[int, bool]] = (),
         min_isr: int = 1,
     ) -> bool:
-        """Leads from now on. `followers`: broker id and whether in sync, of every other replica. False: an older epoch."""
+        """Leads from now on. `followers`: broker id and whether in sync, of every other replica. False: an older
+        epoch.
+        """
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> bool:
         """Follows `leader_id` (-1: nobody leads). False: an older epoch, nothing changed."""
@@ -178,7 +183,9 @@ class PartitionHandle:
         clean: bool = False,
         progress: LoadProgress | None = None,
     ) -> LoadReport:
-        """Takes up what the directory holds, before the first use (see storage.log_loader). Blocking. Raises OSError."""
+        """Takes up what the directory holds, before the first use (see storage.log_loader). Blocking. Raises
+        OSError.
+        """
 
     def restore_high_watermark(self, offset: int) -> None:
         """From replication-offset-checkpoint, after `load` and before a role: within the log."""
@@ -187,7 +194,9 @@ class PartitionHandle:
         """For a log that has none yet: partition.metadata is written before this returns. Blocking. Raises OSError."""
 
     def truncate_to(self, offset: int) -> None:
-        """The log ends at `offset` (or where it ended before). Blocking. Raises OSError when the directory is offline."""
+        """The log ends at `offset` (or where it ended before). Blocking. Raises OSError when the directory is
+        offline.
+        """
 
     def truncate_fully(self, offset: int) -> None:
         """Drops everything and begins anew at `offset`. Blocking. Raises OSError when the directory is offline."""
@@ -199,7 +208,9 @@ class PartitionHandle:
         """Retention as configured: how many segments went. Blocking. Raises OSError when the directory is offline."""
 
     def shut(self) -> None:
-        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Blocking. OSError."""
+        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Blocking.
+        OSError.
+        """
 
     def retire(self) -> None:
         """Deleted, or not ours any more: afterwards its directory may be renamed or removed. Blocking."""
@@ -236,12 +247,13 @@ class PartitionHandle:
         current_epoch: int = -1,
         last_fetched_epoch: int = -1,
     ) -> ReadBytes:
-        """Fetch: whole and perhaps one cut batch, as stored. Blocking. `isolation`: 0 up to the high watermark, 1 up to the
-        last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever leads. Raises OSError."""
+        """Fetch: whole and perhaps one cut batch, as stored. Blocking. `isolation`: 0 up to the high watermark, 1 up to
+        the last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever leads. Raises
+        OSError."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
-        """Offset, timestamp and leader epoch of the first record at or after a time, below `bound` (the high watermark); -1s
-        when there is none. Blocking. Raises OSError when the directory is offline."""
+        """Offset, timestamp and leader epoch of the first record at or after a time, below `bound` (the high
+        watermark); -1s when there is none. Blocking. Raises OSError when the directory is offline."""
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int]:
         """The same for the record with the greatest timestamp (KIP-734). Blocking."""

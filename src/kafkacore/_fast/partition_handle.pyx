@@ -3,30 +3,30 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINVAL
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcpy, memset
 
 from kafkacore._fast.atomics cimport load64
 from kafkacore._fast.io cimport LogDirectory
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, LogConfig, SegmentList, config_hold,
-    config_new, config_release, log_hold_segments, log_set_config, segments_release
+    LOG_BLOCKED, LogConfig, SegmentList, config_hold, config_new, config_release, log_hold_segments, log_set_config,
+    segments_release,
 )
 from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.log_open cimport log_commit_soon
 from kafkacore._fast.log_trim cimport log_delete_old, log_shut, log_stop, log_truncate_fully, log_truncate_to
 from kafkacore._fast.recovery cimport FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load
 from kafkacore._fast.log_read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
-from kafkacore._fast.mail cimport Inbox, Mail, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
+from kafkacore._fast.mail cimport Inbox, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
 from kafkacore._fast.park cimport Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower, Partition,
-    partition_append, partition_append_as_follower, partition_assign_topic_id, partition_become, partition_close, partition_delete_records,
-    partition_epoch_end, partition_expire_producers, partition_fail, partition_high_watermark, partition_new, partition_read, partition_release,
-    partition_restore, partition_unwait, partition_wait
+    READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower,
+    Partition, partition_append, partition_append_as_follower, partition_assign_topic_id, partition_become,
+    partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers, partition_fail,
+    partition_high_watermark, partition_new, partition_read, partition_release, partition_restore, partition_unwait,
+    partition_wait,
 )
-from kafkacore._fast.segment cimport Segment, segment_open_log, segment_release
+from kafkacore._fast.segment cimport segment_release
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
 from collections import namedtuple
@@ -117,24 +117,29 @@ cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil:
 cdef class LogSettings:
     """A topic's configuration as its log uses it; names and units are Kafka's, -1 is "no limit" where Kafka says so.
 
-    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises ValueError.
+    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises
+    ValueError.
     """
 
-    def __cinit__(self, *, int64_t segment_bytes=1073741824, int64_t segment_ms=604800000, int64_t segment_jitter_ms=0,
-                  int32_t index_interval_bytes=4096, int32_t segment_index_bytes=10485760, int64_t retention_ms=604800000,
-                  int64_t retention_bytes=-1, int64_t file_delete_delay_ms=60000, int64_t flush_messages=0x7FFFFFFFFFFFFFFF,
-                  int64_t flush_ms=0x7FFFFFFFFFFFFFFF, int32_t max_message_bytes=1048588, int compression_type=-1,
-                  compression_level=None, bint log_append_time=False, int64_t timestamp_before_max_ms=0x7FFFFFFFFFFFFFFF,
-                  int64_t timestamp_after_max_ms=3600000, bint delete_policy=True, bint compact_policy=False,
-                  bint preallocate=False, int32_t producer_id_expiration_ms=86400000):
+    def __cinit__(
+        self, *, int64_t segment_bytes=1073741824, int64_t segment_ms=604800000, int64_t segment_jitter_ms=0,
+        int32_t index_interval_bytes=4096, int32_t segment_index_bytes=10485760, int64_t retention_ms=604800000,
+        int64_t retention_bytes=-1, int64_t file_delete_delay_ms=60000, int64_t flush_messages=0x7FFFFFFFFFFFFFFF,
+        int64_t flush_ms=0x7FFFFFFFFFFFFFFF, int32_t max_message_bytes=1048588, int compression_type=-1,
+        compression_level=None, bint log_append_time=False, int64_t timestamp_before_max_ms=0x7FFFFFFFFFFFFFFF,
+        int64_t timestamp_after_max_ms=3600000, bint delete_policy=True, bint compact_policy=False,
+        bint preallocate=False, int32_t producer_id_expiration_ms=86400000,
+    ):
         cdef LogConfig *config = config_new()
         if config == NULL:
             raise MemoryError
         self.config = config
         if not 14 <= segment_bytes <= 0x7FFFFFFF or segment_index_bytes < 24 or index_interval_bytes < 0:
-            raise ValueError("segment.bytes is 14 to 2147483647, segment.index.bytes at least 24, index.interval.bytes not negative")
+            raise ValueError("segment.bytes is 14 to 2147483647, segment.index.bytes at least 24, "
+                             "index.interval.bytes not negative")
         if segment_ms < 1 or segment_jitter_ms < 0 or flush_messages < 1 or flush_ms < 0 or max_message_bytes < 0:
-            raise ValueError("segment.ms and flush.messages are at least 1, segment.jitter.ms, flush.ms, max.message.bytes at least 0")
+            raise ValueError("segment.ms and flush.messages are at least 1, segment.jitter.ms, flush.ms and "
+                             "max.message.bytes at least 0")
         config.segment_bytes = segment_bytes
         config.segment_ms = segment_ms
         config.segment_jitter_ms = segment_jitter_ms
@@ -179,7 +184,8 @@ cdef int64_t locked(Partition *p, int64_t *field) noexcept:
     return value
 
 
-cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch, int32_t min_isr,
+cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
+                 int32_t min_isr,
                  followers) except -1:
     cdef Follower *native
     cdef int32_t count = <int32_t> len(followers)
@@ -197,7 +203,8 @@ cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch
     return changed
 
 
-cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, bint wait, Sleeper *sleeper, AppendInfo *info,
+cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, bint wait, Sleeper *sleeper,
+                         AppendInfo *info,
                          int64_t *wait_for) noexcept nogil:
     cdef WakeList wakes
     cdef int error
@@ -266,8 +273,8 @@ cdef class LoadProgress:
 cdef class PartitionHandle:
     """One partition on one log directory. Costs no file until the first append.
 
-    `topic_id` is a Uuid; None for a log that has none (`__cluster_metadata`). Blocking methods are marked; none of them may run
-    on a loop's thread.
+    `topic_id` is a Uuid; None for a log that has none (`__cluster_metadata`). Blocking methods are marked; none of them
+    may run on a loop's thread.
     """
 
     def __cinit__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
@@ -383,15 +390,19 @@ cdef class PartitionHandle:
         if list == NULL:
             return found
         for i in range(list.count):
-            found.append(SegmentInfo(list.items[i].base_offset, load64(&list.items[i].size), bool(list.items[i].sealed)))
+            found.append(SegmentInfo(list.items[i].base_offset, load64(&list.items[i].size),
+                                     bool(list.items[i].sealed)))
         with nogil:
             segments_release(list)
         return found
 
     # --- what it becomes ---
 
-    def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(), int32_t min_isr=1):
-        """Leads from now on. `followers`: `(broker id, in sync)` of every other replica. False: an older epoch, nothing changed."""
+    def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(),
+                      int32_t min_isr=1):
+        """Leads from now on. `followers`: `(broker id, in sync)` of every other replica. False: an older epoch, nothing
+        changed.
+        """
         return become(self.partition, ROLE_LEADER, leader_id, leader_epoch, partition_epoch, min_isr, followers)
 
     def become_follower(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0):
@@ -412,11 +423,12 @@ cdef class PartitionHandle:
 
     # --- its life on disk; all of these block ---
 
-    def load(self, base_offsets, indexed, snapshots=(), *, int64_t log_start_offset=0, int64_t recovery_point=0, bint clean=False,
+    def load(self, base_offsets, indexed, snapshots=(), *, int64_t log_start_offset=0, int64_t recovery_point=0,
+             bint clean=False,
              LoadProgress progress=None):
-        """Takes up what the directory holds, before the first use: `base_offsets` of its .log files, growing; for each in
-        `indexed`, whether its .index and .timeindex are there; offsets of its producer snapshots, growing. Unless `clean`, what
-        lies behind the recovery point is checked and rebuilt. Gives a LoadReport; raises OSError."""
+        """Takes up what the directory holds, before the first use: `base_offsets` of its .log files, growing; for each
+        in `indexed`, whether its .index and .timeindex are there; offsets of its producer snapshots, growing. Unless
+        `clean`, what lies behind the recovery point is checked and rebuilt. Gives a LoadReport; raises OSError."""
         cdef LoadPlan plan
         cdef NativeReport report
         cdef int result
@@ -449,10 +461,12 @@ cdef class PartitionHandle:
             free(files)
             free(taken)
         if result == -EINVAL:
-            raise OSError(EINVAL, f"{self.topic}-{self.index} in {self.directory.path}: leader-epoch-checkpoint is malformed")
+            raise OSError(EINVAL,
+                          f"{self.topic}-{self.index} in {self.directory.path}: leader-epoch-checkpoint is malformed")
         if result < 0:
             raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
-        return LoadReport(report.recovered_bytes, report.truncated_bytes, report.recovered_segments, report.dropped_segments)
+        return LoadReport(report.recovered_bytes, report.truncated_bytes, report.recovered_segments,
+                          report.dropped_segments)
 
     def restore_high_watermark(self, int64_t offset):
         """From replication-offset-checkpoint, after `load` and before a role: within the log."""
@@ -478,7 +492,9 @@ cdef class PartitionHandle:
         self.change(TRUNCATE_FULLY, offset)
 
     def delete_records(self, int64_t offset):
-        """Records below `offset` (-1: below the high watermark) go; `(error, low watermark)` as DeleteRecords answers."""
+        """Records below `offset` (-1: below the high watermark) go; `(error, low watermark)` as DeleteRecords
+        answers.
+        """
         cdef int error
         cdef int64_t low_watermark
         with nogil:
@@ -490,12 +506,14 @@ cdef class PartitionHandle:
         return self.change(DELETE_OLD, 0)
 
     def shut(self):
-        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Raises OSError."""
+        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Raises
+        OSError.
+        """
         self.change(SHUT, 0)
 
     def retire(self):
-        """The partition is deleted, or not ours any more: no more appends or work on its files, whoever waits is told. Its
-        directory may be renamed or removed when this returns."""
+        """The partition is deleted, or not ours any more: no more appends or work on its files, whoever waits is told.
+        Its directory may be renamed or removed when this returns."""
         with nogil:
             partition_close(self.partition, ROLE_GONE)
         self.change(STOP, 0)
@@ -533,7 +551,7 @@ cdef class PartitionHandle:
             result = change_log(self.partition, what, offset, sleeper)
             park_release(&sleeper.parked)
         if result < 0 or (result > 0 and what != DELETE_OLD):
-            raise OSError(f"{self.topic}-{self.index}: the log directory {self.directory.path} is offline or the log is closed")
+            raise OSError(f"{self.topic}-{self.index}: the log is closed, or {self.directory.path} is offline")
         return result
 
     # --- appends ---
@@ -551,7 +569,8 @@ cdef class PartitionHandle:
             raise MemoryError
         PyObject_GetBuffer(copy, &view, PyBUF_SIMPLE)
         with nogil:
-            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, wait, sleeper, &info, &wait_for)
+            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, wait, sleeper,
+                                    &info, &wait_for)
             park_release(&sleeper.parked)
         PyBuffer_Release(&view)
         return append_result(error, &info)
@@ -568,7 +587,8 @@ cdef class PartitionHandle:
         PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
         with nogil:
             while True:
-                error = partition_append_as_follower(self.partition, <const uint8_t *> view.buf, <size_t> view.len, leader_epoch,
+                error = partition_append_as_follower(self.partition, <const uint8_t *> view.buf, <size_t> view.len,
+                                                     leader_epoch,
                                                      &sleeper.waiter, &info, &wakes)
                 wake_all(&wakes)
                 if error != LOG_BLOCKED:
@@ -606,7 +626,8 @@ cdef class PartitionHandle:
     def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
              int32_t current_epoch=-1, int32_t last_fetched_epoch=-1):
         """Fetch: whole and perhaps one cut batch, as stored. Blocking: reads the disk. `isolation`: 0 up to the high
-        watermark, 1 up to the last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever leads."""
+        watermark, 1 up to the last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever
+        leads."""
         cdef ReadResult found
         cdef FetchView view
         cdef bytes records = b""
@@ -614,13 +635,15 @@ cdef class PartitionHandle:
         cdef char *into
         cdef int error
         with nogil:
-            error = partition_read(self.partition, offset, current_epoch, last_fetched_epoch, max_bytes, isolation, min_one, True,
+            error = partition_read(self.partition, offset, current_epoch, last_fetched_epoch, max_bytes, isolation,
+                                   min_one, True,
                                    &found, &view)
         if error == 0 and found.size > 0:
             records = PyBytes_FromStringAndSize(NULL, found.size)
             into = PyBytes_AS_STRING(records)
             with nogil:
-                got = found.segment.disk.pread(found.segment.disk.self, found.segment.file, into, found.size, found.position)
+                got = found.segment.disk.pread(found.segment.disk.self, found.segment.file, into, found.size,
+                                               found.position)
         with nogil:
             segment_release(found.segment)
         if got < 0:
@@ -630,8 +653,8 @@ cdef class PartitionHandle:
                          view.diverging_end_offset)
 
     def offset_by_time(self, int64_t timestamp_ms, bound=None):
-        """`(offset, timestamp, leader epoch)` of the first record at or after a time, below `bound` (the high watermark);
-        -1s when there is none. Blocking. Raises OSError when the directory is offline."""
+        """`(offset, timestamp, leader epoch)` of the first record at or after a time, below `bound` (the high
+        watermark); -1s when there is none. Blocking. Raises OSError when the directory is offline."""
         cdef int64_t offset, found_ms, limit
         cdef int32_t epoch
         cdef int error

@@ -1,5 +1,6 @@
 """What a log remembers of its producers: the last five batches of each, to tell a retry from a new batch (KIP-98), and
-open transactions. Covered by the log's lock. Written to and read from `.snapshot` files (ProducerStateManager's format).
+open transactions. Covered by the log's lock. Written to and read from `.snapshot` files (ProducerStateManager's
+format).
 """
 
 from libc.stddef cimport size_t
@@ -56,13 +57,16 @@ cdef void producers_clear(Producers *producers) noexcept nogil
 cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcept nogil
 
 # Whether a client's batch may follow: 0; PRODUCER_DUPLICATE with `duplicate` set; OUT_OF_ORDER_SEQUENCE_NUMBER,
-# INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE (a plain batch amid a transaction). `sequences` is False for coordinators, whose batches carry an epoch and no sequence.
-cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences, ProducerBatch *duplicate) noexcept nogil
+# INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE (a plain batch amid a transaction). `sequences` is False for coordinators,
+# whose batches carry an epoch and no sequence.
+cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
+                         ProducerBatch *duplicate) noexcept nogil
 # A place for the batch's producer, so that noting it cannot fail: 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
-# A whole batch of magic 2 is in the log: its producer's sequences, or the transaction that its marker ends (`ended`, whose
-# last_offset stays -1 when there was none). 0, or -ENOMEM when its place was not reserved.
-cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil
+# A whole batch of magic 2 is in the log: its producer's sequences, or the transaction that its marker ends (`ended`,
+# whose last_offset stays -1 when there was none). 0, or -ENOMEM when its place was not reserved.
+cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
+                              EndedTransaction *ended) noexcept nogil
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none
 # Transactions that ended below it hold nothing back any more.
 cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil

@@ -3,16 +3,17 @@
 from libc.errno cimport EINVAL, ENOMEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memmove, memset
+from libc.string cimport memmove
 
 from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.crc32c cimport crc32c
 from kafkacore._fast.cursor cimport (
-    Reader, Writer, be16, be32, put32, read_i16, read_i32, read_i64, reader_init, remaining, write_i16, write_i32, write_i64
+    Reader, Writer, be16, be32, put32, read_i16, read_i32, read_i64, reader_init, remaining, write_i16, write_i32,
+    write_i64,
 )
 from kafkacore._fast.record cimport (
-    BATCH_OK, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, RecordView, add_sequence, has_producer_id, is_control,
-    is_transactional, last_offset, last_sequence, next_record, parse_header
+    BATCH_OK, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, RecordView, add_sequence, has_producer_id,
+    is_control, is_transactional, last_offset, last_sequence, next_record, parse_header,
 )
 
 cdef enum:
@@ -141,7 +142,8 @@ cdef bint find_duplicate(const Producer *producer, const BatchHeader *header, Pr
     return False
 
 
-cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences, ProducerBatch *duplicate) noexcept nogil:
+cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
+                         ProducerBatch *duplicate) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef int32_t last
     # Nothing is known, perhaps because retention or DeleteRecords took it: any sequence may begin (KIP-360).
@@ -226,7 +228,8 @@ cdef int64_t stable_without(const Producers *producers, int64_t producer_id, int
     return otherwise
 
 
-cdef void end_transaction(Producers *producers, const BatchHeader *header, int64_t timestamp_ms, int32_t coordinator_epoch,
+cdef void end_transaction(Producers *producers, const BatchHeader *header, int64_t timestamp_ms,
+                          int32_t coordinator_epoch,
                           bint aborted, EndedTransaction *ended) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef int32_t i
@@ -245,7 +248,8 @@ cdef void end_transaction(Producers *producers, const BatchHeader *header, int64
     producer.transaction_first_offset = -1
 
 
-cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch, int64_t *delta_ms) noexcept nogil:
+cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch,
+                       int64_t *delta_ms) noexcept nogil:
     """The one record of a control batch, when it ends a transaction (KIP-98, "Control Messages")."""
     cdef Reader body
     cdef RecordView record
@@ -260,7 +264,8 @@ cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *co
     return kind[0] == MARKER_ABORT or kind[0] == MARKER_COMMIT
 
 
-cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil:
+cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
+                              EndedTransaction *ended) noexcept nogil:
     cdef BatchHeader header
     cdef int kind
     cdef int32_t coordinator_epoch
@@ -272,8 +277,10 @@ cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t
         return -ENOMEM
     if not is_control(&header):
         note_data(producers, &header)
-    elif <size_t> header.size_bytes <= size and parse_marker(batch, <size_t> header.size_bytes, &kind, &coordinator_epoch, &delta_ms):
-        end_transaction(producers, &header, header.base_timestamp + delta_ms, coordinator_epoch, kind == MARKER_ABORT, ended)
+    elif <size_t> header.size_bytes <= size and parse_marker(batch, <size_t> header.size_bytes, &kind,
+                                                             &coordinator_epoch, &delta_ms):
+        end_transaction(producers, &header, header.base_timestamp + delta_ms, coordinator_epoch, kind == MARKER_ABORT,
+                        ended)
     return 0
 
 
@@ -406,7 +413,7 @@ cdef int restore_transactions(Producers *producers) noexcept nogil:
 
 cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil:
     cdef Reader reader
-    cdef int32_t i, count
+    cdef int32_t count
     cdef int result
     if size < SNAPSHOT_HEADER_BYTES:
         return -EINVAL
@@ -419,7 +426,7 @@ cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size)
     count = read_i32(&reader)
     if count < 0 or <int64_t> count * SNAPSHOT_ENTRY_BYTES != <int64_t> remaining(&reader):
         return -EINVAL
-    for i in range(count):
+    for _ in range(count):
         result = read_producer(producers, &reader)
         if result < 0:
             return result

@@ -1,4 +1,5 @@
-"""Loading a log from its directory: after a clean shutdown, or with recovery from the recovery point (LogLoader, LogSegment.recover).
+"""Loading a log from its directory: after a clean shutdown, or with recovery from the recovery point (LogLoader,
+LogSegment.recover).
 
 Without the GIL and on any thread that may block; several logs at once.
 """
@@ -31,6 +32,6 @@ ctypedef struct LoadReport:
 # leader-epoch-checkpoint that is none).
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil
 
-# Producer state as it was at `end_offset`, where the log now ends: from the snapshots that are left and the batches behind
-# them. While nothing is appended. 0 or -errno.
+# Producer state as it was at `end_offset`, where the log now ends: from the snapshots that are left and the batches
+# behind them. While nothing is appended. 0 or -errno.
 cdef int log_replay_producers(Log *log, int64_t end_offset) noexcept nogil

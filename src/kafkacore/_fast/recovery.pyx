@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset, strlen
 
-from kafkacore._fast.atomics cimport add64, load64, store32, store64
+from kafkacore._fast.atomics cimport add64, store32
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.epochs cimport epochs_assign, epochs_read, epochs_truncate_end, epochs_truncate_start
 from kafkacore._fast.log cimport (
@@ -14,14 +14,16 @@ from kafkacore._fast.log cimport (
 )
 from kafkacore._fast.log_files cimport read_small_file
 from kafkacore._fast.producers cimport (
-    EndedTransaction, Producers, producers_clear, producers_expire, producers_first_unstable, producers_free, producers_new,
-    producers_note_batch, producers_read
+    EndedTransaction, Producers, producers_clear, producers_expire, producers_first_unstable, producers_free,
+    producers_new, producers_note_batch, producers_read,
 )
-from kafkacore._fast.record cimport BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, check_batch, last_offset, parse_header
+from kafkacore._fast.record cimport (
+    BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, check_batch, last_offset, parse_header,
+)
 from kafkacore._fast.segment cimport (
-    LAST_RELATIVE_OFFSET, SEGMENT_END, Position, Segment, segment_find, segment_forget_indexes, segment_load_indexes,
-    segment_new, segment_note_batch, segment_open_log, segment_release, segment_reserve, segment_reset_indexes, segment_seal,
-    segment_truncate, segment_unlink, segment_write_indexes
+    LAST_RELATIVE_OFFSET, Position, Segment, segment_find, segment_forget_indexes, segment_load_indexes, segment_new,
+    segment_note_batch, segment_open_log, segment_release, segment_reserve, segment_reset_indexes, segment_seal,
+    segment_truncate, segment_unlink, segment_write_indexes,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_append, txn_index_reset
@@ -362,7 +364,9 @@ cdef int replay_segment(Load *load, int32_t i, int64_t from_offset) noexcept nog
 
 
 cdef int load_producers(Load *load, int64_t end_offset) noexcept nogil:
-    """From the newest snapshot, and the batches behind it. What was recovered is replayed whole: its transaction index is new."""
+    """From the newest snapshot, and the batches behind it. What was recovered is replayed whole: its transaction index
+    is new.
+    """
     cdef int64_t not_after = end_offset
     cdef int64_t from_offset
     cdef int32_t i
@@ -419,9 +423,11 @@ cdef int drop_snapshots_after(Load *load, int64_t end_offset) noexcept nogil:
 
 cdef int install(Load *load, int64_t end_offset) noexcept nogil:
     cdef Log *log = load.log
-    cdef int64_t synced = end_offset if load.plan.clean or load.plan.recovery_point > end_offset else load.plan.recovery_point
+    cdef int64_t synced = end_offset
     cdef int32_t i
     cdef int result = 0
+    if not load.plan.clean and load.plan.recovery_point < end_offset:
+        synced = load.plan.recovery_point
     epochs_truncate_end(log, end_offset)
     epochs_truncate_start(log, load.plan.log_start_offset)
     for i in range(load.count - 1):

@@ -4,7 +4,7 @@ from libc.errno cimport EAGAIN, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memmove, strlen
+from libc.string cimport strlen
 
 from kafkacore._fast.atomics cimport add32, cas32, load32, load64, store32, store64
 from kafkacore._fast.cursor cimport be32, be64, put32, put64
@@ -168,7 +168,8 @@ cdef int segment_cut_files(Segment *segment) noexcept nogil:
     if result == 0:
         result = segment_open_indexes(segment)
     if result == 0:
-        result = disk.truncate(disk.self, segment.offset_index_file, <int64_t> segment.offset_written * OFFSET_ENTRY_BYTES)
+        result = disk.truncate(disk.self, segment.offset_index_file,
+                               <int64_t> segment.offset_written * OFFSET_ENTRY_BYTES)
     if result == 0:
         result = disk.truncate(disk.self, segment.time_index_file, <int64_t> segment.time_written * TIME_ENTRY_BYTES)
     return result
@@ -245,7 +246,8 @@ cdef int load_offset_index(Segment *segment) noexcept nogil:
     for i in range(count):
         entries[i].relative_offset = <int32_t> be32(raw + i * OFFSET_ENTRY_BYTES)
         entries[i].position = <int32_t> be32(raw + i * OFFSET_ENTRY_BYTES + 4)
-        if entries[i].position < 0 or entries[i].position >= segment.size or entries[i].relative_offset < 0 or (i > 0 and (
+        if entries[i].position < 0 or entries[i].position >= segment.size or entries[i].relative_offset < 0 or (i > 0
+                                                                                                                and (
                 entries[i].relative_offset <= entries[i - 1].relative_offset
                 or entries[i].position <= entries[i - 1].position)):
             free(raw)
@@ -449,17 +451,18 @@ cdef void add_time_entry(Segment *segment) noexcept nogil:
     segment.time_count += 1
 
 
-cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, int64_t last_offset, int64_t max_timestamp_ms,
+cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, int64_t batch_end,
+                             int64_t max_timestamp_ms,
                              int32_t interval_bytes) noexcept nogil:
     cdef OffsetEntry *entry
     if max_timestamp_ms > segment.max_timestamp_ms:
         segment.max_timestamp_ms = max_timestamp_ms
-        segment.offset_of_max_timestamp = last_offset
+        segment.offset_of_max_timestamp = batch_end
     if position == 0:
         segment.first_timestamp_ms = max_timestamp_ms
     if segment.bytes_since_index > interval_bytes:
         entry = &segment.offset_index[segment.offset_count]
-        entry.relative_offset = <int32_t> (last_offset - segment.base_offset)
+        entry.relative_offset = <int32_t> (batch_end - segment.base_offset)
         entry.position = <int32_t> position
         segment.offset_count += 1
         add_time_entry(segment)
@@ -469,7 +472,8 @@ cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, i
 
 # --- reading ---
 
-cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t end, bint cached, Position *found) noexcept nogil:
+cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t end, bint cached,
+                      Position *found) noexcept nogil:
     cdef uint8_t block[SCAN_BYTES]
     cdef const Disk *disk = segment.disk
     cdef BatchHeader header
@@ -553,7 +557,8 @@ cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached
     high //= OFFSET_ENTRY_BYTES
     while low < high:
         middle = (low + high) >> 1
-        result = read_exact(disk, segment.offset_index_file, entry, OFFSET_ENTRY_BYTES, middle * OFFSET_ENTRY_BYTES, cached)
+        result = read_exact(disk, segment.offset_index_file, entry, OFFSET_ENTRY_BYTES, middle * OFFSET_ENTRY_BYTES,
+                            cached)
         if result < 0:
             return result
         if <int32_t> be32(entry) <= relative:

@@ -1,8 +1,8 @@
-"""A simulated Disk behind the same table of functions as the real one: in memory, with a power switch, a capacity, a speed, and
-errors on order.
+"""A simulated Disk behind the same table of functions as the real one: in memory, with a power switch, a capacity, a
+speed, and errors on order.
 
-A power cut stops everything: the operation under way may have reached the disk in part, every later one fails with EIO, until
-`restart` decides by a seed what is left (simstore.pxd). Handles opened before a cut stay dead after it.
+A power cut stops everything: the operation under way may have reached the disk in part, every later one fails with EIO,
+until `restart` decides by a seed what is left (simstore.pxd). Handles opened before a cut stay dead after it.
 """
 
 from libc.stdint cimport int32_t, int64_t

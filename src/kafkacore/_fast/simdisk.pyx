@@ -1,14 +1,14 @@
 """The simulated disk, as simdisk.pxd says."""
 
-from libc.errno cimport EAGAIN, EBADF, EEXIST, EIO, EISDIR, EMFILE, ENOENT, ENOMEM, ENOSPC, ENOTEMPTY
+from libc.errno cimport EAGAIN, EBADF, EEXIST, EIO, EISDIR, ENOENT, ENOMEM, ENOSPC, ENOTEMPTY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy, memset, strlen, strncmp
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
 
 from kafkacore._fast.env cimport Environment, ManualClock
 from kafkacore._fast.simstore cimport (
-    Names, inode_release, inode_sync, inode_truncate, inode_write, store_cut, store_find, store_free, store_link,
-    store_rename, store_sync_names, store_unlink
+    inode_release, inode_sync, inode_truncate, inode_write, store_cut, store_find, store_free, store_link, store_rename,
+    store_sync_names, store_unlink,
 )
 from kafkacore._fast.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 

@@ -1,8 +1,9 @@
 """Files in memory that remember what a power cut would leave of them.
 
-A file has what its readers see and what its last sync made durable; between the two lie writes that a cut may keep, lose or tear,
-each by itself (a later one may survive an earlier one). Names become durable by a sync of their directory; of changes that no
-sync covered, a cut keeps a prefix, as a journal does. Everything is decided by the seed of the cut. One lock, the caller's.
+A file has what its readers see and what its last sync made durable; between the two lie writes that a cut may keep,
+lose or tear, each by itself (a later one may survive an earlier one). Names become durable by a sync of their
+directory; of changes that no sync covered, a cut keeps a prefix, as a journal does. Everything is decided by the seed
+of the cut. One lock, the caller's.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t

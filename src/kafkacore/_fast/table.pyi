@@ -13,8 +13,8 @@ class Table:
     def changed(
         self, topics: Collection[tuple[str, Uuid, Sequence[PartitionHandle | None]]], gone: Iterable[Uuid] = ()
     ) -> Table:
-        """A new table: this one's topics, with `topics` (`(name, topic id, partitions by index)`) put in place of what had
-        their id or name, and without the topic ids in `gone`. Costs little for each topic that stays."""
+        """A new table: this one's topics, with `topics` (`(name, topic id, partitions by index)`) put in place of what
+        had their id or name, and without the topic ids in `gone`. Costs little for each topic that stays."""
 
     def topics(self) -> list[tuple[str, Uuid, int]]:
         """Name, topic id and how many partitions, in no order."""

@@ -141,7 +141,8 @@ cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_
     return partition_of(place_of_id(table, topic_id)[0], index)
 
 
-cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size, int32_t index) noexcept nogil:
+cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size,
+                                int32_t index) noexcept nogil:
     if size < 0:
         return NULL
     return partition_of(place_of_name(table, topic, size)[0], index)
@@ -159,7 +160,8 @@ cdef Topic *topic_of(str name, topic_id, partitions) except NULL:
     cdef bytes encoded = name.encode()
     cdef PartitionHandle handle
     cdef int32_t i
-    cdef Topic *topic = topic_new(<const uint8_t *> <char *> raw, encoded, <int32_t> len(encoded), <int32_t> len(partitions))
+    cdef Topic *topic = topic_new(<const uint8_t *> <char *> raw, encoded, <int32_t> len(encoded),
+                                  <int32_t> len(partitions))
     if topic == NULL:
         raise MemoryError
     for i, partition in enumerate(partitions):
@@ -209,8 +211,8 @@ cdef class Table:
         return self.table.count
 
     def changed(self, topics, gone=()):
-        """A new table: this one's topics, with `topics` (`(name, topic id, [PartitionHandle or None])`) put in place of what
-        had their id or name, and without the topic ids in `gone`. Costs little for each topic that stays."""
+        """A new table: this one's topics, with `topics` (`(name, topic id, [PartitionHandle or None])`) put in place of
+        what had their id or name, and without the topic ids in `gone`. Costs little for each topic that stays."""
         cdef Table made = Table.__new__(Table)
         cdef uint8_t *leaves = <uint8_t *> calloc(self.table.mask + 1, 1)
         if leaves == NULL:

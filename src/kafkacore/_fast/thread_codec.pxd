@@ -1,4 +1,6 @@
-"""One codec context for each thread that validates batches: made when it is first needed, freed when the thread ends."""
+"""One codec context for each thread that validates batches: made when it is first needed, freed when the thread
+ends.
+"""
 
 from kafkacore._fast.codec cimport CodecContext, codec_context_free, codec_context_new
 

@@ -1,1 +1,1 @@
-"""The transaction index beside a segment: which transactions in it were aborted (KIP-98; TransactionIndex, AbortedTxn). Native only; `partition_handle` is what Python calls."""
+"""The transaction index beside a segment. Native only; `partition_handle` is what Python calls."""

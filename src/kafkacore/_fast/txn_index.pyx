@@ -1,7 +1,7 @@
 """Transaction indexes, as txn_index.pxd says."""
 
 from libc.errno cimport EINVAL, EIO, ENOENT, ENOMEM
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from kafkacore._fast.cursor cimport be16, be64, put16, put64

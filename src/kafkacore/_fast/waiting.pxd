@@ -1,5 +1,5 @@
-"""Lists of waiters: of a log's blocked appends and of a partition's parked requests. All under the log's lock; a waiter in a
-list owns a count on what it belongs to, and taking it out hands that count on."""
+"""Lists of waiters: of a log's blocked appends and of a partition's parked requests. All under the log's lock; a waiter
+in a list owns a count on what it belongs to, and taking it out hands that count on."""
 
 from kafkacore._fast.park cimport WAKE_BATCH, Waiter, WakeList, park_hold, park_release
 

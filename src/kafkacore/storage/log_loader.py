@@ -45,7 +45,9 @@ def survey(path: str, files: Files = OS_FILES) -> LogFiles:
             LOG.warning("%s: %s has no segment and is removed", path, names.file_name(offset, suffix))
             files.unlink(os.path.join(path, names.file_name(offset, suffix)))
     both = found.get(names.OFFSET_INDEX, set()) & found.get(names.TIME_INDEX, set())
-    return LogFiles(base_offsets, [offset in both for offset in base_offsets], sorted(found.get(names.PRODUCER_SNAPSHOT, ())))
+    return LogFiles(
+        base_offsets, [offset in both for offset in base_offsets], sorted(found.get(names.PRODUCER_SNAPSHOT, ()))
+    )
 
 
 def load(

@@ -51,9 +51,8 @@ class _Directory:
 class LogManager:
     """All logs but that of the cluster's metadata, by topic and partition.
 
-    `settings_of` gives a topic's settings by its name. Methods that touch files block; none may run on a loop's thread. A
-    directory that fails is left out from then on, and `on_failure` is told its path, once.
-    """
+    `settings_of` gives a topic's settings by its name. Methods that touch files block; none may run on a loop's thread.
+    A directory that fails is left out from then on, and `on_failure` is told its path, once."""
 
     def __init__(
         self,
@@ -100,8 +99,8 @@ class LogManager:
     # --- loading ---
 
     def load(self) -> None:
-        """Takes up every log that the directories hold, several at once. Raises LogDirectoryError for what is no log directory;
-        a directory whose disk fails is left out. Removes the clean shutdown marks first (KAFKA-10471)."""
+        """Takes up every log that the directories hold, several at once. Raises LogDirectoryError for what is no log
+        directory; a directory whose disk fails is left out. Removes the clean shutdown marks first (KAFKA-10471)."""
         with ThreadPoolExecutor(self._recovery_threads * max(len(self._directories), 1), "kafkacore-load") as pool:
             work = [
                 (directory, pool.submit(self._load_one, directory, name, parsed))
@@ -139,7 +138,9 @@ class LogManager:
             return {}
 
     def _sort_out(self, path: str, name: str) -> names.PartitionDirectory | None:
-        """The directory of a log to be loaded; None for others that are known. Raises LogDirectoryError for unknown ones."""
+        """The directory of a log to be loaded; None for others that are known. Raises LogDirectoryError for unknown
+        ones.
+        """
         if name == names.CLUSTER_METADATA_DIRECTORY or name in ("lost+found", "remote-log-index-cache"):
             return None
         parsed = names.parse_partition_directory(name)
@@ -156,7 +157,9 @@ class LogManager:
         path = os.path.join(directory.path, name)
         key = (parsed.topic, parsed.partition)
         topic_id = partition_metadata.read(path, self._files)
-        handle = PartitionHandle(directory.native, parsed.topic, parsed.partition, topic_id, self._settings_of(parsed.topic))
+        handle = PartitionHandle(
+            directory.native, parsed.topic, parsed.partition, topic_id, self._settings_of(parsed.topic)
+        )
         log_loader.load(
             handle,
             path,
@@ -170,7 +173,7 @@ class LogManager:
         with self._mutex:
             other = self._holder(key)
             if other is not None:
-                raise LogDirectoryError(f"{path}: the same partition is in {other.path} too; remove the older one of the two")
+                raise LogDirectoryError(f"{path}: the partition is in {other.path} too; remove the older of the two")
             directory.partitions[key] = handle
 
     def _holder(self, key: Key) -> _Directory | None:
@@ -178,9 +181,12 @@ class LogManager:
 
     # --- coming and going ---
 
-    def create(self, topic: str, topic_id: Uuid, indexes: Iterable[int], path: str | None = None) -> list[PartitionHandle]:
-        """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first append; it
-        goes to the directory with the fewest, or to `path`. Raises LogDirectoryError where no directory serves."""
+    def create(
+        self, topic: str, topic_id: Uuid, indexes: Iterable[int], path: str | None = None
+    ) -> list[PartitionHandle]:
+        """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first
+        append; it goes to the directory with the fewest, or to `path`. Raises LogDirectoryError where no directory
+        serves."""
         settings = self._settings_of(topic)
         indexes = list(indexes)
         self._settle_topic_ids(topic, topic_id, indexes)
@@ -196,7 +202,9 @@ class LogManager:
         return made
 
     def _settle_topic_ids(self, topic: str, topic_id: Uuid, indexes: list[int]) -> None:
-        """A log without an id is the topic's, from before ids or made in a crash; one of another id is of a topic that is gone."""
+        """A log without an id is the topic's, from before ids or made in a crash; one of another id is of a topic that
+        is gone.
+        """
         for index in indexes:
             handle = self.get(topic, index)
             if handle is None or handle.topic_id == topic_id:
@@ -204,13 +212,19 @@ class LogManager:
             if handle.topic_id == ZERO:
                 handle.assign_topic_id(topic_id)
             else:
-                LOG.warning("%s-%d: its log is of topic id %s, not %s, and is put aside", topic, index, handle.topic_id, topic_id)
+                LOG.warning(
+                    "%s-%d: its log is of topic id %s, not %s, and is put aside",
+                    topic,
+                    index,
+                    handle.topic_id,
+                    topic_id,
+                )
                 self.delete([(topic, index)], names.Kind.STRAY)
 
     def _choose(self, path: str | None) -> _Directory:
         serving = [one for one in self._directories if not one.failed and path in (None, one.path)]
         if not serving:
-            raise LogDirectoryError(f"{path or 'every log directory'} is offline: replace the disk, and start the node again")
+            raise LogDirectoryError(f"{path or 'every log directory'} is offline: replace the disk, restart the node")
         return min(serving, key=lambda one: len(one.partitions))
 
     def configure(self, topic: str, settings: LogSettings) -> None:
@@ -220,7 +234,9 @@ class LogManager:
                 handle.configure(settings)
 
     def delete(self, keys: Iterable[Key], kind: names.Kind = names.Kind.DELETE) -> None:
-        """Whoever waits is told at once; the directories are renamed, and removed after file.delete.delay.ms; stray ones stay."""
+        """Whoever waits is told at once; the directories are renamed, and removed after file.delete.delay.ms; stray
+        ones stay.
+        """
         for topic, index in keys:
             with self._mutex:
                 directory = self._holder((topic, index))
@@ -297,14 +313,16 @@ class LogManager:
                 self.check_directories()
 
     def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(checkpoints.RECOVERY_POINT, lambda one: self._offsets(one, lambda handle: handle.synced_offset))
+        self._checkpoint(
+            checkpoints.RECOVERY_POINT, lambda one: self._offsets(one, lambda handle: handle.synced_offset)
+        )
 
     def checkpoint_log_starts(self) -> None:
         """Of the logs that begin behind their first segment's first offset: the others tell it by its name."""
         self._checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
 
     def checkpoint_high_watermarks(self) -> None:
-        self._checkpoint(checkpoints.REPLICATION_OFFSET, lambda one: self._offsets(one, lambda handle: handle.high_watermark))
+        self._checkpoint(checkpoints.REPLICATION_OFFSET, lambda one: self._offsets(one, _high_watermark))
 
     def _offsets(self, directory: _Directory, offset_of: Callable[[PartitionHandle], int]) -> dict[Key, int]:
         with self._mutex:
@@ -345,7 +363,9 @@ class LogManager:
             handles = list(directory.partitions.values())
         error = directory.native.offline_errno or 5
         directory.native.fail(error)
-        LOG.error("the log directory %s is offline: %s; its %d logs are", directory.path, os.strerror(error), len(handles))
+        LOG.error(
+            "the log directory %s is offline: %s; its %d logs are", directory.path, os.strerror(error), len(handles)
+        )
         for handle in handles:
             handle.fail(error)
         self._on_failure(directory.path)
@@ -375,6 +395,10 @@ class LogManager:
         except OSError:
             LOG.exception("%s was shut in order and cannot be marked so", directory.path)
             self._fail(directory)
+
+
+def _high_watermark(handle: PartitionHandle) -> int:
+    return handle.high_watermark
 
 
 def _shut(handle: PartitionHandle) -> bool:

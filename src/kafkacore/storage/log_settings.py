@@ -15,7 +15,11 @@ _CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz
 def log_settings(config: TopicConfig) -> LogSettings:
     """Raises ValueError for values that no topic configuration allows."""
     codec = config.compression_type
-    levels = {"gzip": config.compression_gzip_level, "lz4": config.compression_lz4_level, "zstd": config.compression_zstd_level}
+    levels = {
+        "gzip": config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
     return LogSettings(
         segment_bytes=config.segment_size_bytes,
         segment_ms=config.segment_ms,

@@ -1,4 +1,6 @@
-"""The thread that looks after the logs: checkpoints, retention, flushes that are due, deleted directories, failed disks."""
+"""The thread that looks after the logs: checkpoints, retention, flushes that are due, deleted directories, failed
+disks.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class UpkeepIntervals:
 class LogUpkeep:
     """Runs from `start` to `close`; sleeps until something is due or a directory fails."""
 
-    def __init__(self, manager: LogManager, environment: Environment, intervals: UpkeepIntervals = UpkeepIntervals()) -> None:
+    def __init__(
+        self, manager: LogManager, environment: Environment, intervals: UpkeepIntervals = UpkeepIntervals()
+    ) -> None:
         self._manager = manager
         self._environment = environment
         self._scheduler = Scheduler(environment)

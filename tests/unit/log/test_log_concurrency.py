@@ -36,7 +36,7 @@ class Crew:
     """Threads that run until the last of the `workers` is through; the first error of any is raised."""
 
     def __init__(self) -> None:
-        self.errors: list[BaseException] = []
+        self.errors: list[Exception] = []
         self.done = threading.Event()
         self.workers: list[threading.Thread] = []
         self.others: list[threading.Thread] = []
@@ -54,7 +54,7 @@ class Crew:
     def _guard(self, function: Callable[[], None]) -> None:
         try:
             function()
-        except BaseException as error:
+        except (AssertionError, OSError, MemoryError) as error:
             self.errors.append(error)
             self.done.set()
 

@@ -1,4 +1,6 @@
-"""One partition's log through its Python handle: idempotent producers, rolls, truncation, retention, epochs, reads, lookups."""
+"""One partition's log through its Python handle: idempotent producers, rolls, truncation, retention, epochs, reads,
+lookups.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +130,11 @@ def test_a_segment_ends_before_a_batch_that_would_not_fit(tmp_path: Path) -> Non
     handle = led(tmp_path, segment_bytes=3 * one)
     for _ in range(7):
         handle.append(batch())
-    assert [(part.base_offset, part.size_bytes) for part in handle.segments()] == [(0, 3 * one), (6, 3 * one), (12, one)]
+    assert [(part.base_offset, part.size_bytes) for part in handle.segments()] == [
+        (0, 3 * one),
+        (6, 3 * one),
+        (12, one),
+    ]
     assert offsets(handle) == list(range(14))
 
 
@@ -266,7 +272,14 @@ def test_epochs_begin_where_their_leader_found_the_log(tmp_path: Path) -> None:
         handle.become_leader(1, epoch, epoch)
         handle.append(batch())
     assert handle.leader_epochs() == [(1, 0), (2, 2), (5, 4)]
-    assert [handle.epoch_end(epoch) for epoch in (0, 1, 2, 3, 5, 6)] == [(0, 0), (1, 2), (2, 4), (2, 4), (5, 6), (-1, -1)]
+    assert [handle.epoch_end(epoch) for epoch in (0, 1, 2, 3, 5, 6)] == [
+        (0, 0),
+        (1, 2),
+        (2, 4),
+        (2, 4),
+        (5, 6),
+        (-1, -1),
+    ]
     found = handle.read(5, last_fetched_epoch=2)
     assert (found.diverging_epoch, found.diverging_end_offset) == (2, 4)
     assert reload(handle, clean=False).leader_epochs() == [(1, 0), (2, 2), (5, 4)]

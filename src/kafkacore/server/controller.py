@@ -16,6 +16,8 @@ from kafkacore.config import BrokerConfig
 from kafkacore.config.listeners import SECURITY_PROTOCOLS
 from kafkacore.controller.quorum.controller import QuorumController
 from kafkacore.controller.quorum.decisions import Settings
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.records import decode_record
 from kafkacore.network.limits import limits_from
 from kafkacore.network.listeners import Listener
@@ -38,6 +40,8 @@ from kafkacore.storage import bootstrap, quorum_state
 from kafkacore.storage.names import metadata_directory
 
 LOG: Final = logging.getLogger("kafkacore.server")
+# Given each committed root with what changed; None: everything may have.
+OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 RAFT_THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
 METADATA_IO_THREADS: Final = 2
 
@@ -57,6 +61,7 @@ class ControllerServer:
         runtime: Runtime,
         environment: Environment,
         clean: bool,
+        on_root: OnRoot,
         on_fault: Callable[[BaseException], None],
     ) -> None:
         self.config = config
@@ -75,7 +80,7 @@ class ControllerServer:
         self.raft = self._replica(cluster_id, directory_id, on_fault)
         settings = Settings(cluster_id, config, randomness())
         records = bootstrap.read_bootstrap(config.metadata_log_dir) or ()
-        self.quorum = QuorumController(settings, self.raft, records, self._now_ms)
+        self.quorum = QuorumController(settings, self.raft, records, self._now_ms, on_root=on_root)
         self.raft.add_listener(self.quorum)
         self.context = ControllerContext(self.node_id, cluster_id, config, self.quorum, self.raft)
         self.dispatcher = self.context.dispatcher = Dispatcher("controller", self.context, HANDLERS)

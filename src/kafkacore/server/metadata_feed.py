@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import Message
 from kafkacore.raft.committed import CommittedBatch
@@ -11,7 +13,10 @@ from kafkacore.runtime.loops import LoopThread
 
 
 class MetadataFeed:
-    """A listener of the replica. `on_fault` is told of metadata that this broker cannot apply: it must not go on."""
+    """`on_root` takes roots from a controller of the same node; without one, the feed is a listener of the broker's replica.
+
+    `on_fault` is told of metadata that this broker cannot apply: it must not go on.
+    """
 
     def __init__(
         self, publisher: MetadataPublisher, loop: LoopThread, on_fault: Callable[[BaseException], None]
@@ -20,6 +25,9 @@ class MetadataFeed:
         self._loop = loop
         self._on_fault = on_fault
         self._failed = False
+
+    def on_root(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        self._loop.call(self._guarded, self.publisher.adopt, image, delta)
 
     def on_batch(self, batch: CommittedBatch) -> None:
         self._loop.call(self._apply, batch)

@@ -10,6 +10,8 @@ from typing import Final
 
 from kafkacore._fast.env import Environment
 from kafkacore.config import BrokerConfig
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.observability.metrics import MetricRegistry
 from kafkacore.observability.planes import PlaneMetrics
@@ -131,6 +133,7 @@ class Node:
 
     def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
         config, loop = self.config, runtime.loop(CONTROLLER)
+        feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         controller = self._controller = ControllerServer(
             config,
             directories.cluster_id,
@@ -138,13 +141,12 @@ class Node:
             runtime=runtime,
             environment=environment,
             clean=clean_shutdown.exists(config.metadata_log_dir),
+            on_root=feed.on_root if "broker" in config.process_roles else _nobody_follows,
             on_fault=self._failed,
         )
         self._undo.append(controller.close)
         if "broker" in config.process_roles:
-            self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
             self._channel = LocalChannel(controller, loop, config.broker_heartbeat_interval_ms)
-            controller.raft.add_listener(self._feed)
             controller.raft.add_listener(self._channel)
         self._undo.append(lambda: loop.run(controller.stop(DRAIN_MS), _STOP_SECONDS))
         loop.run(controller.start(), _START_SECONDS)
@@ -225,6 +227,10 @@ class Node:
         self.fault = error
         if self.on_fault is not None:
             self.on_fault(error)
+
+
+def _nobody_follows(image: MetadataImage, delta: MetadataDelta | None) -> None:
+    """A controller without a broker beside it."""
 
 
 def _intervals(config: BrokerConfig) -> UpkeepIntervals:

@@ -1,0 +1,269 @@
+"""`kafkacore` as a user runs it: processes, signals, directories that are kept, and what goes wrong at the start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+KAFKACORE = [sys.executable, "-m", "kafkacore.tools.main"]
+pytestmark = pytest.mark.timeout(90)
+
+
+class Dev:
+    """A running `kafkacore dev --json`."""
+
+    def __init__(self, *arguments: str, **popen: Any) -> None:
+        self.process = subprocess.Popen(
+            [*KAFKACORE, "dev", "--json", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            _, errors = self.process.communicate(timeout=30)
+            raise AssertionError(f"no line of JSON, exit code {self.process.returncode}: {errors}")
+        self.told = json.loads(line)
+        self.bootstrap: str = self.told["bootstrap"]
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Exit code and what was written to stderr."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+@contextmanager
+def dev(*arguments: str, **popen: Any) -> Iterator[Dev]:
+    running = Dev(*arguments, **popen)
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.process.kill()
+            running.process.communicate()
+
+
+def fails(*arguments: str) -> str:
+    """What a command that exits with 1 says on stderr."""
+    ended = subprocess.run([*KAFKACORE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1, (ended.stdout, ended.stderr)
+    return ended.stderr
+
+
+def topics(bootstrap: str) -> dict[str, int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=20).topics.items()}
+
+
+def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+    failures: list[Any] = []
+    for value in values:
+        producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
+    assert producer.flush(20) == 0
+    assert failures == []
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[bytes | None] = []
+    while len(found) < count:
+        messages = consumer.consume(count - len(found), 20)
+        assert messages, f"only {len(found)} of {count} came"
+        assert [message.error() for message in messages if message.error()] == []
+        found += [message.value() for message in messages]
+    consumer.close()
+    return found
+
+
+def test_dev_tells_where_it_is_serves_and_leaves_nothing_behind() -> None:
+    with dev("--topic", "orders:3") as running:
+        assert set(running.told) == {"bootstrap", "controller", "metrics", "pid", "dir"}
+        assert running.told["pid"] == running.process.pid
+        assert topics(running.bootstrap) == {"orders": 3}
+        produce(running.bootstrap, "new", [b"a", b"b"])
+        assert consume(running.bootstrap, "new", 2) == [b"a", b"b"]
+        with urllib.request.urlopen(running.told["metrics"], timeout=20) as answer:
+            assert "kafka_network_requestmetrics_requests_total" in answer.read().decode()
+        assert running.end() == (0, "")
+    assert not os.path.exists(running.told["dir"])
+
+
+def test_a_directory_is_gone_on_with_and_marked_clean(tmp_path: Path) -> None:
+    with dev("--dir", str(tmp_path), "--topic", "t:2") as running:
+        produce(running.bootstrap, "t", [])
+        produce(running.bootstrap, "kept", [b"1", b"2", b"3"])
+        cluster = AdminClient({"bootstrap.servers": running.bootstrap}).list_topics(timeout=20).cluster_id
+        assert running.end()[0] == 0
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    with dev("--dir", str(tmp_path), "--topic", "t:5") as running:
+        assert not (tmp_path / ".kafka_cleanshutdown").exists()
+        # The topic that is there is left as it is.
+        assert topics(running.bootstrap) == {"t": 2, "kept": 1}
+        assert AdminClient({"bootstrap.servers": running.bootstrap}).list_topics(timeout=20).cluster_id == cluster
+        assert consume(running.bootstrap, "kept", 3) == [b"1", b"2", b"3"]
+
+
+def test_nothing_acknowledged_is_lost_to_a_kill(tmp_path: Path) -> None:
+    with dev("--dir", str(tmp_path)) as running:
+        produce(running.bootstrap, "t", [b"%d" % number for number in range(500)])
+        running.end(signal.SIGKILL)
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    with dev("--dir", str(tmp_path)) as running:
+        assert consume(running.bootstrap, "t", 500) == [b"%d" % number for number in range(500)]
+
+
+def test_the_port_and_keys_are_as_asked_for() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with dev("--port", str(port), "--override", "auto.create.topics.enable=false") as running:
+        assert running.bootstrap == f"127.0.0.1:{port}"
+        producer = Producer({"bootstrap.servers": running.bootstrap, "message.timeout.ms": 1000})
+        failures: list[Any] = []
+        producer.produce("absent", b"x", on_delivery=lambda error, _: failures.append(error))
+        producer.flush(20)
+        assert len(failures) == 1 and failures[0] is not None
+        assert topics(running.bootstrap) == {}
+
+
+def test_with_parent_ends_when_its_parent_does() -> None:
+    script = (
+        "import subprocess, sys\n"
+        f"child = subprocess.Popen({[*KAFKACORE, 'dev', '--json', '--with-parent']!r}, stdout=subprocess.PIPE, text=True)\n"
+        "print(child.stdout.readline(), end='', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    told = json.loads(parent.stdout.readline())
+    ended = os.pidfd_open(told["pid"])
+    parent.kill()
+    parent.communicate()
+    import select
+
+    assert select.select([ended], [], [], 30)[0], "the node outlives its parent"
+    os.close(ended)
+    assert not os.path.exists(told["dir"])
+
+
+# --- a server.properties ---
+
+
+def properties(directory: Path, **changes: str) -> Path:
+    values = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@127.0.0.1:0",
+        "log.dirs": str(directory / "logs"),
+    } | {key.replace("_", "."): value for key, value in changes.items()}
+    path = directory / "server.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+    return path
+
+
+def format_directories(path: Path, cluster_id: str = "MkU3OEVBNTcwNTJENDM2Qg") -> None:
+    subprocess.run(
+        [*KAFKACORE, "storage", "format", "-c", str(path), "-t", cluster_id], check=True, capture_output=True, timeout=60
+    )
+
+
+@contextmanager
+def started(path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*KAFKACORE, "start", str(path), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[str]) -> dict[str, str]:
+    """Addresses by listener, from the line that says so."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("ready: node 1, "), line or process.communicate()
+    return dict(part.split(" ", 1) for part in line.removeprefix("ready: node 1, ").strip().split(", "))
+
+
+def test_start_says_ready_and_a_signal_ends_it_clean(tmp_path: Path) -> None:
+    path = properties(tmp_path)
+    format_directories(path)
+    with started(path) as process:
+        addresses = ready(process)
+        assert set(addresses) == {"PLAINTEXT", "CONTROLLER"}
+        produce(addresses["PLAINTEXT"], "t", [b"x"])
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_an_override_goes_before_the_file(tmp_path: Path) -> None:
+    path = properties(tmp_path)
+    format_directories(path)
+    with started(path, "--override", "num.partitions=4") as process:
+        address = ready(process)["PLAINTEXT"]
+        produce(address, "t", [b"x"])
+        assert topics(address) == {"t": 4}
+
+
+def test_an_unformatted_directory_is_refused(tmp_path: Path) -> None:
+    assert "format it first" in fails("start", str(properties(tmp_path)))
+
+
+def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    format_directories(properties(tmp_path))
+    other = properties(tmp_path, node_id="2", controller_quorum_voters="2@127.0.0.1:0")
+    assert "belongs to another node" in fails("start", str(other))
+
+
+def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    one = properties(tmp_path, log_dirs=str(tmp_path / "a"))
+    format_directories(one)
+    two = properties(tmp_path, log_dirs=str(tmp_path / "b"))
+    format_directories(two, "AAAAAAAAAAAAAAAAAAAAAA")
+    both = properties(tmp_path, log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}")
+    assert "belongs to another cluster" in fails("start", str(both))
+
+
+def test_a_second_process_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    path = properties(tmp_path)
+    format_directories(path)
+    with started(path) as process:
+        ready(process)
+        assert "in use by another node" in fails("start", str(path))
+
+
+def test_a_port_that_is_used_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        path = properties(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0")
+        format_directories(path)
+        assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}" in fails("start", str(path))
+
+
+def test_a_wrong_value_is_told_with_its_key(tmp_path: Path) -> None:
+    errors = fails("start", str(properties(tmp_path, num_partitions="many")))
+    assert "num.partitions=many" in errors and "an int" in errors

@@ -1,8 +1,6 @@
 """The columns sink: many structs of one kind from and to arrays, one call for all of them.
 
-Rows are written by a loop of their own and not by the walker, because a row is flat (no structs within): it has no
-frames to keep, and at 10,000 partitions in a Metadata answer each nanosecond of a row counts. They are read by the
-walker.
+Rows are written by row_write.pyx and read by the walker.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -10,14 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkacore._fast.column cimport Columns
 from kafkacore._fast.cursor cimport Writer
 from kafkacore._fast.object_sink cimport Encoded
+from kafkacore._fast.row_write cimport Selection
 from kafkacore._fast.schema cimport Op, Shape
-
-# The rows of a call: all, or those that a column of row numbers names.
-ctypedef struct Selection:
-    const uint8_t *rows         # NULL: all, in order
-    int32_t width
-    Py_ssize_t stride
-    int64_t count
 
 cdef class RowCodec:
     """Encodes and decodes the rows of one struct at one version."""

@@ -366,13 +366,13 @@ cdef class Binding:
         cdef Arena arena
         cdef Reader reader
         cdef void *struct
-        cdef int64_t i
         cdef int fault = 0
         if program == NULL:
             raise KeyError(version)
         arena_init(&arena, BENCHMARK_ARENA)
         with nogil:
-            for i in range(times):
+            while times > 0:
+                times -= 1
                 arena_reset(&arena)
                 struct = arena_alloc(&arena, program.size)
                 reader_init(&reader, &data[0], data.shape[0])

@@ -60,7 +60,7 @@ def test_native_handles_refuse_in_a_child(runtime: Runtime, plane: Plane) -> Non
     acts = [
         plane.native.pop,
         plane.native.take_notices,
-        lambda: plane.native.set_limits(idle_ms=1),
+        lambda: plane.native.set_connection_limits(1, 1),
         lambda: plane.native.publish_gate(None),
         plane.processors[0].sweep,
         lambda: plane.processors[0].serve(plane.native),

@@ -67,7 +67,7 @@ cdef bint has_room(Listener *listener) noexcept nogil:
     cdef int64_t now_ns
     if load32(&listener.plane.draining):
         return False
-    if load32(&listener.plane.connection_count) >= listener.plane.max_connections:
+    if load32(&listener.plane.connection_count) >= load32(&listener.plane.max_connections):
         return False
     if listener.per_second <= 0:
         return True

@@ -133,7 +133,7 @@ ctypedef struct Plane:
     # a frame whose bytes stay out so long (and 1 ms for each 16 bytes) loses its connection
     int64_t slow_frame_ms
     int64_t half_closed_ms          # how long answers go on for a peer that sends no more
-    int32_t max_connections
+    int32_t max_connections         # atomic, as the next one: both may change
     int32_t max_connections_per_ip
     int32_t answers_depth           # answers that a connection may await
     int64_t answers_bytes
@@ -202,6 +202,7 @@ cdef class NativePlane:
     cdef int turn_count
     cdef list processors
     cdef int check(self) except -1
+    cdef int configure(self, dict limits) except -1
     cdef int watch_turns(self, const int64_t *turns, object processor) except -1
     # For the owners of what is published; `owner` is kept until no processor can be reading `what`.
     cdef int publish(self, str field, void **place, void *what, object owner) except -1

@@ -114,7 +114,7 @@ cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil:
     cdef int result = -1
     mutex_lock(&plane.addresses_lock)
     entry = address_entry(plane, address)
-    if entry != NULL and entry.count < (entry.limit if entry.limit >= 0 else plane.max_connections_per_ip):
+    if entry != NULL and entry.count < (entry.limit if entry.limit >= 0 else load32(&plane.max_connections_per_ip)):
         entry.count += 1
         result = 0
     mutex_unlock(&plane.addresses_lock)
@@ -303,7 +303,7 @@ cdef class NativePlane:
         self.plane.turn_bytes = 1 << 20
         self.plane.send_buffer_bytes = -1
         self.plane.receive_buffer_bytes = -1
-        self.set_limits(**limits)
+        self.configure(limits)
 
     def __dealloc__(self):
         if self.plane != NULL:
@@ -361,9 +361,14 @@ cdef class NativePlane:
 
     # Configuration
 
-    def set_limits(self, **limits) -> None:
-        """Changes limits while the plane serves; unknown names raise TypeError."""
+    def set_connection_limits(self, int32_t most, int32_t most_per_ip) -> None:
+        """max.connections and max.connections.per.ip, which may change while the plane serves (KIP-612)."""
         self.check()
+        store32(&self.plane.max_connections, most)
+        store32(&self.plane.max_connections_per_ip, most_per_ip)
+
+    cdef int configure(self, dict limits) except -1:
+        """Before anybody reads them."""
         cdef Plane *p = self.plane
         for name in limits:
             if name not in LIMITS:
@@ -387,6 +392,7 @@ cdef class NativePlane:
             )
         if p.answers_depth < 1 or p.turn_frames < 1:
             raise ValueError(f"plane {self.name}: answers_depth and turn_frames are at least 1")
+        return 0
 
     def set_apis(self, apis) -> None:
         """What is served: (key, lowest, highest, first flexible version) each. Only before the plane listens."""

@@ -1,4 +1,5 @@
-"""Connections whose every read and write may come to a few bytes, to nothing, or to an end: answers stay whole and in order."""
+"""Connections whose every read and write may come to a few bytes, to nothing, or to an end: answers stay whole and in
+order."""
 
 import random
 import socket

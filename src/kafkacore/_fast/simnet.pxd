@@ -1,5 +1,5 @@
-"""A transport that misbehaves as networks do: reads and writes that come to a few bytes, sockets that claim to be empty or
-full, connections that break. By a seed: the same calls in the same order meet the same trouble.
+"""A transport that misbehaves as networks do: reads and writes that come to a few bytes, sockets that claim to be
+empty or full, connections that break. By a seed: the same calls in the same order meet the same trouble.
 
 It stands before the real one, so that it is the very connections that serve production which meet it.
 """

@@ -4,7 +4,7 @@ from libc.errno cimport EAGAIN, ECONNRESET
 from libc.stdint cimport int64_t, uint64_t
 
 from kafkacore._fast.atomics cimport add64, load64
-from kafkacore._fast.env cimport Disk, Environment, IoVec, Transport, env_real
+from kafkacore._fast.env cimport Disk, Environment, IoVec
 
 cdef enum:
     PARTS = 8                  # of a send that is cut short
@@ -86,8 +86,8 @@ cdef void troubled_close(void *self, int handle) noexcept nogil:
 
 
 cdef class TroubledNetwork:
-    """Trouble by a seed. `most_bytes` of one read or write; `again_share` and `break_share` (0 to 1) of the calls find the
-    socket empty or full, or broken."""
+    """Trouble by a seed. `most_bytes` of one read or write; `again_share` and `break_share` (0 to 1) of the calls
+    find the socket empty or full, or broken."""
 
     def __cinit__(self, uint64_t seed, *, int64_t most_bytes=1 << 20, double again_share=0.0, double break_share=0.0):
         cdef Environment real = Environment()

@@ -6,23 +6,14 @@ encoded again.
 
 import base64
 import json
-import os
-import shutil
-import subprocess
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 
+from golden import RELEASES, golden_file
 from kafkacore._fast import tables
 from kafkacore.protocol.messages import message_class
 from kafkacore.protocol.uuid import Uuid
-
-ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "ci" / "golden"
-BUILT = ROOT / ".peers" / "golden"
-RELEASES = ("3.9", "4.3")
-MAVEN_TIMEOUT_S = 300
 
 # 3.9 tells a coordinator's keys apart by version; 4.3 gives each a message of its own, at version 0.
 KEYS_OF_3_9 = {"OffsetCommitKey": {0: "LegacyOffsetCommitKey"}}
@@ -30,44 +21,19 @@ KEYS_OF_3_9 = {"OffsetCommitKey": {0: "LegacyOffsetCommitKey"}}
 CHANGED_SINCE_3_9 = {"ReadShareGroupStateSummaryResponse", "ShareGroupMetadataValue"}
 
 
-def build(release):
-    """Compiles the program against one release and runs it; kept until its source changes."""
-    out, directory = BUILT / f"{release}.jsonl", BUILT / release
-    newest = max(path.stat().st_mtime for path in SOURCE.rglob("*") if path.is_file())
-    if out.exists() and out.stat().st_mtime >= newest:
-        return out
-    directory.mkdir(parents=True, exist_ok=True)
-    classpath = directory / "classpath"
-    subprocess.run(
-        ["mvn", "-q", "-B", "-f", SOURCE / "pom.xml", "-P", f"kafka-{release}", f"-Dgolden.directory={directory}",
-         "compile", "dependency:build-classpath", f"-Dmdep.outputFile={classpath}"],
-        check=True, timeout=MAVEN_TIMEOUT_S,
-    )  # fmt: skip
-    subprocess.run(
-        ["java", "-cp", f"{directory / 'classes'}:{classpath.read_text()}", "golden.Golden", out],
-        check=True, timeout=MAVEN_TIMEOUT_S, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    return out
+KNOWN = frozenset(tables.names())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def golden():
     """Golden rows by release and message."""
-    if not (shutil.which("java") and shutil.which("mvn")):
-        reason = "golden bytes need Java 17 and Maven: apt install openjdk-17-jdk-headless maven"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
     rows = defaultdict(list)
     for release in RELEASES:
-        with build(release).open(encoding="utf-8") as lines:
+        with golden_file(release, "Golden").open(encoding="utf-8") as lines:
             for line in lines:
                 row = json.loads(line)
                 rows[release, our_name(row["message"])].append(row)
     return rows
-
-
-KNOWN = frozenset(tables.names())
 
 
 def our_name(name):

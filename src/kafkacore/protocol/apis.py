@@ -270,15 +270,16 @@ def _release(release: str) -> dict[int, Api]:
     found = {}
     for head in tables.heads(release, "clients.request.jsonl"):
         versions = tables.parse_versions(head["validVersions"])
-        if versions.empty:
-            continue
+        highest = versions.highest - 1 if head.get("latestVersionUnstable", False) else versions.highest
+        if highest < versions.lowest:
+            continue  # dropped by this release, or not stable in any version
         key, message = head["apiKey"], head["name"].removesuffix("Request")
         found[key] = Api(
             key=key,
             name=names[key],
             message=message,
             lowest=versions.lowest,
-            highest=versions.highest - 1 if head.get("latestVersionUnstable", False) else versions.highest,
+            highest=highest,
             flexible=_first(head),
             flexible_response=_first(responses[key]),
             listeners=tuple(head.get("listeners", ())),

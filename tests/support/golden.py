@@ -1,0 +1,33 @@
+"""Builds and runs the Java program of `ci/golden`: golden bytes and facts, written by Apache Kafka itself."""
+
+import shutil
+import subprocess
+
+from processes import PEERS, ROOT, need
+
+SOURCE = ROOT / "ci" / "golden"
+BUILT = PEERS / "golden"
+RELEASES = ("3.9", "4.3")
+MAVEN_TIMEOUT_S = 300
+
+
+def golden_file(release, program):
+    """What `golden.<program>` wrote with the jars of a release; made anew when its source has changed."""
+    need(shutil.which("java") and shutil.which("mvn"), "no Java: apt install openjdk-17-jdk-headless maven")
+    directory = BUILT / release
+    out = directory / f"{program}.json"
+    newest = max(path.stat().st_mtime for path in SOURCE.rglob("*") if path.is_file())
+    if out.exists() and out.stat().st_mtime >= newest:
+        return out
+    directory.mkdir(parents=True, exist_ok=True)
+    classpath = directory / "classpath"
+    if not classpath.exists() or classpath.stat().st_mtime < newest:
+        _run("mvn", "-q", "-B", "-f", SOURCE / "pom.xml", "-P", f"kafka-{release}", f"-Dgolden.directory={directory}",
+             "compile", "dependency:build-classpath", f"-Dmdep.outputFile={classpath}")  # fmt: skip
+    _run("java", "-cp", f"{directory / 'classes'}:{classpath.read_text()}", f"golden.{program}", out)
+    return out
+
+
+def _run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S, check=False)
+    assert done.returncode == 0, f"{command[0]} failed:\n{done.stdout}\n{done.stderr}"

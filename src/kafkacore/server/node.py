@@ -6,28 +6,27 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.env import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
-from kafkacore.observability.metrics import MetricRegistry
-from kafkacore.observability.planes import PlaneMetrics
-from kafkacore.observability.prometheus import MetricsServer
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import LocalChannel
 from kafkacore.server.controller import ControllerServer
 from kafkacore.server.metadata_feed import MetadataFeed
-from kafkacore.server.metrics import broker_metrics
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
+
+if TYPE_CHECKING:
+    from kafkacore.observability.prometheus import MetricsServer
 
 LOG: Final = logging.getLogger("kafkacore.server")
 BLOCKING_THREADS: Final = 8  # of handlers that wait for a disk; what is more than they can do waits its turn
@@ -194,21 +193,22 @@ class Node:
         self._broker = None
 
     def _start_metrics(self, runtime: Runtime, environment: Environment) -> None:
-        loop = runtime.loop(DATA if self._broker is not None else CONTROLLER)
-        server = self._metrics = MetricsServer(self._registry(runtime, environment))
-        self._undo.append(lambda: loop.run(server.stop(), _STOP_SECONDS))
-        loop.run(server.start(METRICS_HOST, self.config.metrics_port))
+        from kafkacore.observability.metrics import MetricRegistry
+        from kafkacore.observability.planes import PlaneMetrics
+        from kafkacore.observability.prometheus import MetricsServer
+        from kafkacore.server.metrics import broker_metrics
 
-    def _registry(self, runtime: Runtime, environment: Environment) -> MetricRegistry:
+        loop = runtime.loop(DATA if self._broker is not None else CONTROLLER)
         registry = MetricRegistry()
-        for kind, server in ((DATA, self._broker), (CONTROLLER, self._controller)):
-            if server is not None:
-                plane = server.plane
-                registry.add(PlaneMetrics(plane, runtime.processors(kind), runtime.loop(kind), environment))
+        for kind, role in ((DATA, self._broker), (CONTROLLER, self._controller)):
+            if role is not None:
+                registry.add(PlaneMetrics(role.plane, runtime.processors(kind), runtime.loop(kind), environment))
         if self._broker is not None:
             broker = self._broker
             registry.add(lambda: broker_metrics(broker))
-        return registry
+        server = self._metrics = MetricsServer(registry)
+        self._undo.append(lambda: loop.run(server.stop(), _STOP_SECONDS))
+        loop.run(server.start(METRICS_HOST, self.config.metrics_port))
 
     # --- stopping ---
 

@@ -250,44 +250,59 @@ cdef int sync_snapshot(Log *log, int64_t offset) noexcept nogil:
     return result
 
 
-cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t until) noexcept nogil:
-    cdef const Disk *disk = log.dir.disk
-    cdef Segment *segment
-    cdef bint names = False
-    cdef bint last
-    cdef int result
+cdef int sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
+    """`next_base`: of the segment that follows, -1 for the last. A dropped segment has nothing left to lose."""
+    cdef int64_t size = load64(&segment.size)
+    cdef int result = segment_sync(segment, load32(&segment.sealed) != 0)
+    if result == 0 and next_base >= 0:
+        result = sync_snapshot(log, next_base)
+    if result < 0:
+        return 0 if load32(&segment.dropped) else result
+    mutex_lock(&log.lock)
+    if log.cuts == cuts and segment.synced_size < size:
+        segment.synced_size = size
+    mutex_unlock(&log.lock)
+    return 0
+
+
+cdef int sync_names(Log *log, SegmentList *list) noexcept nogil:
     cdef int32_t i
+    cdef int result = 0
     for i in range(list.count):
-        segment = list.items[i]
-        last = i + 1 == list.count
-        if segment.base_offset >= until or (not last and list.items[i + 1].base_offset <= synced_offset):
-            continue
-        if not segment.entry_synced:
-            names = True
-        if load64(&segment.size) > segment.synced_size or (not last and synced_offset < list.items[i + 1].base_offset):
-            result = segment_sync(segment, load32(&segment.sealed) != 0)
-            if result == 0 and not last:
-                result = sync_snapshot(log, list.items[i + 1].base_offset)
-            if result < 0:
-                return result
-    if not names:
-        return 0
-    result = disk.sync_directory(disk.self, log.path)
+        if not list.items[i].entry_synced:
+            result = log.dir.disk.sync_directory(log.dir.disk.self, log.path)
+            break
     if result == 0:
         for i in range(list.count):
             list.items[i].entry_synced = True
     return result
 
 
+cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t until, int64_t cuts) noexcept nogil:
+    """Every segment that has bytes between the two, and the names of new ones."""
+    cdef int64_t next_base
+    cdef int32_t i
+    cdef int result
+    for i in range(list.count):
+        next_base = list.items[i + 1].base_offset if i + 1 < list.count else -1
+        if list.items[i].base_offset >= until or 0 <= next_base <= synced_offset:
+            continue
+        result = sync_segment(log, list.items[i], next_base, cuts)
+        if result < 0:
+            return result
+    return sync_names(log, list)
+
+
 cdef int run_commit(Dirty *dirty) noexcept nogil:
     cdef Log *log = log_of_dirty(dirty)
     cdef SegmentList *list
-    cdef int64_t until, end_offset, synced_offset, base_offset
+    cdef int64_t until, end_offset, synced_offset, base_offset, cuts
     cdef int result
     mutex_lock(&log.lock)
     until = log.commit_offset
     end_offset = log.end_offset
     synced_offset = log.synced_offset
+    cuts = log.cuts
     base_offset = log.active.base_offset if log.active != NULL else 0
     mutex_unlock(&log.lock)
     list = log_hold_segments(log)
@@ -296,13 +311,14 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
         return 0
     if until > base_offset:
         until = end_offset  # the active segment is synced as a whole
-    result = sync_up_to(log, list, synced_offset, until)
+    result = sync_up_to(log, list, synced_offset, until, cuts)
     segments_release(list)
     if result < 0:
         log_fail(log, -result)
         return 0
     mutex_lock(&log.lock)
-    if log.synced_offset < until <= log.end_offset:
+    # What was synced before a truncation says nothing of what took its offsets since.
+    if log.cuts == cuts and log.synced_offset < until:
         log.synced_offset = until
     if log.synced_offset == log.end_offset:
         log.unflushed_since_ms = -1

@@ -174,14 +174,24 @@ cdef int check_range(Log *log, int64_t offset) noexcept nogil:
     return 0
 
 
+cdef int64_t cuts_of(Log *log) noexcept nogil:
+    cdef int64_t cuts
+    mutex_lock(&log.lock)
+    cuts = log.cuts
+    mutex_unlock(&log.lock)
+    return cuts
+
+
 cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, bint cached,
               ReadResult *out) noexcept nogil:
     cdef Look at
+    cdef int64_t cuts
     cdef int result
     memset(out, 0, sizeof(ReadResult))
     out.first_offset = offset
     while True:
         mutex_lock(&log.lock)
+        cuts = log.cuts
         result = check_range(log, offset)
         at.segment = NULL
         if result == 0 and offset < bound and not read_recent(log, offset, bound, max_bytes, min_one, out):
@@ -198,8 +208,11 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
             if at.next_base < 0:
                 return 0
             offset = at.next_base
-        else:
-            return LOG_BLOCKED if result == -EAGAIN and cached else KAFKA_STORAGE_ERROR
+        elif result == -EAGAIN and cached:
+            return LOG_BLOCKED
+        elif cuts_of(log) == cuts:
+            return KAFKA_STORAGE_ERROR
+        # Else the records were taken away while they were looked for: the log tells what is there now.
 
 
 cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
@@ -314,13 +327,30 @@ cdef int32_t epoch_of(Log *log, int64_t offset) noexcept nogil:
     return epoch
 
 
-cdef int begin_by_time(Log *log, int64_t *start_offset, InflateLimits *limits) noexcept nogil:
+cdef int begin_by_time(Log *log, int64_t *start_offset, int64_t *cuts, InflateLimits *limits) noexcept nogil:
+    cdef int result
     mutex_lock(&log.lock)
     start_offset[0] = log.log_start_offset
+    cuts[0] = log.cuts
     limits[0] = log.config.rules.limits
-    cdef int result = KAFKA_STORAGE_ERROR if log.state == LOG_FAILED or load32(&log.dir.offline) else 0
+    result = KAFKA_STORAGE_ERROR if log.state == LOG_FAILED or load32(&log.dir.offline) else 0
     mutex_unlock(&log.lock)
     return result
+
+
+cdef int find_by_time(Log *log, SegmentList *list, int64_t timestamp_ms, int64_t start_offset, const InflateLimits *limits,
+                      FoundRecord *found) noexcept nogil:
+    cdef int64_t greatest_ms, unused
+    cdef int32_t i
+    cdef int result = 0
+    found.found = False
+    for i in range(list.count):
+        result = segment_max_timestamp(log, list.items[i], &greatest_ms, &unused)
+        if result == 0 and greatest_ms >= timestamp_ms:
+            result = scan_by_time(log, list.items[i], timestamp_ms, start_offset, limits, found)
+        if result < 0 or found.found:
+            return result
+    return 0
 
 
 cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64_t *offset, int64_t *found_ms,
@@ -328,24 +358,22 @@ cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64
     cdef SegmentList *list
     cdef FoundRecord found
     cdef InflateLimits limits
-    cdef int64_t start_offset, greatest_ms, unused
-    cdef int32_t i
-    cdef int result = begin_by_time(log, &start_offset, &limits)
+    cdef int64_t start_offset, cuts
+    cdef int result
     offset[0] = found_ms[0] = -1
     leader_epoch[0] = -1
-    if result != 0:
-        return result
-    list = log_hold_segments(log)
-    found.found = False
-    for i in range(list.count if list != NULL else 0):
-        result = segment_max_timestamp(log, list.items[i], &greatest_ms, &unused)
-        if result == 0 and greatest_ms >= timestamp_ms:
-            result = scan_by_time(log, list.items[i], timestamp_ms, start_offset, &limits, &found)
-        if result < 0 or found.found:
+    while True:
+        result = begin_by_time(log, &start_offset, &cuts, &limits)
+        list = log_hold_segments(log)
+        if result != 0 or list == NULL:
+            segments_release(list)
+            return result
+        result = find_by_time(log, list, timestamp_ms, start_offset, &limits, &found)
+        segments_release(list)
+        if result == 0:
             break
-    segments_release(list)
-    if result < 0:
-        return KAFKA_STORAGE_ERROR
+        if cuts_of(log) == cuts:
+            return KAFKA_STORAGE_ERROR
     if found.found and found.offset < bound:
         offset[0] = found.offset
         found_ms[0] = found.timestamp
@@ -369,36 +397,47 @@ cdef int batch_at(Log *log, Segment *segment, int64_t offset, Position *at) noex
     return segment_find(segment, offset, floor, load64(&segment.size), False, at)
 
 
+cdef int find_greatest(Log *log, SegmentList *list, const InflateLimits *limits, FoundRecord *found) noexcept nogil:
+    cdef Position at
+    cdef int64_t here_ms, here, greatest_at = -1, greatest_ms = -1
+    cdef int32_t i, best = -1
+    cdef int result
+    found.found = False
+    for i in range(list.count):
+        result = segment_max_timestamp(log, list.items[i], &here_ms, &here)
+        if result < 0:
+            return result
+        if here_ms > greatest_ms:
+            greatest_ms = here_ms
+            greatest_at = here
+            best = i
+    if best < 0:
+        return 0
+    result = batch_at(log, list.items[best], greatest_at, &at)
+    return result if result != 0 else look_into(list.items[best], &at, -1, 0, True, limits, found)
+
+
 cdef int log_offset_of_max_timestamp(Log *log, int64_t *offset, int64_t *found_ms,
                                      int32_t *leader_epoch) noexcept nogil:
     cdef SegmentList *list
     cdef FoundRecord found
     cdef InflateLimits limits
-    cdef Position at
-    cdef int64_t start_offset, here_ms, here, greatest_at = -1, greatest_ms = -1
-    cdef int32_t i, best = -1
-    cdef int result = begin_by_time(log, &start_offset, &limits)
+    cdef int64_t start_offset, cuts
+    cdef int result
     offset[0] = found_ms[0] = -1
     leader_epoch[0] = -1
-    if result != 0:
-        return result
-    list = log_hold_segments(log)
-    found.found = False
-    for i in range(list.count if list != NULL else 0):
-        result = segment_max_timestamp(log, list.items[i], &here_ms, &here)
-        if result < 0:
-            break
-        if here_ms > greatest_ms:
-            greatest_ms = here_ms
-            greatest_at = here
-            best = i
-    if result == 0 and best >= 0:
-        result = batch_at(log, list.items[best], greatest_at, &at)
+    while True:
+        result = begin_by_time(log, &start_offset, &cuts, &limits)
+        list = log_hold_segments(log)
+        if result != 0 or list == NULL:
+            segments_release(list)
+            return result
+        result = find_greatest(log, list, &limits, &found)
+        segments_release(list)
         if result == 0:
-            result = look_into(list.items[best], &at, -1, 0, True, &limits, &found)
-    segments_release(list)
-    if result < 0:
-        return KAFKA_STORAGE_ERROR
+            break
+        if cuts_of(log) == cuts:
+            return KAFKA_STORAGE_ERROR
     if found.found:
         offset[0] = found.offset
         found_ms[0] = found.timestamp

@@ -123,6 +123,7 @@ cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) no
     store32(&last.sealed, 0)
     segment_cut_entries(last, offset)
     recent_clear(log)
+    log.cuts += 1
     log.end_offset = offset
     if log.synced_offset > offset:
         log.synced_offset = offset
@@ -189,14 +190,13 @@ cdef int log_truncate_to(Log *log, int64_t offset, Waiter *blocked) noexcept nog
 
 
 cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
-    cdef Segment *segment
-    cdef int result = unlink_range(list, 0, list.count)
-    if result < 0:
-        return result
-    segment = segment_new(log.dir.disk, log.path, offset)
+    cdef Segment *segment = segment_new(log.dir.disk, log.path, offset)
+    cdef int result
     if segment == NULL:
         return -ENOMEM
-    result = segment_create(segment, log_now_ms(log), False, 0)
+    result = unlink_range(list, 0, list.count)
+    if result == 0:
+        result = segment_create(segment, log_now_ms(log), False, 0)
     if result == 0:
         mutex_lock(&log.lock)
         result = keep_range(log, 0, 0, segment)
@@ -204,6 +204,7 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
         producers_clear(log.producers)
         log.first_unstable_offset = -1
         log.snapshot_offset = -1
+        log.cuts += 1
         log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
         log.synced_offset = log.commit_offset = offset
         log.unflushed_since_ms = -1
@@ -252,6 +253,7 @@ cdef int drop_first(Log *log, int32_t count) noexcept nogil:
     # Only this and a truncation take segments from the front, and the log's owner runs one of them at a time.
     if log.segments.items[0] == list.items[0] and log.segments.count >= list.count:
         result = keep_range(log, count, log.segments.count, NULL)
+        log.cuts += 1
         if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
             log.log_start_offset = log.segments.items[0].base_offset
         if result == 0:
@@ -397,7 +399,7 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
     if result == 0 and log.snapshot_offset < log.end_offset:
         result = write_producer_snapshot(log, log.path, log.end_offset, True)
     for i in range(list.count):
-        if result == 0 and load64(&list.items[i].size) > list.items[i].synced_size or i + 1 == list.count:
+        if result == 0 and (load64(&list.items[i].size) > list.items[i].synced_size or i + 1 == list.count):
             result = segment_sync(list.items[i], True)
     if result == 0:
         result = log.dir.disk.sync_directory(log.dir.disk.self, log.path)

@@ -381,9 +381,9 @@ cdef int unlink_part(Segment *segment, const char *suffix) noexcept nogil:
 
 cdef int segment_unlink(Segment *segment) noexcept nogil:
     # The .log goes first: a crash in between leaves orphaned indexes, which a load removes.
-    cdef int result = unlink_part(segment, b".log")
-    cdef int rest
+    cdef int result, rest
     store32(&segment.dropped, 1)
+    result = unlink_part(segment, b".log")
     rest = unlink_part(segment, b".index")
     result = result if result < 0 else rest
     rest = unlink_part(segment, b".timeindex")
@@ -396,23 +396,16 @@ cdef int segment_unlink(Segment *segment) noexcept nogil:
 
 cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
     cdef const Disk *disk = segment.disk
-    cdef int64_t size = load64(&segment.size)
     cdef int result = segment_open_log(segment)
     if result == 0:
         result = disk.sync(disk.self, segment.file)
-    if result < 0:
-        return result
-    if indexes:
+    if result == 0 and indexes:
         result = segment_open_indexes(segment)
         if result == 0:
             result = disk.sync(disk.self, segment.offset_index_file)
         if result == 0:
             result = disk.sync(disk.self, segment.time_index_file)
-        if result < 0:
-            return result
-    if segment.synced_size < size:
-        segment.synced_size = size
-    return 0
+    return result
 
 
 # --- the active segment ---

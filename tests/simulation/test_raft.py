@@ -89,8 +89,8 @@ class Node:
             self.raft.tick(self.world.now)
             self.settle()
 
-    def received(self, source: Node, correlation: int, request: object) -> None:
-        self.raft.request((source, source.life, correlation), request, self.world.now)
+    def received(self, token: tuple[Node, int, int], request: object) -> None:
+        self.raft.request(token, request, self.world.now)
         self.settle()
 
     def answered(self, correlation: int, response: object) -> None:
@@ -129,7 +129,7 @@ class World:
             request = type(output.request).decode(
                 output.request.encode(output.request.VERSIONS[1]), output.request.VERSIONS[1]
             )
-            self.later(delay, target, target.received, node, output.correlation, request)
+            self.later(delay, target, target.received, (node, node.life, output.correlation), request)
         else:
             source, life, correlation = output.token
             response = type(output.response).decode(

@@ -31,9 +31,10 @@ class Edit:
     def _load(self, base: MetadataImage) -> None:
         self.base = base
         self.delta = MetadataDelta()
-        self.features = dict(base.features)
-        self.brokers = dict(base.brokers)
-        self.controllers = dict(base.controllers)
+        # Copied when they are touched: who keeps what it made of the brokers can see that they are the same.
+        self.features = base.features
+        self.brokers = base.brokers
+        self.controllers = base.controllers
         self.next_producer_id = base.next_producer_id
         self.transaction = base.transaction
         self._kept: dict[tuple[Any, ...], Any] | None = None
@@ -272,12 +273,11 @@ class Edit:
     # --- nodes ---
 
     def register_broker(self, record: Any, offset: int) -> None:
-        self.brokers[record.broker_id] = broker_of(record, offset)
-        self.delta.brokers.add(record.broker_id)
+        self._put_broker(broker_of(record, offset))
 
     def unregister_broker(self, record: Any, offset: int) -> None:
         self._broker(record.broker_id, record.broker_epoch, record)
-        del self.brokers[record.broker_id]
+        self.brokers = {key: broker for key, broker in self.brokers.items() if key != record.broker_id}
         self.delta.brokers.add(record.broker_id)
 
     def change_broker(self, record: Any, offset: int) -> None:
@@ -296,11 +296,11 @@ class Edit:
         return broker
 
     def _put_broker(self, broker: BrokerRegistration) -> None:
-        self.brokers[broker.broker_id] = broker
+        self.brokers = {**self.brokers, broker.broker_id: broker}
         self.delta.brokers.add(broker.broker_id)
 
     def register_controller(self, record: Any, offset: int) -> None:
-        self.controllers[record.controller_id] = controller_of(record)
+        self.controllers = {**self.controllers, record.controller_id: controller_of(record)}
         self.delta.controllers.add(record.controller_id)
 
     # --- the rest ---
@@ -319,10 +319,10 @@ class Edit:
         self.delta.configs.add(key)
 
     def set_feature(self, record: Any, offset: int) -> None:
+        features = {**self.features, record.name: record.feature_level}
         if record.feature_level == 0:
-            self.features.pop(record.name, None)
-        else:
-            self.features[record.name] = record.feature_level
+            del features[record.name]
+        self.features = features
         self.delta.features.add(record.name)
 
     def set_producer_ids(self, record: Any, offset: int) -> None:

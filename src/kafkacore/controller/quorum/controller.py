@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
 from kafkacore.controller.quorum import activation, cluster, deletion, directories, producer_ids
@@ -27,6 +27,7 @@ from kafkacore.protocol.features import METADATA_VERSION, metadata_version
 from kafkacore.protocol.messages import Message, NoOpRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.committed import CommittedBatch
+from kafkacore.raft.snapshotting import Contents
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 
@@ -228,11 +229,12 @@ class QuorumController:
 
     # --- snapshots ---
 
-    def snapshot(self) -> tuple[MetadataImage, Iterator[bytes]]:
-        """The committed root, without a transaction that is under way, and its records in their frames."""
+    def snapshot(self) -> Contents:
+        """The committed root, without a transaction that is under way: what a Snapshotter asks for. Raises MetadataError
+        while there is no metadata.version."""
         image = self.image if self.image.transaction is None else self.image.transaction.before
         writer = RecordWriter(image.metadata_version)
-        return image, map(writer.encode, records_of(image))
+        return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))
 
     # --- inside ---
 

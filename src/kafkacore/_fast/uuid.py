@@ -12,7 +12,7 @@ class Uuid(bytes):
 
     __slots__ = ()
 
-    def __new__(cls, value: bytes = bytes(16)) -> Self:
+    def __new__(cls, value: bytes | bytearray | memoryview = bytes(16)) -> Self:
         """Raises ValueError unless `value` has 16 bytes."""
         if len(value) != 16:
             raise ValueError(f"a UUID has 16 bytes, not {len(value)}")

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafkacore._fast.wire import has_response_tags, request_header
 from kafkacore.protocol import apis, errors, features
@@ -15,6 +17,7 @@ from kafkacore.protocol.messages import (
     ApiVersionsResponse,
     ControlledShutdownRequest,
     MetadataRequest,
+    RequestHeader,
 )
 from kafkacore.protocol.uuid import LOST_DIRECTORY, METADATA_TOPIC_ID, UNASSIGNED_DIRECTORY, ZERO, Uuid
 
@@ -126,6 +129,27 @@ def test_a_header_that_does_not_fit_is_refused_by_both_readers(frame):
     with pytest.raises(ProtocolError):
         apis.decode_request_header(frame)
     assert request_header(frame) is None
+
+
+@given(
+    st.sampled_from([*apis.apis(), -1, 200]),
+    st.integers(-1, 20),
+    st.binary(max_size=40) | st.binary(max_size=3).map(lambda more: b"\0\x02ab\x01\x05\x01x" + more),
+)
+@settings(max_examples=1000, deadline=None)
+def test_the_native_reader_of_headers_understands_what_the_table_does(key, version, rest):
+    frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x07" + rest
+    try:
+        header_version = apis.api(key).request_header_version(version)
+        header, size = RequestHeader.decode_prefix(frame, header_version)
+        # The table gives a header without client id an empty one.
+        client_id = header.client_id if header_version else None
+        expected = apis.RequestHeader(key, version, 7, client_id, header_version, size)
+    except ProtocolError:
+        with pytest.raises(ProtocolError):
+            apis.decode_request_header(frame)
+        return
+    assert apis.decode_request_header(frame) == expected
 
 
 def test_a_version_above_ours_has_a_header_but_no_body():

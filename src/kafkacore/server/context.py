@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kafkacore._fast.fetch_session import FetchSessionCache
 from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.metadata.answers import PartitionAnswers, WholeAnswers
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.registrations import Endpoint
 from kafkacore.protocol.apis import ApiRange
@@ -38,6 +39,8 @@ class BrokerContext:
     fetch_sessions: FetchSessionCache
     blocking: Executor  # for what waits for a disk
     kraft_version: int
+    partition_answers: dict[tuple[str, int], PartitionAnswers] = field(default_factory=dict)  # by listener and version
+    whole_answers: WholeAnswers = field(default_factory=WholeAnswers)
     api_ranges: Sequence[ApiRange] = ()
     finalized_epoch: int = -1  # the offset at which the finalised features were as they are
 

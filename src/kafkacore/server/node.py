@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore._fast.env import Environment
 from kafkacore.config import BrokerConfig
@@ -25,13 +25,9 @@ from kafkacore.storage.directory_lock import DirectoryLocks
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
 
-if TYPE_CHECKING:
-    from kafkacore.observability.prometheus import MetricsServer
-
 LOG: Final = logging.getLogger("kafkacore.server")
 BLOCKING_THREADS: Final = 8  # of handlers that wait for a disk; what is more than they can do waits its turn
 CONTROLLED_SHUTDOWN_MS: Final = 300_000  # how long a broker waits for its leaderships to be handed over, as Kafka does
-METRICS_HOST: Final = "127.0.0.1"
 DRAIN_MS: Final = 2_000  # how long connections may take their last answers
 _START_SECONDS: Final = 3600.0  # the recovery of many logs may take long; registration has a limit of its own
 _STOP_SECONDS: Final = 60.0
@@ -51,7 +47,7 @@ class Node:
         self._mutex = threading.Lock()
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
-        self._metrics: MetricsServer | None = None
+        self.metrics_address: str | None = None
         self._feed: MetadataFeed
         self._channel: LocalChannel
         self.fault: BaseException | None = None
@@ -99,10 +95,6 @@ class Node:
         endpoints = self.config.controller_listeners
         return self.addresses.get(endpoints[0].listener) if self._controller is not None and endpoints else None
 
-    @property
-    def metrics_address(self) -> str | None:
-        return None if self._metrics is None else f"http://{METRICS_HOST}:{self._metrics.port}/metrics"
-
     def create_topics(self, topics: Iterable[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
         """Asks the active controller for topics, `(name, partitions)` each, and waits until this broker has them.
 
@@ -127,7 +119,7 @@ class Node:
         if "broker" in config.process_roles:
             self._start_broker(runtime, environment, directories, previous_epoch)
         if config.metrics_port >= 0:
-            self._start_metrics(runtime, environment)
+            self._start_metrics(runtime)
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
     def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
@@ -192,23 +184,26 @@ class Node:
         manager.close(broker.registrar.lifecycle.broker_epoch)
         self._broker = None
 
-    def _start_metrics(self, runtime: Runtime, environment: Environment) -> None:
+    def _start_metrics(self, runtime: Runtime) -> None:
         from kafkacore.observability.metrics import MetricRegistry
-        from kafkacore.observability.planes import PlaneMetrics
+        from kafkacore.observability.planes import plane_source
         from kafkacore.observability.prometheus import MetricsServer
         from kafkacore.server.metrics import broker_metrics
 
         loop = runtime.loop(DATA if self._broker is not None else CONTROLLER)
         registry = MetricRegistry()
-        for kind, role in ((DATA, self._broker), (CONTROLLER, self._controller)):
+        for role in (self._broker, self._controller):
             if role is not None:
-                registry.add(PlaneMetrics(role.plane, runtime.processors(kind), runtime.loop(kind), environment))
+                registry.add(plane_source(role.plane))
         if self._broker is not None:
             broker = self._broker
             registry.add(lambda: broker_metrics(broker))
-        server = self._metrics = MetricsServer(registry)
+        # Where the first listener is: whoever may connect there may see how it fares.
+        host = self.config.listeners[0].host
+        server = MetricsServer(registry)
+        loop.run(server.start(host, self.config.metrics_port))
         self._undo.append(lambda: loop.run(server.stop(), _STOP_SECONDS))
-        loop.run(server.start(METRICS_HOST, self.config.metrics_port))
+        self.metrics_address = f"http://{host or 'localhost'}:{server.port}/metrics"
 
     # --- stopping ---
 
@@ -219,7 +214,7 @@ class Node:
                 undo()
             except Exception:
                 LOG.exception("node %d: a part of the shutdown failed", self.config.node_id)
-        self._broker = self._controller = self._metrics = None
+        self._broker = self._controller = self.metrics_address = None
 
     def _failed(self, error: BaseException) -> None:
         """Any thread: this node cannot go on. Whoever runs it stops it."""

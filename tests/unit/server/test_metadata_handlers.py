@@ -5,15 +5,18 @@ from typing import Any
 
 import pytest
 
+from kafkacore.metadata.answers import WholeAnswers
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     FeatureLevelRecord,
     MetadataRequest,
+    MetadataResponse,
     PartitionRecord,
     RegisterBrokerRecord,
     TopicRecord,
@@ -86,6 +89,8 @@ def context(*, auto: bool = True) -> Any:
         cluster_id="c",
         config=SimpleNamespace(auto_create_topics_enable=auto, max_request_partition_size_limit=2000),
         auto_topics=Auto(),
+        partition_answers={},
+        whole_answers=WholeAnswers(),
     )
 
 
@@ -93,8 +98,9 @@ def ask(version: int, topics: Any, ctx: Any = None, **fields: Any) -> Any:
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(**each) for each in topics]
     request = MetadataRequest(topics=wanted, **fields)
     response = metadata.handle(ctx or context(), RequestContext(3, version, 0, None, "PLAINTEXT", ""), request)
-    response.encode(version)
-    return response
+    if isinstance(response, bytes):
+        return MetadataResponse.decode(response[len(apis.response_header(3, version, 0)) :], version)
+    return MetadataResponse.decode(response.encode(version), version)
 
 
 def test_brokers_are_the_unfenced_ones_with_this_listener() -> None:
@@ -148,6 +154,13 @@ def test_an_absent_topic_is_created_when_the_client_and_the_broker_agree() -> No
     for refusing, allowed in ((context(auto=False), True), (context(), False)):
         ask(12, [{"name": "new"}], refusing, allow_auto_topic_creation=allowed)
         assert refusing.auto_topics.asked == []
+
+
+def test_authorized_operations_are_told_when_asked_for() -> None:
+    told = ask(8, None, include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
+    assert told.cluster_authorized_operations > 0
+    assert all(topic.topic_authorized_operations > 0 for topic in told.topics)
+    assert ask(8, None).cluster_authorized_operations < 0
 
 
 def describe(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -> Any:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from kafkacore.metadata.answers import PartitionAnswers
+from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.image import Topic as TopicImage
 from kafkacore.metadata.partitions import Partition as PartitionImage
 from kafkacore.network.request import RequestContext
+from kafkacore.protocol.apis import ApiKey, response_header
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import MetadataRequest, MetadataResponse
 from kafkacore.protocol.uuid import ZERO, Uuid
+from kafkacore.server.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
@@ -18,34 +22,66 @@ from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 TOPIC_IDS_SINCE: Final = 12  # in requests; before, a name is never null (KIP-516)
 LISTENER_NOT_FOUND_SINCE: Final = 6
 NO_LEADER: Final = -1
+NOT_ASKED_FOR: Final = -(1 << 31)
 
+Broker = MetadataResponse.MetadataResponseBroker
 Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> MetadataResponse:
+def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> MetadataResponse | bytes:
     view = MetadataView(broker.image, call.listener)
-    image, shape = view.image, _Shape(view, call)
-    topics: list[Topic]
+    image, shape = view.image, _Shape(broker, view, call)
     if request.topics is None or (call.api_version == 0 and not request.topics):
-        topics = [shape.topic(topic) for topic in image.topics()]
+        return _all_topics(broker, call, request, view, shape)
+    return _response(broker, request, view, _wanted(broker, call, request, image, shape))
+
+
+def _all_topics(
+    broker: BrokerContext, call: RequestContext, request: MetadataRequest, view: MetadataView, shape: _Shape
+) -> bytes:
+    """The same for everybody who asks the same way, until something in it changes."""
+    operations = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
+    key = (call.listener, call.api_version, *operations)
+    body = broker.whole_answers.get(key, view.image)
+    if body is None:
+        topics = [shape.topic(topic) for topic in view.image.topics()]
+        body = _response(broker, request, view, topics).encode(call.api_version)
+        broker.whole_answers.put(key, view.image, body)
+    return response_header(ApiKey.METADATA, call.api_version, call.correlation_id) + body
+
+
+def _wanted(
+    broker: BrokerContext, call: RequestContext, request: MetadataRequest, image: MetadataImage, shape: _Shape
+) -> list[Topic]:
+    _check(request.topics, call)
+    ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO)
+    if ids:
+        topics = [_by_id(shape, topic_id, image.topic_by_id(topic_id)) for topic_id in ids]
     else:
-        _check(request.topics, call)
-        ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO)
-        if ids:
-            topics = [_by_id(shape, topic_id, image.topic_by_id(topic_id)) for topic_id in ids]
-        else:
-            names = dict.fromkeys(topic.name for topic in request.topics)
-            found = {name: image.topic(name) for name in names}
-            topics = [shape.topic(topic) for topic in found.values() if topic is not None]
-            absent = [name for name, topic in found.items() if topic is None]
-            create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
-            topics += _absent(broker, absent, create=create)
+        names = dict.fromkeys(topic.name for topic in request.topics)
+        found = {name: image.topic(name) for name in names}
+        topics = [shape.topic(topic) for topic in found.values() if topic is not None]
+        absent = [name for name, topic in found.items() if topic is None]
+        create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+        topics += _absent(broker, absent, create=create)
+    return topics
+
+
+def _response(
+    broker: BrokerContext, request: MetadataRequest, view: MetadataView, topics: list[Topic]
+) -> MetadataResponse:
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
     return MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=each.broker_id, host=where.host, port=where.port, rack=each.rack)
+            Broker(node_id=each.broker_id, host=where.host, port=where.port, rack=each.rack)
             for each, where in view.alive_brokers()
         ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
         cluster_id=broker.cluster_id,
         # Clients send what is for the controller to any broker, which passes it on (KIP-590).
         controller_id=view.any_alive_broker(broker.node_id),
@@ -90,8 +126,12 @@ def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> lis
 class _Shape:
     """How partitions look to one listener in one version."""
 
-    def __init__(self, view: MetadataView, call: RequestContext) -> None:
+    def __init__(self, broker: BrokerContext, view: MetadataView, call: RequestContext) -> None:
         self._view = view
+        key = (call.listener, call.api_version)
+        self._encoded = broker.partition_answers.get(key)
+        if self._encoded is None:
+            self._encoded = broker.partition_answers[key] = PartitionAnswers(*key)
         self._alive = {each.broker_id for each, _ in view.alive_brokers()}
         # Version 0 leaves out replicas that cannot be reached; later ones name them and say that they are offline.
         self._filter = call.api_version == 0
@@ -106,7 +146,8 @@ class _Shape:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(state) for state in self._view.partitions(topic)],
+            partitions=self._encoded.partitions(self._view.image, topic)
+            or [self._partition(state) for state in self._view.partitions(topic)],
         )
 
     def _partition(self, state: PartitionImage) -> Partition:

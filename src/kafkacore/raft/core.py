@@ -288,6 +288,10 @@ class Raft:
     def can_send(self, node_id: int) -> bool:
         return node_id not in self._in_flight and self._backoff_until.get(node_id, 0) <= self.now_ms
 
+    @property
+    def waits_for_answer(self) -> bool:
+        return bool(self._in_flight)
+
     def send(self, to: Destination, request: Message, after_sync: bool = False) -> None:
         """One request to a node at a time. `after_sync`: only once all that the log holds is durable."""
         self._correlation += 1

@@ -265,6 +265,8 @@ def fetch(raft: Raft) -> None:
     role = raft.role
     if isinstance(role, Follower) and raft.leader_endpoint is not None:
         to: Destination | None = Destination(raft.leader_id, *raft.leader_endpoint)
+    elif raft.waits_for_answer:
+        return
     else:
         to = raft.anybody()
     if to is None or not raft.can_send(to.node_id):

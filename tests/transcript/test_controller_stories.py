@@ -1,0 +1,153 @@
+"""Dialogues with the KRaft controller that a person can read, one file a story in `controller/`.
+
+A line that begins with `>` is a request; below it are the records it appends, with their offsets, and the answer. To
+write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1 and read the difference.
+
+    > cluster LEVEL               a new cluster at that metadata.version, with one controller
+    > register BROKER [new]       a broker; `new`: its next incarnation, which ended without a good-bye
+    > heartbeat BROKER [fence] [leave]
+    > create TOPIC REPLICAS... [key=value...]   `1,2 2,1`: two partitions
+    > grow TOPIC REPLICAS...
+    > delete TOPIC
+    > ids BROKER                  AllocateProducerIds
+    > silence MS                  nobody is heard for a while, then the clock ticks
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from controllers import Caller, Harness
+
+from kafkacore._fast.batch import Batches
+from kafkacore.metadata.records import decode_record
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import (
+    AllocateProducerIdsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+)
+
+STORIES = sorted((Path(__file__).parent / "controller").glob("*.txt"))
+LIMIT_MS = 1000
+
+
+class Story:
+    def __init__(self) -> None:
+        self.incarnations: dict[int, int] = {}
+        self.shown = 0
+
+    async def do(self, line: str) -> list[str]:
+        name, *words = line.split()
+        try:
+            answer = await getattr(self, name)(*words)
+        except KafkaError as error:
+            answer = f"{ErrorCode(error.code).name}: {error}"
+        return [*self.appended(), f"answer: {answer}"] if answer else self.appended()
+
+    def appended(self) -> list[str]:
+        log, told = self.harness.log, []
+        for batch in Batches(log.read(self.shown, 1 << 30)) if self.shown < log.end_offset else ():
+            if not batch.is_control:
+                told += [f"{record.offset} {shown(decode_record(record.value))}" for record in batch]
+        self.shown = log.end_offset
+        return told
+
+    async def cluster(self, level: str) -> None:
+        self.harness = Harness(level=int(level))
+        await self.harness.start()
+
+    async def register(self, broker: str, new: str = "") -> str:
+        self.incarnations[int(broker)] = self.incarnations.get(int(broker), 0) + bool(new)
+        if new:
+            self.harness.now += self.harness.config.broker_session_timeout_ms
+        response = await self.harness.register(int(broker), self.incarnations[int(broker)])
+        return f"epoch {response.broker_epoch}"
+
+    async def heartbeat(self, broker: str, *wants: str) -> str:
+        response = await self.harness.heartbeat(
+            int(broker), want_fence="fence" in wants, want_shut_down="leave" in wants
+        )
+        return ("fenced" if response.is_fenced else "unfenced") + (", may go" if response.should_shut_down else "")
+
+    async def create(self, name: str, *words: str) -> str:
+        made = CreateTopicsRequest
+        topic = made.CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                made.CreatableReplicaAssignment(partition_index=index, broker_ids=ids(word))
+                for index, word in enumerate(word for word in words if "=" not in word)
+            ],
+            configs=[
+                made.CreatableTopicConfig(name=key, value=value)
+                for key, value in (word.split("=") for word in words if "=" in word)
+            ],
+        )
+        request = made(topics=[topic], timeout_ms=LIMIT_MS)
+        return result((await self.harness.controller.create_topics(Caller(), request)).topics[0])
+
+    async def grow(self, name: str, *replicas: str) -> str:
+        made = CreatePartitionsRequest
+        count = len(self.harness.controller.image.topic(name).partition_rows)
+        assignments = [made.CreatePartitionsAssignment(broker_ids=ids(word)) for word in replicas]
+        topic = made.CreatePartitionsTopic(name=name, count=count + len(replicas), assignments=assignments)
+        request = made(topics=[topic], timeout_ms=LIMIT_MS)
+        return result((await self.harness.controller.create_partitions(Caller(), request)).results[0])
+
+    async def delete(self, name: str) -> str:
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=LIMIT_MS)
+        return result((await self.harness.controller.delete_topics(Caller(), request)).responses[0])
+
+    async def ids(self, broker: str) -> str:
+        request = AllocateProducerIdsRequest(broker_id=int(broker), broker_epoch=self.harness.epochs[int(broker)])
+        response = await self.harness.controller.allocate_producer_ids(Caller(), request)
+        return f"{response.producer_id_len} from {response.producer_id_start}"
+
+    async def silence(self, ms: str) -> None:
+        # In steps, as a clock goes: a controller that did not run fences nobody.
+        for _ in range(10):
+            self.harness.now += int(ms) // 10
+            self.harness.controller.tick()
+        end = self.harness.log.end_offset
+        await self.harness.until(lambda: self.harness.controller.image.offset == end - 1)
+
+
+def ids(word: str) -> list[int]:
+    return [int(each) for each in word.split(",")]
+
+
+def result(each: Any) -> str:
+    return f"{ErrorCode(each.error_code).name}: {each.error_message}" if each.error_code else "NONE"
+
+
+def shown(record: Any) -> str:
+    """Without what would only make it long: ids of 22 characters are shown by their number."""
+    text = re.sub(r"Uuid\('A*([^']*)'\)", r"\1", repr(record))
+    text = re.sub(r"RegisterBrokerRecord\.", "", text)
+    return re.sub(r", features=\[.*?\]", "", text)
+
+
+async def run(story: str) -> str:
+    told, out = Story(), []
+    for line in story.splitlines():
+        if line.startswith("> "):
+            out += [line, *[f"  {each}" for each in await told.do(line[2:])]]
+        elif not line.startswith("  "):
+            out.append(line)
+    return "\n".join(out) + "\n"
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_a_controller_answers_as_its_story_tells(path: Path) -> None:
+    told = asyncio.run(run(path.read_text()))
+    if os.environ.get("KAFKACORE_WRITE_TRANSCRIPTS"):
+        path.write_text(told)
+    assert told == path.read_text()

@@ -22,6 +22,7 @@ from kafkacore.raft.log import MemoryLog
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
 
 CLUSTER = "a-cluster"
+LIMIT_S = 20
 
 
 class Now(Executor):
@@ -79,9 +80,11 @@ class Harness:
         self.with_broker = with_broker
         self.level = level
         self.now = 1_000_000
+        self.wall = 1_700_000_000_000
         self.log = log if log is not None else SyncedMemoryLog()
         self.state: Any = None
         self.faults: list[BaseException] = []
+        self.executor: Executor = Now()
         self.config = BrokerConfig(
             {
                 "process.roles": "broker,controller",
@@ -113,10 +116,10 @@ class Harness:
             decode=decode_record,
             persist=self.persist,
             network=None,
-            executor=Now(),
+            executor=self.executor,
             random=Random(1),
             now_ms=lambda: self.now,
-            wall_ms=lambda: 1_700_000_000_000,
+            wall_ms=lambda: self.wall,
             on_fault=self.faults.append,
         )
         self.adopted = MetadataPublisher()
@@ -143,13 +146,11 @@ class Harness:
         return Uuid((5000 + self.uuids).to_bytes(16, "big"))
 
     async def until(self, done: Callable[[], Any]) -> None:
-        for _ in range(10_000):
-            if done():
-                return
-            if self.faults:
-                raise self.faults[0]
-            await asyncio.sleep(0)
-        raise AssertionError("what was waited for did not come")
+        async with asyncio.timeout(LIMIT_S):
+            while not done():
+                if self.faults:
+                    raise self.faults[0]
+                await asyncio.sleep(0)
 
     async def brokers(self, *broker_ids: int, **values: Any) -> None:
         for broker_id in broker_ids:

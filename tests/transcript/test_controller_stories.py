@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controllers import Caller, Harness
 
+from controllers import Caller, Harness
 from kafkacore._fast.batch import Batches
 from kafkacore.metadata.records import decode_record
 from kafkacore.protocol.errors import ErrorCode, KafkaError

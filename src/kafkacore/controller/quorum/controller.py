@@ -230,8 +230,8 @@ class QuorumController:
     # --- snapshots ---
 
     def snapshot(self) -> Contents:
-        """The committed root, without a transaction that is under way: what a Snapshotter asks for. Raises MetadataError
-        while there is no metadata.version."""
+        """The committed root, without a transaction that is under way: what a Snapshotter asks for. Raises
+        MetadataError while there is no metadata.version."""
         image = self.image if self.image.transaction is None else self.image.transaction.before
         writer = RecordWriter(image.metadata_version)
         return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))

@@ -1,0 +1,262 @@
+"""The driver: a loop, a disk and listeners around the core; snapshots made, kept and loaded; faults told."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import controllers
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore.metadata.snapshot import records_of
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import CreateTopicsRequest, DescribeQuorumRequest, FetchSnapshotRequest
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import messages
+from kafkacore.raft.file_log import FileLog
+from kafkacore.raft.log import OffsetAndEpoch
+from kafkacore.raft.snapshotting import SnapshotLimits, Snapshotter
+from kafkacore.raft.voters import ReplicaKey
+
+OBSERVER = ReplicaKey(7, Uuid(b"o" * 16))
+
+
+async def create(harness, *names, partitions=1):
+    made = CreateTopicsRequest
+    topics = [made.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+    response = await harness.controller.create_topics(controllers.Caller(), made(topics=topics, timeout_ms=5000))
+    assert {each.error_code for each in response.topics} == {0}
+
+
+def limits(**values):
+    return SnapshotLimits(**{"bytes_between": 1 << 40, "interval_ms": 0, **values})
+
+
+def snapshotter(harness, **values):
+    made = Snapshotter(
+        harness.log, limits(**values), harness.controller.snapshot, harness.driver.write_snapshot,
+        lambda: harness.wall)  # fmt: skip
+    harness.driver.add_listener(made)
+    return made
+
+
+class SizedLog(controllers.SyncedMemoryLog):
+    @property
+    def size_bytes(self):
+        return sum(len(batch[3]) for batch in self._batches)
+
+    def delete_snapshot(self, snapshot_id):
+        del self._snapshots[snapshot_id]
+
+
+def test_a_node_on_disk_comes_back_with_all_that_was_answered(tmp_path: Path) -> None:
+    def life(story):
+        directory = LogDirectory(Environment(), str(tmp_path))
+        log = FileLog(directory)
+
+        async def whole():
+            harness = controllers.Harness(log=log)
+            harness.state = life.state
+            with ThreadPoolExecutor(2) as pool:
+                harness.executor = pool
+                await harness.start()
+                await harness.brokers(1)
+                await story(harness)
+                await harness.driver.stop()
+                life.state = harness.state
+            return [repr(each) for each in records_of(harness.controller.image)]
+
+        try:
+            return asyncio.run(whole())
+        finally:
+            log.close()
+            directory.close()
+
+    life.state = None
+
+    async def first(harness):
+        await create(harness, *[f"t{n}" for n in range(200)], partitions=5)
+
+    async def second(harness):
+        assert harness.controller.image.partition_count == 1000
+        harness.uuids = 1000
+        await create(harness, "more")
+
+    before, after = life(first), life(second)
+    assert {each for each in before if "Topic" in each} < set(after)
+
+
+def test_a_snapshot_is_made_when_enough_was_appended_and_takes_the_log_s_place(run) -> None:
+    async def story(harness):
+        await harness.driver.stop()
+        await harness.start()
+        made = snapshotter(harness, bytes_between=5_000, retention_bytes=0)
+        await harness.until(lambda: harness.controller.active)
+        await harness.brokers(1)
+        for n in range(40):
+            await create(harness, f"t{n}", partitions=10)
+        await harness.until(lambda: len(harness.log.snapshots()) == 1 and harness.log.start_offset > 0)
+        assert harness.log.start_offset == harness.log.snapshots()[0].offset
+        expected = [repr(each) for each in records_of(harness.controller.image)]
+        await made.close()
+        await harness.driver.stop()
+        await harness.start()
+        await harness.until(lambda: harness.controller.active)
+        assert [repr(each) for each in records_of(harness.controller.image)] == expected
+        assert [repr(each) for each in records_of(harness.applied.publisher.image)] == expected
+
+    run(story, log=SizedLog())
+
+
+def test_old_snapshots_are_kept_as_long_as_they_should(run) -> None:
+    async def story(harness):
+        await harness.driver.stop()
+        await harness.start()
+        made = snapshotter(harness, bytes_between=1, retention_ms=1000, retention_bytes=-1)
+        await harness.until(lambda: harness.controller.active)
+        await harness.brokers(1)
+        await harness.until(lambda: made._task is not None and made._task.done())
+        count = len(harness.log.snapshots())
+        assert count >= 1
+        harness.wall += 2000
+        made.clean()
+        assert len(harness.log.snapshots()) == 1
+
+    run(story, log=SizedLog())
+
+
+def test_a_snapshot_is_fetched_in_parts(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        await create(harness, "a", partitions=50)
+        contents = harness.controller.snapshot()
+        wanted = OffsetAndEpoch(contents.offset + 1, contents.epoch)
+        await harness.driver.write_snapshot(wanted, contents.values, contents.timestamp_ms)
+        whole = harness.log.read_snapshot(wanted, 0, 1 << 20)
+        got = b""
+        while len(got) < len(whole):
+            request = messages.fetch_snapshot(controllers.CLUSTER, OBSERVER, contents.epoch, wanted, len(got))
+            request.max_bytes = 700
+            part = (await harness.driver.request(request)).topics[0].partitions[0]
+            assert (part.error_code, part.size, part.position) == (0, len(whole), len(got))
+            got += bytes(part.unaligned_records)
+        assert got == whole
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"position": -1}, "POSITION_OUT_OF_RANGE"),
+        ({"position": 1 << 40}, "POSITION_OUT_OF_RANGE"),
+        ({"current_leader_epoch": 0}, "FENCED_LEADER_EPOCH"),
+        ({"current_leader_epoch": 99}, "UNKNOWN_LEADER_EPOCH"),
+        ({"snapshot_id": FetchSnapshotRequest.SnapshotId(end_offset=3, epoch=1)}, "SNAPSHOT_NOT_FOUND"),
+        ({"partition": 1}, "UNKNOWN_TOPIC_OR_PARTITION"),
+    ],
+)
+def test_a_snapshot_that_cannot_be_had_is_refused(run, change, error) -> None:
+    async def story(harness):
+        contents = harness.controller.snapshot()
+        wanted = OffsetAndEpoch(contents.offset + 1, contents.epoch)
+        await harness.driver.write_snapshot(wanted, contents.values, contents.timestamp_ms)
+        request = messages.fetch_snapshot(controllers.CLUSTER, OBSERVER, contents.epoch, wanted, 0)
+        for name, value in change.items():
+            setattr(request.topics[0].partitions[0], name, value)
+        response = await harness.driver.request(request)
+        assert response.topics[0].partitions[0].error_code == getattr(ErrorCode, error)
+        response.encode(1)
+
+    run(story)
+
+
+def test_requests_of_another_cluster_are_refused(run) -> None:
+    async def story(harness):
+        request = messages.fetch("another", OBSERVER, 1, OffsetAndEpoch(0, 0), -1)
+        assert (await harness.driver.request(request)).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    run(story)
+
+
+def test_a_fetch_waits_for_records_and_not_longer_than_it_said(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+        driver = harness.driver
+        end = OffsetAndEpoch(driver.end_offset, driver.epoch)
+        request = messages.fetch(controllers.CLUSTER, OBSERVER, driver.epoch, end, driver.high_watermark)
+        waiting = asyncio.ensure_future(driver.request(request))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await create(harness, "a")
+        answer = (await waiting).responses[0].partitions[0]
+        assert answer.records and answer.error_code == 0
+        request.topics[0].partitions[0].fetch_offset = driver.end_offset
+        waiting = asyncio.ensure_future(driver.request(request))
+        await asyncio.sleep(0)
+        harness.now += 501
+        driver._pump()
+        answer = (await waiting).responses[0].partitions[0]
+        assert (answer.records, answer.high_watermark) == (b"", driver.high_watermark)
+
+    run(story)
+
+
+def test_describe_quorum_tells_of_voters_and_observers(run) -> None:
+    async def story(harness):
+        driver = harness.driver
+        end = OffsetAndEpoch(driver.end_offset, driver.epoch)
+        request = messages.fetch(controllers.CLUSTER, OBSERVER, driver.epoch, end, -1)
+        request.max_wait_ms = 0
+        await driver.request(request)
+        made = DescribeQuorumRequest
+        first = made.PartitionData(partition_index=0)
+        asked = made(topics=[made.TopicData(topic_name=messages.TOPIC, partitions=[first])])
+        told = (await driver.request(asked)).topics[0].partitions[0]
+        assert (told.leader_id, told.leader_epoch, told.high_watermark) == (1, driver.epoch, driver.high_watermark)
+        assert [each.replica_id for each in told.current_voters] == [1]
+        assert [(each.replica_id, each.log_end_offset) for each in told.observers] == [(7, end.offset)]
+        assert told.current_voters[0].last_fetch_timestamp == 1_700_000_000_000
+        other = made(topics=[made.TopicData(topic_name="x", partitions=[first])])
+        told = (await driver.request(other)).topics[0].partitions[0]
+        assert told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(story)
+
+
+def test_a_disk_that_fails_ends_the_replica(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+
+        def broken() -> None:
+            raise OSError(5, "Input/output error")
+
+        harness.log.flush = broken
+        waiting = asyncio.ensure_future(create(harness, "a"))
+        with pytest.raises(OSError, match="Input/output"):
+            await harness.until(waiting.done)
+        waiting.cancel()
+        assert harness.controller.image.topic("a") is None
+        harness.faults.clear()
+
+    run(story)
+
+
+def test_who_waits_when_it_stops_is_told(run) -> None:
+    async def story(harness):
+        driver = harness.driver
+        end = OffsetAndEpoch(driver.end_offset, driver.epoch)
+        request = messages.fetch(controllers.CLUSTER, OBSERVER, driver.epoch, end, driver.high_watermark)
+        waiting = asyncio.ensure_future(driver.request(request))
+        await asyncio.sleep(0)
+        await driver.stop()
+        try:
+            error = (await waiting).responses[0].partitions[0].error_code
+        except KafkaError as refused:
+            error = refused.code
+        assert error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE)
+
+    run(story)

@@ -1,8 +1,8 @@
 """`python -m benchmarks.peers`: the same load on ours and on its peers, interleaved, in one run.
 
-All brokers are alive throughout, on the loopback interface and one file system; the broker under load has the machine to
-itself but for the idle ticks of the others. CPU is the broker's own, spinning included. The first round warms up and is
-not counted.
+All brokers are alive throughout, on the loopback interface and one file system; the broker under load has the machine
+to itself but for the idle ticks of the others. CPU is the broker's own, spinning included. The first round warms up and
+is not counted.
 """
 
 import argparse
@@ -47,7 +47,9 @@ def run(brokers, rows, rounds):
                 figures = measure(row, broker)
                 if number > 0 or row in ONCE:
                     results[row][name].append(figures)
-                print(f"{row:<14}{name:<12}{number} " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()), flush=True)
+                print(
+                    f"{row:<14}{name:<12}{number} " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()), flush=True
+                )
     return results
 
 

@@ -9,7 +9,14 @@ from wire import brokers_in_metadata
 
 START_TIMEOUT_S = 60
 # As `kafka-server-start` sets it, with a heap that two of them leave room for.
-SERVER_JVM = ("-Xms1g", "-Xmx1g", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:+ExplicitGCInvokesConcurrent")
+SERVER_JVM = (
+    "-Xms1g",
+    "-Xmx1g",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
 KFAKE = PEERS / "kfake"
 
 

@@ -10,7 +10,10 @@ from pathlib import Path
 
 def conditions(rounds, directory):
     """What the figures depend on, in words."""
-    model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").open() if "model name" in line), "unknown")
+    model = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "unknown",
+    )
     return (
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores ({model}), Linux {platform.release()}, "
         f"Python {platform.python_version()}, files on {file_system(directory)}, "
@@ -20,7 +23,7 @@ def conditions(rounds, directory):
 
 def file_system(directory):
     wanted = os.path.realpath(directory)
-    mounts = [line.split()[1:3] for line in Path("/proc/mounts").open()]
+    mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
     return max(((point, kind) for point, kind in mounts if wanted.startswith(point)), key=lambda one: len(one[0]))[1]
 
 
@@ -56,10 +59,10 @@ def plot(results, rows, names, path):
     import matplotlib as mpl
 
     mpl.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot as plt
 
     columns = 3
-    figure, axes = pyplot.subplots(-(-len(rows) // columns), columns, figsize=(14, 3.2 * -(-len(rows) // columns)))
+    figure, axes = plt.subplots(-(-len(rows) // columns), columns, figsize=(14, 3.2 * -(-len(rows) // columns)))
     for axis, (row, (title, shown, _)) in zip(axes.flat, rows.items(), strict=False):
         present = [(name, [one[shown] for one in results[row][name] if shown in one]) for name in names]
         present = [(name, values) for name, values in present if values]

@@ -9,10 +9,9 @@ import sysconfig
 import time
 from pathlib import Path
 
-from processes import wait_until
-
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.client import Load
+from processes import wait_until
 
 from . import requests
 

@@ -46,7 +46,11 @@ def start_once(broker):
     try:
         answered_ms = until(lambda: api_versions_answered(broker.bootstrap), began, "the first ApiVersions")
         produced_ms = until(acknowledged, began, "the first acknowledged record")
-        return {"first ApiVersions ms": answered_ms, "first acknowledged ms": produced_ms, "RSS MiB": rss_mib(process.pid)}
+        return {
+            "first ApiVersions ms": answered_ms,
+            "first acknowledged ms": produced_ms,
+            "RSS MiB": rss_mib(process.pid),
+        }
     finally:
         process.terminate()
         process.wait(LIMIT_S)
@@ -59,5 +63,7 @@ def measure(brokers, rounds):
         for name, broker in brokers.items():
             figures = start_once(broker)
             results[name].append(figures)
-            print(f"{'start':<14}{name:<12}{number} " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()), flush=True)
+            print(
+                f"{'start':<14}{name:<12}{number} " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()), flush=True
+            )
     return results

@@ -102,20 +102,22 @@ def test_dump_log_agrees_with_what_lies_in_the_file(tools, broker, log_dir, topi
     assert [re.search(r"payload: (\S+)", line)[1] for line in records] == [f"b{n}" for n in range(30)]
 
 
-def test_dump_log_finds_the_indexes_sound(tools, broker, log_dir, topic_name):
+def test_dump_log_finds_the_indexes_of_a_stopped_broker_sound(tools, fresh_broker, topic_name):
+    broker = fresh_broker({"log.segment.bytes": "1048576"})
     tools.run(
-        "kafka-producer-perf-test", "--topic", topic_name, "--num-records", 500, "--record-size", 1000, "--throughput", -1,
-        "--producer-props", f"bootstrap.servers={broker.bootstrap}", "batch.size=5000",
+        "kafka-producer-perf-test", "--topic", topic_name, "--num-records", 1500, "--record-size", 1000,
+        "--throughput", -1, "--producer-props", f"bootstrap.servers={broker.bootstrap}", "batch.size=5000",
     )  # fmt: skip
-    (file,) = segments(log_dir, topic_name)
-    index, time_index = file.with_suffix(".index"), file.with_suffix(".timeindex")
-    for one in (index, time_index):
+    broker.stop()
+    files = segments(broker.log_dir, topic_name)
+    assert len(files) == 2
+    for one in (file.with_suffix(suffix) for file in files for suffix in (".index", ".timeindex")):
         assert "passed sanity check" in tools.run("kafka-dump-log", "--files", one, "--index-sanity-check").out
         verified = tools.run("kafka-dump-log", "--files", one, "--verify-index-only")
         assert "mismatch" not in verified.out + verified.err
         assert "Found timestamp" not in verified.out
-    entries = tools.run("kafka-dump-log", "--files", index).lines
-    assert sum(line.startswith("offset: ") for line in entries) > 10
+    entries = tools.run("kafka-dump-log", "--files", files[0].with_suffix(".index")).lines
+    assert sum(line.startswith("offset: ") for line in entries) > 50
 
 
 def test_dump_log_reads_the_metadata_log(tools, broker, log_dir, topic):

@@ -1,6 +1,7 @@
 """The real environment: the system's clocks, files by pread/pwrite, TCP by recvmsg/sendmsg/sendfile; and a clock for
 tests."""
 
+cimport cython
 from libc.errno cimport EAGAIN, EINTR, EIO, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
@@ -322,6 +323,7 @@ cdef class ManualClock:
         return load64(&self.time.wall_ns) // 1000000
 
 
+@cython.no_gc_clear  # what native code uses must outlive whoever holds this, also within a cycle
 cdef class Environment:
     """The world of a node: the real one, or the real one with the clock that is given."""
 

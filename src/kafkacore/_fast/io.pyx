@@ -1,5 +1,6 @@
 """The I/O pool and the committer of a log directory, as io.pxd says."""
 
+cimport cython
 from libc.errno cimport ENOMEM, ESHUTDOWN
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
@@ -277,6 +278,7 @@ cdef void hear_of_failure(Mail *mail) noexcept nogil:
     """The eventfd says it all; `offline_errno` says why."""
 
 
+@cython.no_gc  # refers to nothing that refers back; and its environment must outlive the threads
 cdef class LogDirectory:
     """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
 

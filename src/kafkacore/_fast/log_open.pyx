@@ -18,8 +18,8 @@ from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, w
 from kafkacore._fast.park cimport WAKE_READY, Waiter
 from kafkacore._fast.producers cimport producers_new
 from kafkacore._fast.segment cimport (
-    Segment, segment_create, segment_forget_indexes, segment_hold, segment_new, segment_release, segment_seal,
-    segment_sync,
+    Segment, segment_create, segment_end_times, segment_forget_indexes, segment_hold, segment_new, segment_release,
+    segment_seal, segment_sync,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
@@ -176,7 +176,15 @@ cdef int append_segment(Log *log, Segment *segment) noexcept nogil:
 cdef int roll(Log *log) noexcept nogil:
     """Nothing is appended meanwhile; readers go on."""
     cdef Segment *segment
-    cdef int result = segment_seal(log.active)
+    cdef int result
+    mutex_lock(&log.lock)
+    segment = log.active
+    segment_hold(segment)
+    result = segment_end_times(segment)
+    mutex_unlock(&log.lock)
+    if result == 0:
+        result = segment_seal(segment)
+    segment_release(segment)
     if result == 0 and log.snapshot_offset < log.roll_offset:
         result = write_producer_snapshot(log, log.path, log.roll_offset, False)
     if result < 0:

@@ -17,9 +17,9 @@ from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
 from kafkacore._fast.producers cimport producers_clear
 from kafkacore._fast.recovery cimport log_replay_producers
 from kafkacore._fast.segment cimport (
-    Position, Segment, segment_create, segment_cut_entries, segment_cut_files, segment_find, segment_hold,
-    segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log, segment_release, segment_reserve,
-    segment_seal, segment_sync, segment_unlink,
+    Position, Segment, segment_create, segment_cut_entries, segment_cut_files, segment_end_times, segment_find,
+    segment_hold, segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log, segment_release,
+    segment_reserve, segment_seal, segment_sync, segment_unlink,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_truncate
@@ -395,7 +395,11 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
     if result != 0:
         return result
     list = log_hold_segments(log)
-    result = segment_seal(list.items[list.count - 1])
+    mutex_lock(&log.lock)
+    result = segment_end_times(list.items[list.count - 1])
+    mutex_unlock(&log.lock)
+    if result == 0:
+        result = segment_seal(list.items[list.count - 1])
     if result == 0 and log.snapshot_offset < log.end_offset:
         result = write_producer_snapshot(log, log.path, log.end_offset, True)
     for i in range(list.count):

@@ -1,5 +1,6 @@
 """Python's face of partitions and their logs, as partition_handle.pxd says."""
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EINVAL
@@ -270,6 +271,7 @@ cdef class LoadProgress:
         return load64(&self.bytes)
 
 
+@cython.no_gc  # refers to nothing that refers back; and its directory must outlive the partition
 cdef class PartitionHandle:
     """One partition on one log directory. Costs no file until the first append.
 

@@ -21,9 +21,9 @@ from kafkacore._fast.record cimport (
     BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, check_batch, last_offset, parse_header,
 )
 from kafkacore._fast.segment cimport (
-    LAST_RELATIVE_OFFSET, Position, Segment, segment_find, segment_forget_indexes, segment_load_indexes, segment_new,
-    segment_note_batch, segment_open_log, segment_release, segment_reserve, segment_reset_indexes, segment_seal,
-    segment_truncate, segment_unlink, segment_write_indexes,
+    LAST_RELATIVE_OFFSET, Position, Segment, segment_end_times, segment_find, segment_forget_indexes,
+    segment_load_indexes, segment_new, segment_note_batch, segment_open_log, segment_release, segment_reserve,
+    segment_reset_indexes, segment_seal, segment_truncate, segment_unlink, segment_write_indexes,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_append, txn_index_reset
@@ -272,7 +272,9 @@ cdef int seal_rest(Load *load) noexcept nogil:
     for i in range(load.count - 1):
         segment = load.segments[i]
         if load.first_recovered >= 0 and segment.offset_index_file >= 0:
-            result = segment_seal(segment)
+            result = segment_end_times(segment)
+            if result == 0:
+                result = segment_seal(segment)
             if result < 0:
                 return result
         segment_forget_indexes(segment)

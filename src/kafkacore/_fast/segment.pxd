@@ -82,6 +82,8 @@ cdef int segment_open_log(Segment *segment) noexcept nogil  # once; any thread
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # of an active segment: into memory; -EINVAL: corrupt
 cdef int segment_write_indexes(Segment *segment) noexcept nogil  # what memory has and the files have not
+# A closed segment's time index ends with the greatest timestamp: under the lock, before segment_seal. 0 or -ENOMEM.
+cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # last time entry, indexes written and out of memory
 cdef int segment_unlink(Segment *segment) noexcept nogil  # with its producer snapshot; the last holder closes
 cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil  # a file handle, or -errno

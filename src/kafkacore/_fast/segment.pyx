@@ -350,15 +350,17 @@ cdef int segment_write_indexes(Segment *segment) noexcept nogil:
     return result if result < 0 else write_time_entries(segment)
 
 
+cdef int segment_end_times(Segment *segment) noexcept nogil:
+    cdef int result = segment_reserve(segment)
+    if result == 0:
+        add_time_entry(segment)  # full or not (LogSegment.onBecomeInactiveSegment)
+    return result
+
+
 cdef int segment_seal(Segment *segment) noexcept nogil:
     cdef int result
     if load32(&segment.sealed):
         return 0
-    result = segment_reserve(segment)
-    if result < 0:
-        return result
-    # A closed segment's time index ends with the greatest timestamp, full or not (LogSegment.onBecomeInactiveSegment).
-    add_time_entry(segment)
     result = segment_write_indexes(segment)
     if result == 0 and (segment.preallocated or segment.reserved > segment.size):
         result = segment.disk.truncate(segment.disk.self, segment.file, segment.size)
@@ -559,7 +561,7 @@ cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached
             position = <int32_t> be32(entry + 4)
         else:
             high = middle
-    if position < 0 or position >= segment.size:
+    if position < 0 or position >= load64(&segment.size):
         return 0  # a position that cannot be: the scan from the start finds the batch all the same
     return position
 

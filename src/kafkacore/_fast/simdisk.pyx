@@ -1,5 +1,6 @@
 """The simulated disk, as simdisk.pxd says."""
 
+cimport cython
 from libc.errno cimport EAGAIN, EBADF, EEXIST, EIO, EISDIR, ENOENT, ENOMEM, ENOSPC, ENOTEMPTY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -288,6 +289,7 @@ cdef int sim_descriptor(void *self, int file) noexcept nogil:
 
 # --- Python: the switch, and what storage sees as Files ---
 
+@cython.no_gc
 cdef class SimulatedDisk:
     """A disk in memory. `environment` gives native code the world with this disk in it; the object itself is `Files`.
 

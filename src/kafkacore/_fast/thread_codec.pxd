@@ -11,10 +11,10 @@ cdef extern from * nogil:
     static pthread_key_t kc_codec_key;
     static pthread_once_t kc_codec_once = PTHREAD_ONCE_INIT;
     static void (*kc_codec_free)(void *);
-    static void kc_codec_end(void *context) { kc_codec_free(context); }
+    static void kc_codec_end(void *context) { __atomic_load_n(&kc_codec_free, __ATOMIC_RELAXED)(context); }
     static void kc_codec_make_key(void) { pthread_key_create(&kc_codec_key, kc_codec_end); }
     static inline void *kc_codec_get(void (*release)(void *)) {
-        kc_codec_free = release;
+        __atomic_store_n(&kc_codec_free, release, __ATOMIC_RELAXED);  /* always the same one */
         pthread_once(&kc_codec_once, kc_codec_make_key);
         return pthread_getspecific(kc_codec_key);
     }

@@ -188,6 +188,11 @@ class BrokerServer:
         self._awaiting.append(future)
         await future
 
+    def directory_failed(self, directory_id: Uuid) -> None:
+        """The controller is told, and gives what was led there to others (KIP-858)."""
+        self.registrar.lifecycle.log_dir_failed(directory_id)
+        self.registrar.nudge()
+
     # --- what the committed metadata says ---
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:

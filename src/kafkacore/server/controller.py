@@ -29,6 +29,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.driver import RaftDriver
 from kafkacore.raft.file_log import FileLog
+from kafkacore.raft.snapshotting import Snapshotter, SnapshotLimits
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.process import CONTROLLER, Runtime
 from kafkacore.runtime.randomness import randomness
@@ -81,7 +82,11 @@ class ControllerServer:
         settings = Settings(cluster_id, config, randomness())
         records = bootstrap.read_bootstrap(config.metadata_log_dir) or ()
         self.quorum = QuorumController(settings, self.raft, records, self._now_ms, on_root=on_root)
+        self._snapshotter = Snapshotter(
+            self._log, _snapshot_limits(config), self.quorum.snapshot, self.raft.write_snapshot, environment.wall_ms
+        )
         self.raft.add_listener(self.quorum)
+        self.raft.add_listener(self._snapshotter)
         self.context = ControllerContext(self.node_id, cluster_id, config, self.quorum, self.raft)
         self.dispatcher = self.context.dispatcher = Dispatcher("controller", self.context, HANDLERS)
         self.context.api_ranges = self.dispatcher.api_ranges()
@@ -150,6 +155,7 @@ class ControllerServer:
         if self._registering is not None:
             self._registering.cancel()
         await self.plane.stop(drain_ms)
+        await self._snapshotter.close()
         await self.raft.stop()
 
     def close(self) -> None:
@@ -190,6 +196,15 @@ class ControllerServer:
             if not answer.error_code:
                 return
             await asyncio.sleep(self.config.controller_quorum_retry_backoff_ms / 1000)
+
+
+def _snapshot_limits(config: BrokerConfig) -> SnapshotLimits:
+    return SnapshotLimits(
+        bytes_between=config.metadata_log_max_record_bytes_between_snapshots,
+        interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        retention_bytes=config.metadata_max_retention_bytes,
+        retention_ms=config.metadata_max_retention_ms,
+    )
 
 
 def _api_ranges() -> list[tuple[int, int, int]]:

@@ -13,6 +13,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
@@ -154,6 +155,7 @@ class Node:
             environment,
             ids.values(),
             lambda topic: broker.replicas.settings_of(publisher.image, topic),
+            on_failure=lambda path: self._directory_failed(manager, path, ids),
             recovery_threads=config.num_recovery_threads_per_data_dir,
         )
 
@@ -179,6 +181,16 @@ class Node:
         upkeep = LogUpkeep(manager, environment, _intervals(config))
         upkeep.start()
         self._undo.append(upkeep.close)
+
+    def _directory_failed(self, manager: LogManager, path: str, ids: dict[Uuid, str]) -> None:
+        """Any thread. A broker goes on as long as one of its directories serves."""
+        broker = self._broker
+        if not manager.native_directories:
+            self._failed(OSError(f"every log directory has failed, {path} was the last one"))
+        elif broker is not None:
+            for directory_id, each in ids.items():
+                if each == path:
+                    broker.plane.loop.call(broker.directory_failed, directory_id)
 
     def _close_logs(self, manager: LogManager, broker: BrokerServer) -> None:
         manager.close(broker.registrar.lifecycle.broker_epoch)

@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         try:
             running.run(Node(config), announce, with_parent=arguments.with_parent)
-        except (RegistrationRefused, TimeoutError) as error:
+        except (RegistrationRefused, running.NodeFailed, TimeoutError) as error:
             print(f"kafkacore: {error}", file=sys.stderr)
             return 1
     return 0

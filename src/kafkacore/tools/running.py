@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 SWITCH_INTERVAL_S = 0.0001
 
 
+class NodeFailed(Exception):
+    """The node met what it cannot go on after; the log has the details."""
+
+
 def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = False) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
-    With `with_parent` also when the process that started this one ends. Raises what `Node.start` raises.
+    With `with_parent` also when the process that started this one ends. Raises what `Node.start` raises, and NodeFailed.
     """
     import gc
     import sys
@@ -32,6 +36,7 @@ def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = Fal
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
+    node.on_fault = lambda error: wake.send(b"!")
     # Before the start: a parent that ends meanwhile is noticed too.
     parent = os.pidfd_open(os.getppid()) if with_parent else -1
     try:
@@ -45,6 +50,8 @@ def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = Fal
         if parent >= 0:
             waits.register(parent, select.POLLIN)
         waits.poll()
+        if node.fault is not None:
+            raise NodeFailed(f"node {node.config.node_id} cannot go on: {node.fault}") from node.fault
     finally:
         node.stop()
         signal.set_wakeup_fd(-1)

@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     node = Node(BrokerConfig.load(arguments.config, arguments.override))
     try:
         running.run(node, _announce)
-    except (RegistrationRefused, TimeoutError) as error:
+    except (RegistrationRefused, running.NodeFailed, TimeoutError) as error:
         print(f"kafkacore: {error}", file=sys.stderr)
         return 1
     return 0

@@ -17,7 +17,7 @@ from kafkacore.protocol.messages import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from kafkacore.raft.voters import ReplicaKey, VoterHistory, VoterSet
+from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
 MAX_BATCH_BYTES: Final = 8 << 20  # KafkaRaftClient's; a larger request is refused before it is appended
 
@@ -86,9 +86,12 @@ def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[
     )
 
 
-def start_of_epoch(history: VoterHistory, change: Any) -> list[Message]:
-    """What a new leader appends first: the change, and the voters when only the checkpoint at offset 0 knows them."""
+def start_of_epoch(history: VoterHistory, change: Any, leader: Voter) -> list[Message]:
+    """What a new leader appends first: the change, and the voters when only the checkpoint at offset 0 knows them or
+    the leader listens elsewhere now (KIP-853)."""
     records: list[Message] = [change]
-    if history.kraft_version > 0 and not history.in_log:
-        records += [KRaftVersionRecord(version=0, kraft_version=history.kraft_version), history.latest.to_record()]
+    moved = leader.endpoints and history.latest.get(leader.key.replica_id) != leader
+    if history.kraft_version > 0 and (moved or not history.in_log):
+        voters = history.latest.with_voter(leader) if moved else history.latest
+        records += [KRaftVersionRecord(version=0, kraft_version=history.kraft_version), voters.to_record()]
     return records

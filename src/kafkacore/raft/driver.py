@@ -174,7 +174,8 @@ class RaftDriver:
         if snapshot_id in self._log.snapshots():
             return
         position = 0
-        parts = snapshots.snapshot_parts(snapshot_id, values, self.raft.voters, last_timestamp_ms, self._wall_ms())
+        voters = self.raft.voters.below(snapshot_id.offset)
+        parts = snapshots.snapshot_parts(snapshot_id, values, voters, last_timestamp_ms, self._wall_ms())
         for part in parts:
             await self._loop.run_in_executor(self._executor, self._log.write_snapshot, snapshot_id, position, part)
             position += len(part)

@@ -17,7 +17,7 @@ from kafkacore.raft.roles import (
     Resigned,
     Unattached,
 )
-from kafkacore.raft.voters import ReplicaKey
+from kafkacore.raft.voters import ReplicaKey, Voter
 
 if TYPE_CHECKING:
     from kafkacore.raft.core import InFlight, Raft
@@ -151,7 +151,8 @@ def _become_leader(raft: Raft, granting: frozenset[ReplicaKey]) -> None:
     start = raft.log.end_offset
     raft.become(Leader(start, voters, granting, now + _check_quorum_ms(raft)))
     change = control.leader_change(raft.me.replica_id, [each.key for each in voters.values()], granting)
-    data = control.control_batch(control.start_of_epoch(raft.voters, change), start, raft.epoch, raft.wall_ms())
+    records = control.start_of_epoch(raft.voters, change, Voter(raft.me, raft.config.endpoints))
+    data = control.control_batch(records, start, raft.epoch, raft.wall_ms())
     control.learn_voters(raft.voters, data)
     raft.append_batch(data)
 

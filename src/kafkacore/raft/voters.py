@@ -141,6 +141,13 @@ class VoterHistory:
         self._sets = [each for each in self._sets if each[0] < end_offset]
         self._versions = [each for each in self._versions if each[0] < end_offset]
 
+    def below(self, end_offset: int) -> VoterHistory:
+        """As it was where a snapshot ends."""
+        made = VoterHistory(self._static)
+        made._sets, made._versions = list(self._sets), list(self._versions)
+        made.truncate(end_offset)
+        return made
+
     def forget_all(self) -> None:
         """A snapshot takes the place of the log."""
         self._sets.clear()

@@ -1,0 +1,74 @@
+"""A quorum whose voters are records (KIP-853): it begins with what `storage format --standalone` left."""
+
+from __future__ import annotations
+
+from random import Random
+
+from kafkacore.config.addresses import Address
+from kafkacore.protocol.messages import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import control
+from kafkacore.raft.core import Raft, RaftConfig
+from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
+from kafkacore.storage.bootstrap import InitialVoter, encode_voters_checkpoint
+from kafkacore.storage.quorum_state import QuorumState
+
+DIRECTORY = Uuid(b"d" * 16)
+
+
+def formatted(node_id: int = 1, directory: Uuid = DIRECTORY) -> MemoryLog:
+    log = MemoryLog()
+    voter = InitialVoter(node_id, directory, Address("h", 9093))
+    log.write_snapshot(OffsetAndEpoch(0, 0), 0, encode_voters_checkpoint([voter], "CONTROLLER", 0))
+    log.finish_snapshot(OffsetAndEpoch(0, 0))
+    return log
+
+
+def start(log: MemoryLog, state: QuorumState | None = None, port: int = 9093) -> tuple[Raft, QuorumState | None]:
+    config = RaftConfig(1, DIRECTORY, "c", endpoints=(("CONTROLLER", "h", port),))
+    raft = Raft(config, log, state, Random(1), 0, lambda: 0)
+    saved = raft.take_state()
+    if saved is not None:
+        raft.persisted(saved[0], 0)
+    sync = raft.take_sync()
+    if sync is not None:
+        raft.durable(sync, 0)
+    return raft, saved[1] if saved else None
+
+
+def names(log: MemoryLog, start_offset: int) -> list[str]:
+    return [record.NAME for _, record in control.control_records(log.read(start_offset, 1 << 20))]
+
+
+def test_the_first_leader_writes_the_voters_to_the_log() -> None:
+    log = formatted()
+    raft, state = start(log)
+    assert raft.is_leader and raft.voters.kraft_version == 1
+    assert names(log, 0) == [LeaderChangeMessage.NAME, KRaftVersionRecord.NAME, VotersRecord.NAME]
+    assert state == QuorumState(leader_id=-1, leader_epoch=1, voted_id=1, voted_directory_id=DIRECTORY)
+    assert raft.high_watermark == 3
+    end = log.end_offset
+    again, _ = start(log, state)
+    assert again.is_leader and again.epoch == 2
+    assert names(log, end) == [LeaderChangeMessage.NAME]
+
+
+def test_a_leader_that_listens_elsewhere_tells_it() -> None:
+    log = formatted()
+    _, state = start(log)
+    end = log.end_offset
+    raft, _ = start(log, state, port=7777)
+    assert names(log, end) == [LeaderChangeMessage.NAME, KRaftVersionRecord.NAME, VotersRecord.NAME]
+    voter = raft.voters.latest.get(1)
+    assert voter is not None and voter.endpoint("CONTROLLER") == ("h", 7777)
+
+
+def test_a_voter_with_another_disk_is_no_voter() -> None:
+    raft, _ = start(formatted(directory=Uuid(b"e" * 16)))
+    assert not raft.is_voter and not raft.is_leader
+
+
+def test_voters_are_taken_back_with_the_log() -> None:
+    raft, _ = start(formatted())
+    assert raft.voters.in_log
+    assert raft.voters.below(1).latest == raft.voters.latest and not raft.voters.below(1).in_log

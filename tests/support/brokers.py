@@ -131,6 +131,7 @@ class Node:
         ]  # fmt: skip
 
     def start(self):
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
         self.log = self.directory.with_name(self.directory.name + ".log")
         self.child = Child(self.command_line(), self.log, stdout=subprocess.PIPE, env=self.environment)
         line = self.first_line()

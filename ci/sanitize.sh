@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# The native tests under AddressSanitizer with UBSan, then under ThreadSanitizer, each on a copy of the tree with extensions
+# of its own.   usage: ci/sanitize.sh [address|thread]   KAFKACORE_FUZZ_SECONDS: the fuzzer's budget, 60 if not given.
+source "$(dirname "$0")/common.sh"
+
+ci/build.sh test
+root="$PWD"
+tests=(tests/unit/native tests/unit/records tests/unit/log tests/hot tests/differential tests/integration tests/fuzz)
+
+# The interpreter is not built with the sanitizer: its runtime has to come first, and Python's own pools step aside so that
+# each object is a block that the sanitizer knows.
+export PYTHONMALLOC=malloc KAFKACORE_FUZZ_SECONDS="${KAFKACORE_FUZZ_SECONDS:-60}"
+
+copy_and_build() {
+    local kind="$1" flags="$2" copy="build/sanitize/$1"
+    mkdir -p "$copy"
+    # Sources only, and only what changed: the copy's own extensions and objects stay.
+    git ls-files -z --cached --others --exclude-standard |
+        tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="$copy"
+    (
+        cd "$copy"
+        [ -x .venv/bin/python ] || "$root/.venv/bin/python" -m venv --without-pip .venv
+        # What the root's environment has is seen through a path file; the package itself comes from the copy, ahead of it.
+        local packages="import sysconfig; print(sysconfig.get_path('purelib'))"
+        printf '%s\n%s\n' "$PWD/src" "$("$root/.venv/bin/python" -c "$packages")" \
+            >"$(.venv/bin/python -c "$packages")/kafkacore.pth"
+        printf '#!%s/.venv/bin/python\nimport sys\nfrom kafkacore.tools.main import main\nsys.exit(main())\n' "$PWD" >.venv/bin/kafkacore
+        chmod +x .venv/bin/kafkacore
+        say "compiling with -fsanitize=$flags"
+        KAFKACORE_SANITIZE="$flags" .venv/bin/python setup.py -q build_ext --inplace --parallel "$(nproc)" \
+            --build-temp build/objects >build.log 2>&1 || { tail -n 40 build.log >&2; die "no build with $flags"; }
+    )
+}
+
+# run KIND LIBRARY VARIABLE OPTIONS: the tests in the copy, with the runtime in front.
+run() {
+    local kind="$1" library variable="$3" options="$4" present=()
+    library="$(gcc -print-file-name="$2")"
+    [ -e "$library" ] || die "$2 is missing: apt install gcc libasan8 libubsan1 libtsan2 (or your gcc's version of them)"
+    cd "$root/build/sanitize/$kind"
+    for each in "${tests[@]}"; do [ -e "$each" ] && present+=("$each"); done
+    say "$kind: ${present[*]}"
+    # A report of a child process counts as well: it ends that process with this status, and its test fails.
+    env LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so)" "$variable=$options:exitcode=66" \
+        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" \
+        .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider -o timeout=600
+    cd "$root"
+}
+
+wanted="${1:-all}"
+if [ "$wanted" = all ] || [ "$wanted" = address ]; then
+    copy_and_build address address,undefined
+    # CPython frees nothing at its end; what leaks in our own code is counted by the live-object tests.
+    run address libasan.so ASAN_OPTIONS "detect_leaks=0:halt_on_error=1:abort_on_error=0:detect_stack_use_after_return=1"
+fi
+if [ "$wanted" = all ] || [ "$wanted" = thread ]; then
+    copy_and_build thread thread
+    run thread libtsan.so TSAN_OPTIONS "suppressions=$root/ci/tsan.supp:halt_on_error=1:second_deadlock_stack=1:history_size=4"
+fi
+say "clean"

@@ -142,7 +142,8 @@ class RaftDriver:
         future = self._pending[token] = self._loop.create_future()
         try:
             self.raft.request(token, request, self._now_ms())
-            self._schedule()
+            # Most are answered in this turn already.
+            self._pump()
             answered: Message = await future
             return answered
         finally:

@@ -7,6 +7,7 @@ from typing import Final
 from kafkacore._fast.batch import Batches
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore.protocol.uuid import METADATA_TOPIC_ID
 from kafkacore.raft.log import LogEpochs, OffsetAndEpoch
 from kafkacore.raft.messages import PARTITION, TOPIC
 from kafkacore.raft.snapshots import SnapshotFiles
@@ -37,7 +38,7 @@ class FileLog(LogEpochs):
         path = metadata_directory(directory.path)
         files.make_directories(path)
         settings = LogSettings(segment_bytes=segment_bytes, delete_policy=False)
-        self._handle = PartitionHandle(directory, TOPIC, PARTITION, None, settings)
+        self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
         log_loader.load(self._handle, path, clean=clean, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
         for epoch, start in self._handle.leader_epochs():

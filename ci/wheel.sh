@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# One manylinux wheel in dist/, for the Python and the processor that this runs on, proved in an empty environment.
+# All Pythons and aarch64: cibuildwheel, whose configuration is in pyproject.toml.
+source "$(dirname "$0")/common.sh"
+
+ci/build.sh test,dev
+glibc=2.28
+machine="$(uname -m)"
+
+# Zig brings the headers and stubs of any glibc, so the wheel runs on older systems than the one it is built on.
+zig="$PWD/.venv/bin/python -m ziglang cc -target $machine-linux-gnu.$glibc"
+rm -rf build/wheel dist/*.whl
+mkdir -p build/wheel dist
+say "building for glibc $glibc"
+CC="$zig" LDSHARED="$zig -shared" .venv/bin/python -m build --wheel --no-isolation --outdir build/wheel . >build/wheel/log 2>&1 ||
+    { tail -n 40 build/wheel/log >&2; die "no wheel"; }
+
+# Names what the wheel may run on, and fails if it needs more than that.
+PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m auditwheel repair --plat "manylinux_${glibc/./_}_$machine" --wheel-dir dist build/wheel/*.whl
+wheel="$(echo dist/*.whl)"
+
+proof="$(mktemp -d)"
+trap 'rm -rf "$proof"' EXIT
+say "installing $wheel in an empty environment"
+"${PYTHON:-python3}" -m venv "$proof/venv"
+"$proof/venv/bin/python" -m pip install -q --disable-pip-version-check "$PWD/$wheel[test]"
+# Away from the sources: what runs is what was installed.
+(cd "$proof" && venv/bin/kafkacore demo --records 60000)
+say "$wheel is good"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 KAFKACORE = [sys.executable, "-m", "kafkacore.tools.main"]
 pytestmark = pytest.mark.timeout(90)
@@ -198,12 +198,12 @@ def started(path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def ready(process: subprocess.Popen[str]) -> dict[str, str]:
+def ready(process: subprocess.Popen[str], node_id: int = 1) -> dict[str, str]:
     """Addresses by listener, from the line that says so."""
     assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line.startswith("ready: node 1, "), line or process.communicate()
-    return dict(part.split(" ", 1) for part in line.removeprefix("ready: node 1, ").strip().split(", "))
+    line, head = process.stdout.readline(), f"ready: node {node_id}, "
+    assert line.startswith(head), line or process.communicate()
+    return dict(part.split(" ", 1) for part in line.removeprefix(head).strip().split(", "))
 
 
 def test_start_says_ready_and_a_signal_ends_it_clean(tmp_path: Path) -> None:
@@ -267,3 +267,60 @@ def test_a_port_that_is_used_is_told_with_what_to_do(tmp_path: Path) -> None:
 def test_a_wrong_value_is_told_with_its_key(tmp_path: Path) -> None:
     errors = fails("start", str(properties(tmp_path, num_partitions="many")))
     assert "num.partitions=many" in errors and "an int" in errors
+
+
+# --- the roles as processes of their own ---
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> tuple[Path, Path]:
+    """A controller's and a broker's server.properties, formatted."""
+    port = free_port()
+    made = []
+    for name, changes in (
+        ("controller", {"process_roles": "controller", "node_id": "9", "listeners": f"CONTROLLER://127.0.0.1:{port}"}),
+        ("broker", {"process_roles": "broker", "listeners": "PLAINTEXT://127.0.0.1:0"}),
+    ):
+        directory = tmp_path / name
+        directory.mkdir()
+        path = properties(directory, controller_quorum_voters=f"9@127.0.0.1:{port}", **changes)
+        format_directories(path)
+        made.append(path)
+    return made[0], made[1]
+
+
+def test_controller_and_broker_run_as_processes_of_their_own(apart: tuple[Path, Path]) -> None:
+    with started(apart[0]) as controller, started(apart[1]) as broker:
+        assert set(ready(controller, 9)) == {"CONTROLLER"}
+        address = ready(broker)["PLAINTEXT"]
+        produce(address, "t", [b"x"])
+        assert consume(address, "t", 1) == [b"x"]
+        admin = AdminClient({"bootstrap.servers": address})
+        [future] = admin.create_topics([NewTopic("u", 3)]).values()
+        future.result(20)
+        assert topics(address) == {"t": 1, "u": 3}
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(30) == 0
+        controller.send_signal(signal.SIGTERM)
+        assert controller.wait(30) == 0
+
+
+def test_a_broker_serves_while_its_controller_is_away_and_hears_of_it_again(apart: tuple[Path, Path]) -> None:
+    with started(apart[1]) as broker:
+        with started(apart[0]) as controller:
+            ready(controller, 9)
+            address = ready(broker)["PLAINTEXT"]
+            produce(address, "t", [b"1"])
+            controller.kill()
+        produce(address, "t", [b"2"])
+        with started(apart[0]) as controller:
+            ready(controller, 9)
+            produce(address, "new", [b"3"])
+            assert consume(address, "t", 2) == [b"1", b"2"]
+            assert consume(address, "new", 1) == [b"3"]

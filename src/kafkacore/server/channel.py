@@ -1,59 +1,80 @@
-"""How a broker reaches the active controller: in this process, or over the network."""
+"""How a node reaches the active controller: in this process where it is that one, else over the network."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.messages import Message
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, Message
 from kafkacore.raft.committed import CommittedBatch
-
-if TYPE_CHECKING:
-    from kafkacore.runtime.loops import LoopThread
-    from kafkacore.server.controller import ControllerServer
+from kafkacore.runtime.loops import LoopThread
+from kafkacore.server.dispatch import Dispatcher
+from kafkacore.server.metadata_replica import MetadataReplica
 
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
+FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
+_PRINCIPAL_VERSION: Final = 0
 
 
-class ControllerChannel(Protocol):
-    """Belongs to the data plane's loop. Every call raises KafkaError, OSError or TimeoutError when there is no answer."""
+class ActiveController:
+    """Belongs to the loop of the replica, and is one of its listeners. `local` answers when this node is the active one."""
 
-    async def send(self, request: Message) -> Any:
-        """A request of the broker's own, at its newest version."""
+    def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, retry_ms: int) -> None:
+        self._replica = replica
+        self._local = local
+        self._listener = listener
+        self._retry_s = retry_ms / 1000
+        self._leads = False
+        self._changed = asyncio.Event()
 
-    async def forward(self, call: RequestContext, request: Message) -> Message:
-        """A client's request as it came: with its version, its principal and its address (KIP-590)."""
+    async def ask(self, call: RequestContext | None, request: Message, timeout_ms: int) -> Any:
+        """Asks until there is a controller that is active. `call` is a client's, None for a request of this node's own.
 
+        Raises TimeoutError, and the KafkaError of an answer that says more than that another one is active.
+        """
+        async with asyncio.timeout(timeout_ms / 1000):
+            while True:
+                self._changed.clear()
+                try:
+                    answer = await self._attempt(call, request)
+                    if answer is not None and not _is_not_controller(answer):
+                        return answer
+                except (OSError, TimeoutError):
+                    pass  # it is gone, or going: the quorum finds another one
+                except KafkaError as error:
+                    if error.code != ErrorCode.NOT_CONTROLLER:
+                        raise
+                await self._wait()
 
-class LocalChannel:
-    """To the controller of the same node, which is the only one: requests cross to its loop as they are.
+    async def _wait(self) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), self._retry_s)
+        except TimeoutError:
+            return
 
-    Made on the controller's loop before its replica starts, and one of the replica's listeners: requests wait until the
-    controller is active.
-    """
+    async def _attempt(self, call: RequestContext | None, request: Message) -> Any | None:
+        if self._leads and self._local is not None:
+            return await self._local.ask(call or self._own(request), request)
+        raft = self._replica.raft
+        where = raft.request_for(raft.leader_id)
+        if where is None or self._leads:
+            return None
+        if call is None:
+            return await self._replica.clients.send(*where, request)
+        enveloped = await self._replica.clients.send(*where, _envelope(call, request))
+        if enveloped.error_code:
+            raise error_for(ErrorCode(enveloped.error_code))
+        head = len(apis.response_header(call.api_key, call.api_version, call.correlation_id))
+        return apis.response_class(call.api_key).decode(memoryview(enveloped.response_data)[head:], call.api_version)
 
-    def __init__(self, server: ControllerServer, loop: LoopThread, timeout_ms: int) -> None:
-        self._server = server
-        self._loop = loop
-        self._timeout_s = timeout_ms / 1000
-        self._active = asyncio.Event()
-
-    async def send(self, request: Message) -> Any:
-        call = RequestContext(
-            request.API_KEY, apis.api(request.API_KEY).highest, 0, None, self._server.endpoints[0][0], "", OWN_PRINCIPAL
-        )
-        return await self.forward(call, request)
-
-    async def forward(self, call: RequestContext, request: Message) -> Message:
-        return await asyncio.wrap_future(self._loop.submit(self._ask(call, request)))
-
-    async def _ask(self, call: RequestContext, request: Message) -> Message:
-        async with asyncio.timeout(self._timeout_s):
-            await self._active.wait()
-            return await self._server.dispatcher.ask(call, request)
+    def _own(self, request: Message) -> RequestContext:
+        version = apis.api(request.API_KEY).highest
+        return RequestContext(request.API_KEY, version, 0, None, self._listener, "", OWN_PRINCIPAL)
 
     # --- what the metadata log tells ---
 
@@ -64,7 +85,55 @@ class LocalChannel:
         """Likewise."""
 
     def on_leading(self, epoch: int) -> None:
-        self._active.set()
+        self._leads = True
+        self._changed.set()
 
     def on_following(self, epoch: int) -> None:
-        self._active.clear()
+        self._leads = False
+        self._changed.set()
+
+
+class ControllerChannel:
+    """A broker's way to the active controller, for the data plane's loop: requests cross to the replica's as they are.
+
+    Every call raises KafkaError, OSError or TimeoutError when there is no answer.
+    """
+
+    def __init__(self, active: ActiveController, loop: LoopThread, timeout_ms: int) -> None:
+        self._active = active
+        self._loop = loop
+        self._timeout_ms = timeout_ms
+
+    async def send(self, request: Message) -> Any:
+        """A request of the broker's own, at its newest version."""
+        return await asyncio.wrap_future(self._loop.submit(self._active.ask(None, request, self._timeout_ms)))
+
+    async def forward(self, call: RequestContext, request: Message) -> Message:
+        """A client's request as it came: with its version, its principal and its address (KIP-590)."""
+        asked = self._active.ask(call, request, FORWARD_TIMEOUT_MS)
+        try:
+            answer: Message = await asyncio.wrap_future(self._loop.submit(asked))
+        except TimeoutError:
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active") from None
+        return answer
+
+
+def _is_not_controller(answer: Any) -> bool:
+    """At the top of the answer, or in the first thing it names."""
+    if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+        return True
+    for field in ("topics", "responses", "results"):
+        named = getattr(answer, field, None)
+        if named:
+            return getattr(named[0], "error_code", 0) == ErrorCode.NOT_CONTROLLER
+    return False
+
+
+def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
+    kind, _, name = call.principal.partition(":")
+    principal = DefaultPrincipalData(type=kind, name=name)
+    return EnvelopeRequest(
+        request_data=apis.encode_request(call.api_version, call.correlation_id, call.client_id, request),
+        request_principal=principal.encode(_PRINCIPAL_VERSION, _PRINCIPAL_VERSION.to_bytes(2, "big")),
+        client_host_address=ipaddress.ip_address(call.client_host).packed,
+    )

@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterable
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.metadata.records import RecordWriter
+from kafkacore.metadata.snapshot import records_of
 from kafkacore.protocol.messages import Message
 from kafkacore.raft.committed import CommittedBatch
+from kafkacore.raft.snapshotting import Contents
 from kafkacore.runtime.loops import LoopThread
 
 
@@ -40,6 +43,12 @@ class MetadataFeed:
 
     def on_following(self, epoch: int) -> None:
         """Likewise."""
+
+    def snapshot(self) -> Contents:
+        """What the broker has applied: for a replica without a controller. Raises MetadataError before there is any."""
+        image = self.publisher.image
+        writer = RecordWriter(image.metadata_version)
+        return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))
 
     def _apply(self, batch: CommittedBatch) -> None:
         if batch.records:

@@ -17,9 +17,10 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
-from kafkacore.server.channel import LocalChannel
+from kafkacore.server.channel import ActiveController, ControllerChannel
 from kafkacore.server.controller import ControllerServer
 from kafkacore.server.metadata_feed import MetadataFeed
+from kafkacore.server.metadata_replica import MetadataReplica
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
@@ -50,7 +51,8 @@ class Node:
         self._controller: ControllerServer | None = None
         self.metrics_address: str | None = None
         self._feed: MetadataFeed
-        self._channel: LocalChannel
+        self._replica: MetadataReplica
+        self._channel: ControllerChannel
         self.fault: BaseException | None = None
         self.on_fault: Callable[[BaseException], None] | None = None
 
@@ -117,6 +119,8 @@ class Node:
         self._undo.append(runtime.release)
         if "controller" in config.process_roles:
             self._start_controller(runtime, environment, directories)
+        else:
+            self._follow_controllers(runtime, environment, directories)
         if "broker" in config.process_roles:
             self._start_broker(runtime, environment, directories, previous_epoch)
         if config.metrics_port >= 0:
@@ -136,12 +140,38 @@ class Node:
             on_root=feed.on_root if "broker" in config.process_roles else _nobody_follows,
             on_fault=self._failed,
         )
+        self._replica = controller.replica
         self._undo.append(controller.close)
-        if "broker" in config.process_roles:
-            self._channel = LocalChannel(controller, loop, config.broker_heartbeat_interval_ms)
-            controller.raft.add_listener(self._channel)
+        self._channel = ControllerChannel(controller.active, loop, config.controller_quorum_request_timeout_ms)
         self._undo.append(lambda: loop.run(controller.stop(DRAIN_MS), _STOP_SECONDS))
         loop.run(controller.start(), _START_SECONDS)
+
+    def _follow_controllers(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
+        """A broker without a controller beside it has a replica of the metadata that only follows."""
+        config, loop = self.config, runtime.loop(CONTROLLER)
+        feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
+        replica = self._replica = MetadataReplica(
+            config,
+            directories.cluster_id,
+            directories.directory_ids[config.metadata_log_dir],
+            environment,
+            endpoints=(),
+            clean=clean_shutdown.exists(config.metadata_log_dir),
+            on_fault=self._failed,
+        )
+        self._undo.append(replica.close)
+
+        async def start() -> None:
+            listener = config.controller_listener_names[0]
+            active = ActiveController(replica, None, listener, config.controller_quorum_retry_backoff_ms)
+            self._channel = ControllerChannel(active, loop, config.controller_quorum_request_timeout_ms)
+            replica.raft.add_listener(feed)
+            replica.raft.add_listener(active)
+            replica.make_snapshots(feed.snapshot)
+            await replica.start()
+
+        self._undo.append(lambda: loop.run(replica.stop(), _STOP_SECONDS))
+        loop.run(start(), _START_SECONDS)
 
     def _start_broker(
         self, runtime: Runtime, environment: Environment, directories: NodeDirectories, previous_epoch: int
@@ -170,7 +200,7 @@ class Node:
                 channel=self._channel,
                 logs=BrokerLogs(manager, ids, blocking),
                 blocking=blocking,
-                kraft_version=self._controller.raft.kraft_version if self._controller is not None else 0,
+                kraft_version=self._replica.raft.kraft_version,
                 previous_epoch=previous_epoch,
             )
 

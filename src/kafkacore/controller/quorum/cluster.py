@@ -232,17 +232,19 @@ def _next_state(
             return State.SHUTDOWN_NOW
         caught_up = request.current_metadata_offset >= broker.record_offset
         return State.UNFENCED if caught_up and not request.want_fence else State.FENCED
-    leads = next(rows_led_by(image.partition_chunks, broker.broker_id), None) is not None
     if was is State.UNFENCED:
         if request.want_fence:
             return State.SHUTDOWN_NOW if request.want_shut_down else State.FENCED
         if request.want_shut_down:
-            return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+            return State.CONTROLLED_SHUTDOWN if _leads(image, broker) else State.SHUTDOWN_NOW
         return State.UNFENCED
     active = {each.broker_id for each in image.brokers.values() if each.active}
-    return (
-        State.CONTROLLED_SHUTDOWN if leads or not liveness.may_leave(broker.broker_id, active) else State.SHUTDOWN_NOW
-    )
+    stays = _leads(image, broker) or not liveness.may_leave(broker.broker_id, active)
+    return State.CONTROLLED_SHUTDOWN if stays else State.SHUTDOWN_NOW
+
+
+def _leads(image: MetadataImage, broker: BrokerRegistration) -> bool:
+    return next(rows_led_by(image.partition_chunks, broker.broker_id), None) is not None
 
 
 def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:

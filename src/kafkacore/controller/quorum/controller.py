@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from kafkacore.controller.quorum import activation, cluster, deletion, directories, producer_ids
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
-from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation
+from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation, TopicDescriptions
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -87,6 +87,7 @@ class QuorumController:
         self._active_epoch = -1
         self._liveness = Liveness(settings.config.broker_session_timeout_ms)
         self._last_append_ms = 0
+        self._descriptions = TopicDescriptions(settings.config)
 
     # --- what others may ask ---
 
@@ -105,7 +106,8 @@ class QuorumController:
     async def create_topics(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION for too much at once, REQUEST_TIMED_OUT."""
         return await self._user_write(
-            request, lambda: TopicCreation(self._head, self._settings, self._new_uuid).decide(request)
+            request,
+            lambda: TopicCreation(self._head, self._settings, self._new_uuid, self._descriptions).decide(request),
         )
 
     async def delete_topics(self, caller: Caller, request: Any) -> Any:

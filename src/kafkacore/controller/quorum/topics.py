@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kafkacore.config import ConfigError, TopicConfig
+from kafkacore.config import BrokerConfig, ConfigError, TopicConfig
 from kafkacore.controller.common.placement import PlacementError, UsableBroker, place
 from kafkacore.controller.quorum.decisions import (
     MAX_PARTITIONS_PER_REQUEST,
@@ -34,18 +34,53 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.storage.names import CLUSTER_METADATA_TOPIC, topic_name_problem
 
 USE_DEFAULT: Final = -1
+MAX_DESCRIPTIONS: Final = 256  # kept at once; then all are forgotten
 Result = CreateTopicsResponse.CreatableTopicResult
 Placed = list[list[int]]
+
+
+class TopicDescriptions:
+    """What CreateTopics tells of a topic's configuration. Topics that set the same share the list, which nobody
+    changes: a request for a thousand topics describes it once, and the next request not at all."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._known: dict[tuple[tuple[str, str], ...], list[Any]] = {}
+
+    def of(self, overrides: dict[str, str]) -> list[Any]:
+        key = tuple(sorted(overrides.items()))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MAX_DESCRIPTIONS:
+                self._known.clear()
+            known = self._known[key] = self._describe(overrides)
+        return known
+
+    def _describe(self, overrides: dict[str, str]) -> list[Any]:
+        config = TopicConfig(self._config, overrides)
+        made = CreateTopicsResponse.CreatableTopicConfigs
+        told = [config.describe(name) for name in sorted(config.described_names())]
+        return [
+            made(
+                name=each.name,
+                value=None if each.sensitive else each.value,
+                read_only=each.read_only,
+                config_source=int(each.source),
+                is_sensitive=each.sensitive,
+            )
+            for each in told
+        ]
 
 
 class TopicCreation:
     """One CreateTopics request. `new_id` gives a topic its id."""
 
-    def __init__(self, image: MetadataImage, settings: Settings, new_id: Callable[[], Uuid]) -> None:
-        self._image, self._settings, self._new_id = image, settings, new_id
+    def __init__(
+        self, image: MetadataImage, settings: Settings, new_id: Callable[[], Uuid], descriptions: TopicDescriptions
+    ) -> None:
+        self._image, self._settings, self._new_id, self._descriptions = image, settings, new_id, descriptions
         self._placement = Placement(image, settings)
         self._records: list[Message] = []
-        self._described: dict[tuple[tuple[str, str], ...], list[Any]] = {}
 
     def decide(self, request: Any) -> Decision:
         """Raises POLICY_VIOLATION for too much at once; whatever else is wrong is told for each topic."""
@@ -87,7 +122,7 @@ class TopicCreation:
             topic_id=topic_id,
             num_partitions=len(replicas),
             replication_factor=len(replicas[0]),
-            configs=self._describe(overrides),
+            configs=self._descriptions.of(overrides),
         )
 
     def _check_name(self, name: str) -> None:
@@ -116,26 +151,6 @@ class TopicCreation:
             except ConfigError as error:
                 raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
         return overrides
-
-    def _describe(self, overrides: dict[str, str]) -> list[Any]:
-        """Topics that set the same share the list: a request for a thousand topics describes it once."""
-        key = tuple(sorted(overrides.items()))
-        known = self._described.get(key)
-        if known is None:
-            config = TopicConfig(self._settings.config, overrides)
-            made = CreateTopicsResponse.CreatableTopicConfigs
-            told = [config.describe(name) for name in sorted(config.described_names())]
-            known = self._described[key] = [
-                made(
-                    name=each.name,
-                    value=None if each.sensitive else each.value,
-                    read_only=each.read_only,
-                    config_source=int(each.source),
-                    is_sensitive=each.sensitive,
-                )
-                for each in told
-            ]
-        return known
 
 
 class PartitionGrowth:

@@ -371,6 +371,7 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
         segment.reserved = start + size if result == 0 else log.config.segment_bytes
     log.ahead_job_queued = False
     mutex_unlock(&log.lock)
+    log_wake_blocked(log, WAKE_READY)
     segment_release(segment)
     log.release(log)
 
@@ -399,4 +400,5 @@ cdef void run_save_epochs(Job *job) noexcept nogil:
     mutex_unlock(&log.lock)
     if result < 0:
         log_fail(log, -result)
+    log_wake_blocked(log, WAKE_READY)
     log.release(log)

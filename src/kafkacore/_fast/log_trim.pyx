@@ -10,7 +10,7 @@ from kafkacore._fast.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_fail,
     log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear, segments_release,
 )
-from kafkacore._fast.log_files cimport write_producer_snapshot
+from kafkacore._fast.log_files cimport write_epochs, write_producer_snapshot
 from kafkacore._fast.log_open cimport log_save_epochs, log_start_roll
 from kafkacore._fast.log_read cimport segment_max_timestamp
 from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
@@ -366,10 +366,15 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
 
 # --- the end ---
 
+cdef bint has_jobs(const Log *log) noexcept nogil:
+    """Beside the one that opens or rolls; each wakes who is blocked when it ends."""
+    return log.epochs_job_queued or log.ahead_job_queued
+
+
 cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:
     cdef int result = 0
     mutex_lock(&log.lock)
-    if log.state == LOG_OPENING or log.state == LOG_ROLLING:
+    if log.state == LOG_OPENING or log.state == LOG_ROLLING or has_jobs(log):
         log_block(log, blocked)
         result = LOG_BLOCKED
     elif log.state != LOG_FAILED:
@@ -390,13 +395,18 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
             log.state = LOG_CLOSED
         mutex_unlock(&log.lock)
         return 0
-    result = begin_change(log, blocked)
+    result = LOG_BLOCKED if has_jobs(log) else begin_change(log, blocked)
+    if result == LOG_BLOCKED:
+        log_block(log, blocked)
     mutex_unlock(&log.lock)
     if result != 0:
         return result
+    if log.epochs_dirty:
+        result = write_epochs(log, log.path, True)
     list = log_hold_segments(log)
     mutex_lock(&log.lock)
-    result = segment_end_times(list.items[list.count - 1])
+    if result == 0:
+        result = segment_end_times(list.items[list.count - 1])
     mutex_unlock(&log.lock)
     if result == 0:
         result = segment_seal(list.items[list.count - 1])

@@ -13,6 +13,7 @@ from kafkacore._fast.log cimport (
     LOG_OPEN, Recent, SegmentList, log_directory_path, log_hold_segments, log_now_ms, log_set_segments, segments_release
 )
 from kafkacore._fast.log_files cimport read_small_file
+from kafkacore._fast.log_open cimport log_save_epochs
 from kafkacore._fast.producers cimport (
     EndedTransaction, Producers, producers_clear, producers_expire, producers_first_unstable, producers_free,
     producers_new, producers_note_batch, producers_read,
@@ -450,6 +451,7 @@ cdef int install(Load *load, int64_t end_offset) noexcept nogil:
         if result == 0:
             log.state = LOG_OPEN
             load.count = 0   # the list has taken the counts over
+            log_save_epochs(log)
     else:
         log.synced_offset = log.commit_offset = log.end_offset = log.log_start_offset = load.plan.log_start_offset
     mutex_unlock(&log.lock)

@@ -95,8 +95,14 @@ class Records:
                 TopicRecord(name=topic.name, topic_id=topic_id),
                 *(
                     PartitionRecord(
-                        topic_id=topic_id, partition_id=index, replicas=[1], isr=[1], leader=1, leader_epoch=0,
-                        partition_epoch=0, directories=[DIRECTORY]
+                        topic_id=topic_id,
+                        partition_id=index,
+                        replicas=[1],
+                        isr=[1],
+                        leader=1,
+                        leader_epoch=0,
+                        partition_epoch=0,
+                        directories=[DIRECTORY],
                     )
                     for index in range(count)
                 ),
@@ -125,9 +131,7 @@ class Started:
         publisher = MetadataPublisher()
         environment = Environment()
         blocking = ThreadPoolExecutor(4)
-        logs = LogManager(
-            environment, [str(path)], lambda topic: broker.replicas.settings_of(publisher.image, topic)
-        )
+        logs = LogManager(environment, [str(path)], lambda topic: broker.replicas.settings_of(publisher.image, topic))
         broker = BrokerServer(
             config, "cluster", [DIRECTORY],
             runtime=self.runtime, environment=environment, publisher=publisher, channel=Records(publisher),

@@ -27,7 +27,11 @@ class Dev:
 
     def __init__(self, *arguments: str, **popen: Any) -> None:
         self.process = subprocess.Popen(
-            [*KAFKACORE, "dev", "--json", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen
+            [*KAFKACORE, "dev", "--json", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            **popen,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -143,13 +147,12 @@ def test_the_port_and_keys_are_as_asked_for() -> None:
 def test_with_parent_ends_when_its_parent_does() -> None:
     script = (
         "import subprocess, sys\n"
-        f"child = subprocess.Popen({[*KAFKACORE, 'dev', '--json', '--with-parent']!r}, stdout=subprocess.PIPE, text=True)\n"
+        f"command = {[*KAFKACORE, 'dev', '--json', '--with-parent']!r}\n"
+        "child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)\n"
         "print(child.stdout.readline(), end='', flush=True)\n"
         "sys.stdin.read()\n"
     )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     told = json.loads(parent.stdout.readline())
     ended = os.pidfd_open(told["pid"])
@@ -181,7 +184,10 @@ def properties(directory: Path, **changes: str) -> Path:
 
 def format_directories(path: Path, cluster_id: str = "MkU3OEVBNTcwNTJENDM2Qg") -> None:
     subprocess.run(
-        [*KAFKACORE, "storage", "format", "-c", str(path), "-t", cluster_id], check=True, capture_output=True, timeout=60
+        [*KAFKACORE, "storage", "format", "-c", str(path), "-t", cluster_id],
+        check=True,
+        capture_output=True,
+        timeout=60,
     )
 
 

@@ -38,7 +38,9 @@ class Sample(NamedTuple):
     @property
     def mbean(self) -> str:
         """The name as Kafka's documentation and JMX tools write it."""
-        return f"{self.group}:type={self.type},name={self.name}" + "".join(f",{key}={value}" for key, value in self.tags)
+        return f"{self.group}:type={self.type},name={self.name}" + "".join(
+            f",{key}={value}" for key, value in self.tags
+        )
 
 
 Source = Callable[[], Iterable[Sample]]

@@ -45,8 +45,10 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
                 histogram.add_metric([tag for _, tag in sample.tags], _cumulative(sample.value), sample.value.total)
             yield histogram
             continue
-        simple = CounterMetricFamily(name, text, labels=labels) if kind is Kind.COUNTER else GaugeMetricFamily(
-            name, text, labels=labels
+        simple = (
+            CounterMetricFamily(name, text, labels=labels)
+            if kind is Kind.COUNTER
+            else GaugeMetricFamily(name, text, labels=labels)
         )
         for sample in group:
             assert not isinstance(sample.value, Buckets)
@@ -71,7 +73,7 @@ def expose(registry: MetricRegistry) -> bytes:
         def collect(self) -> Iterator[Metric]:
             return families(registry.collect())
 
-    return generate_latest(Collected())  # type: ignore[arg-type]  # it asks for nothing but collect()
+    return generate_latest(Collected())
 
 
 class MetricsServer:
@@ -88,9 +90,9 @@ class MetricsServer:
             raise RuntimeError("the metrics server has not been started")
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def start(self, host: str, port: int) -> None:
-        """Raises OSError when the port is taken."""
-        self._server = await asyncio.start_server(self._serve, host or None, port, limit=MAX_REQUEST_BYTES)
+    async def start(self, host: str | None, port: int) -> None:
+        """On every address of the machine when `host` is None. Raises OSError when the port is taken."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST_BYTES)
 
     async def stop(self) -> None:
         if self._server is not None:

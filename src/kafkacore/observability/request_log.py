@@ -1,6 +1,6 @@
-"""The request log: one line for each request a handler loop answered, as Kafka's `kafka.request.logger` at DEBUG.
+"""The request log: one line for each request that a handler answered, as Kafka's `kafka.request.logger` at DEBUG.
 
-Off unless that logger is enabled for DEBUG; then the hot APIs are punted by the node, so that the log misses none.
+A node that starts with that logger enabled serves its hot APIs by their handlers, so that the log misses none.
 """
 
 from __future__ import annotations
@@ -8,17 +8,31 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
+
 LOGGER: Final = logging.getLogger("kafka.request.logger")
+MAX_SHOWN: Final = 2_000  # characters of a request or a response; records are the most of them
 
 
 def enabled() -> bool:
     return LOGGER.isEnabledFor(logging.DEBUG)
 
 
-def log(listener: str, connection: str, header: tuple[int, int, int, str | None], request: Any, response: Any, local_ms: float) -> None:
-    """`header` is API key, version, correlation id and client id. Records of a Produce or Fetch are not shown."""
-    api_key, version, correlation_id, client_id = header
+def log(call: RequestContext, request: Any, response: Any) -> None:
     LOGGER.debug(
-        "Completed request: apiKey=%d version=%d correlationId=%d clientId=%s listener=%s connection=%s localTimeMs=%.3f request=%s response=%s",
-        api_key, version, correlation_id, client_id, listener, connection, local_ms, request, response,
+        "%s %d, correlation id %d, client %r at %s, listener %s: %s -> %s",
+        apis.api(call.api_key).name,
+        call.api_version,
+        call.correlation_id,
+        call.client_id,
+        call.client_host,
+        call.listener,
+        _shown(request),
+        _shown(response),
     )
+
+
+def _shown(message: Any) -> str:
+    text = f"{len(message)} bytes" if isinstance(message, bytes) else repr(message)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."

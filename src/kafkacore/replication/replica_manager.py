@@ -1,7 +1,7 @@
 """Applies what the committed image says to the native partitions of this broker, and publishes which there are.
 
-Belongs to one loop. A root's changes come as rows; what they ask of a partition is one native call, and the table that the
-planes look partitions up in is made once for all of them.
+Belongs to one loop. A root's changes come as rows; what they ask of a partition is one native call, and the table
+that the planes look partitions up in is made once for all of them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class Hosted:
         self.settings = settings
         self.partitions: dict[int, PartitionHandle] = {}
 
-
     def placed(self) -> Placed:
         count = max(self.partitions) + 1
         return self.name, self.topic_id, [self.partitions.get(index) for index in range(count)]
@@ -57,7 +56,9 @@ Placed = tuple[str, Uuid, list[PartitionHandle | None]]
 
 
 class ReplicaManager:
-    """After each root `publish` is given the topics that are hosted otherwise now, and the ids of those that are not any more."""
+    """After each root `publish` is given the topics that are hosted otherwise now, and the ids of those that are not
+    any more.
+    """
 
     def __init__(
         self,
@@ -92,7 +93,9 @@ class ReplicaManager:
     def locate(
         self, image: MetadataImage, topic: str, index: int, current_epoch: int, *, leader_only: bool = True
     ) -> tuple[PartitionHandle | None, ErrorCode]:
-        """The partition when this broker may answer for it; else None and why. `current_epoch` is the client's, or -1."""
+        """The partition when this broker may answer for it; else None and why. `current_epoch` is the client's, or
+        -1.
+        """
         partition = self.by_name(topic, index)
         if partition is None:
             known = image.topic(topic)
@@ -252,7 +255,7 @@ def _set_values(values: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:
-    if current_epoch != NO_EPOCH and current_epoch != partition.leader_epoch:
+    if current_epoch not in (NO_EPOCH, partition.leader_epoch):
         older = current_epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
     if partition.state == "failed" or partition.directory.offline_errno:

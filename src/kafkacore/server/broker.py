@@ -12,6 +12,7 @@ from typing import Final
 from kafkacore._fast import fetch, produce
 from kafkacore._fast.env import Environment
 from kafkacore._fast.fetch_session import FetchSessionCache
+from kafkacore._fast.gate import GatePolicy
 from kafkacore._fast.hot import Hot, publish_table
 from kafkacore._fast.table import Table
 from kafkacore.config import BrokerConfig
@@ -22,6 +23,7 @@ from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.network.limits import limits_from
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
+from kafkacore.observability import request_log
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
@@ -47,7 +49,8 @@ API_VERSIONS: Final = range(5)  # versions of ApiVersions that are published to 
 class BrokerServer:
     """Made, started and stopped on the data plane's loop. `publisher` is fed there, too.
 
-    `cluster_id` and `directory_ids` are what the log directories say; `previous_epoch` is -1 unless all were left clean.
+    `cluster_id` and `directory_ids` are what the log directories say; `previous_epoch` is -1 unless all were left
+    clean.
     """
 
     def __init__(
@@ -103,6 +106,8 @@ class BrokerServer:
             limits=limits_from(config),
             hot=((ApiKey.PRODUCE, produce.api(self._hot)), (ApiKey.FETCH, fetch.api(self._hot))),
         )
+        if request_log.enabled():
+            self.plane.native.publish_gate(GatePolicy("punt"))
         self.bound = self.plane.open()
         lifecycle = BrokerLifecycle(
             node_id=self.node_id,
@@ -159,7 +164,9 @@ class BrokerServer:
         self._logs.put_strays_aside(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int, drain_ms: int) -> None:
-        """Hands its leaderships over for at most `controlled_ms`, answers what it has begun, and closes its partitions."""
+        """Hands its leaderships over for at most `controlled_ms`, answers what it has begun, and closes its
+        partitions.
+        """
         if self.registrar.lifecycle.want_shutdown():
             self.registrar.nudge()
             try:

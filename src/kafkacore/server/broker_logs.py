@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Final
@@ -63,12 +64,12 @@ class BrokerLogs:
             LOG.error("deleting %s-%d failed", *key, exc_info=done.exception())
 
     def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
-        """Path, whether it serves, and what lies there, for each log directory."""
+        """Absolute path, whether it serves, and what lies there, for each log directory."""
         serving = {directory.path for directory in self._manager.native_directories}
         held: dict[str, list[PartitionHandle]] = {path: [] for path in self._paths.values()}
         for partition in self._manager:
             held[partition.directory.path].append(partition)
-        return [(path, path in serving, partitions) for path, partitions in held.items()]
+        return [(os.path.abspath(path), path in serving, partitions) for path, partitions in held.items()]
 
     def put_strays_aside(self, image: MetadataImage, node_id: int) -> int:
         """What was found at start and is no replica of this broker's (KAFKA-14616); how many. Waits for disks."""
@@ -76,9 +77,16 @@ class BrokerLogs:
         for partition in self._manager:
             topic = image.topic(partition.topic)
             placed = None if topic is None else image.partition(topic, partition.index)
-            if placed is None or topic is None or node_id not in placed.replicas or partition.topic_id != topic.topic_id:
+            if (
+                placed is None
+                or topic is None
+                or node_id not in placed.replicas
+                or partition.topic_id != topic.topic_id
+            ):
                 strays.append((partition.topic, partition.index))
         if strays:
-            LOG.warning("%d partitions are no replicas of this broker's: their directories get the end -stray", len(strays))
+            LOG.warning(
+                "%d partitions are no replicas of this broker's: their directories get the end -stray", len(strays)
+            )
             self._manager.delete(strays, Kind.STRAY)
         return len(strays)

@@ -22,7 +22,9 @@ _PRINCIPAL_VERSION: Final = 0
 
 
 class ActiveController:
-    """Belongs to the loop of the replica, and is one of its listeners. `local` answers when this node is the active one."""
+    """Belongs to the loop of the replica, and is one of its listeners. `local` answers when this node is the active
+    one.
+    """
 
     def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, retry_ms: int) -> None:
         self._replica = replica

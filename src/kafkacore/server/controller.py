@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kafkacore._fast.env import Environment
@@ -40,7 +40,8 @@ OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
 class ControllerServer:
-    """Made on a thread that may wait for the disk: it loads the metadata log. Then it belongs to the controller plane's loop.
+    """Made on a thread that may wait for the disk: it loads the metadata log. Then it belongs to the controller
+    plane's loop.
 
     `on_fault` is told what this controller cannot go on after.
     """
@@ -83,7 +84,7 @@ class ControllerServer:
         self._ticking: asyncio.TimerHandle | None = None
         self._registering: asyncio.Task[None] | None = None
 
-    def _answer(self, call: RequestContext, body: memoryview) -> object:
+    def _answer(self, call: RequestContext, body: memoryview) -> bytes | Awaitable[bytes | None] | None:
         return self.dispatcher.answer(call, body)
 
     def _advertised(self) -> Endpoints:
@@ -148,5 +149,5 @@ class ControllerServer:
                     return
                 LOG.info("controller %d is not registered: error %d", self.node_id, answer.error_code)
             except (KafkaError, TimeoutError) as error:
-                LOG.info("controller %d is not registered: %s", self.node_id, error or "no controller is active")
+                LOG.info("controller %d is not registered: %s", self.node_id, str(error) or "no controller is active")
             await asyncio.sleep(retry_ms / 1000)

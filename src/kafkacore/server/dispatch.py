@@ -1,7 +1,7 @@
 """From a request's bytes to its answer's: version check, decode, handler, encode, and what an error looks like.
 
-One Dispatcher for each kind of listener of a node. It is called on that plane's handler loop, and in process by a broker
-that asks the controller beside it.
+One Dispatcher for each kind of listener of a node. It is called on that plane's handler loop, and in process by a
+broker that asks the controller beside it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from kafkacore.network.request import RequestContext
+from kafkacore.observability import request_log
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey, ApiRange
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -20,7 +21,8 @@ from kafkacore.server.error_responses import error_response
 
 LOG: Final = logging.getLogger("kafkacore.server")
 
-# A handler that encodes its answer itself, because it keeps it, gives the whole frame. None: there is no answer (acks=0).
+# A handler that encodes its answer itself, because it keeps it, gives the whole frame. None: there is no answer
+# (acks=0).
 Response = Message | bytes | None
 Handler = Callable[[Any, RequestContext, Any], Response | Awaitable[Response]]
 
@@ -41,18 +43,20 @@ class Dispatcher:
     def answer(self, call: RequestContext, body: bytes | memoryview) -> bytes | Awaitable[bytes | None] | None:
         """The response's header and body, at once where the handler does not wait; None when there is to be none.
 
-        Raises ProtocolError when the connection must be closed: bytes that are no such message, an API that this kind of
-        listener does not serve, a version that it does not speak.
+        Raises ProtocolError when the connection must be closed: bytes that are no such message, an API that this kind
+        of listener does not serve, a version that it does not speak.
         """
         request = self._decode(call, body)
         if isinstance(request, bytes):
             return request
         try:
             response = self._handler(call.api_key)(self._context, call, request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
             response = _failed(call, request, error)
         if isinstance(response, Awaitable):
             return self._encode_later(call, request, response)
+        if request_log.enabled():
+            request_log.log(call, request, response)
         return _encoded(call, response)
 
     async def ask(self, call: RequestContext, request: Message) -> Message:
@@ -61,36 +65,39 @@ class Dispatcher:
             response = self._handler(call.api_key)(self._context, call, request)
             if isinstance(response, Awaitable):
                 response = await response
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
             response = _failed(call, request, error)
         assert isinstance(response, Message)
         return response
 
-    async def _encode_later(
-        self, call: RequestContext, request: Message, waiting: Awaitable[Response]
-    ) -> bytes | None:
+    async def _encode_later(self, call: RequestContext, request: Message, waiting: Awaitable[Response]) -> bytes | None:
         try:
             response = await waiting
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
             response = _failed(call, request, error)
+        if request_log.enabled():
+            request_log.log(call, request, response)
         return _encoded(call, response)
 
     def _decode(self, call: RequestContext, body: bytes | memoryview) -> Message | bytes:
-        """The request, or the answer to one whose version is unknown where the protocol has such an answer (KIP-511)."""
+        """The request, or the answer to one whose version is unknown where the protocol has such an answer
+        (KIP-511).
+        """
         if call.api_key not in self._table:
             raise ProtocolError(f"API {call.api_key} is not served on a {self.listener_kind} listener")
         api = apis.api(call.api_key)
         if api.supports(call.api_version):
             # What stands behind the message is not looked at, as in Apache Kafka: librdkafka leaves bytes behind a
             # Metadata request for all topics.
-            return apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
+            request: Message = apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
+            return request
         if call.api_key == ApiKey.API_VERSIONS:
             return _unknown_api_versions(call)
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
         if floor <= call.api_version < api.lowest:
             # Advertised for old librdkafka, which looks at the range alone (KAFKA-18659): refused when used.
-            request = apis.request_class(call.api_key).decode(body, call.api_version)
-            refused = error_response(request, call, ErrorCode.UNSUPPORTED_VERSION, None)
+            old = apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
+            refused = error_response(old, call, ErrorCode.UNSUPPORTED_VERSION, None)
             return apis.encode_response(call.api_key, call.api_version, call.correlation_id, refused)
         raise ProtocolError(f"{api.name} {call.api_version} is not supported; {api.lowest} to {api.highest} are")
 

@@ -19,7 +19,7 @@ Build = Callable[[Any, Any, RequestContext, ErrorCode, str | None], None]
 
 def error_response(request: Message, call: RequestContext, error: ErrorCode, message: str | None) -> Message:
     """`message` is shown where the version of the response has a place for it."""
-    response = apis.response_class(request.API_KEY)()
+    response: Any = apis.response_class(request.API_KEY)()
     fill = _ITEMIZED.get(request.API_KEY)
     if fill is not None:
         fill(response, request, call, error, message)
@@ -28,7 +28,8 @@ def error_response(request: Message, call: RequestContext, error: ErrorCode, mes
         response.error_code = error
         if "error_message" in response.FIELDS and request.API_KEY not in _LATE_MESSAGE:
             response.error_message = message or error.message
-    return response
+    made: Message = response
+    return made
 
 
 # The versions with an error code at the top, where not all have one.
@@ -95,7 +96,9 @@ def _delete_topics(response: Any, request: Any, call: RequestContext, error: Err
         response.responses.append(result)
 
 
-def _create_partitions(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+def _create_partitions(
+    response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None
+) -> None:
     response.results = [
         response.CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message or error.message)
         for topic in request.topics
@@ -121,13 +124,17 @@ def _epochs(response: Any, request: Any, call: RequestContext, error: ErrorCode,
     response.topics = [
         response.OffsetForLeaderTopicResult(
             topic=topic.topic,
-            partitions=[response.EpochEndOffset(partition=each.partition, error_code=error) for each in topic.partitions],
+            partitions=[
+                response.EpochEndOffset(partition=each.partition, error_code=error) for each in topic.partitions
+            ],
         )
         for topic in request.topics
     ]
 
 
-def _describe_topic_partitions(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+def _describe_topic_partitions(
+    response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None
+) -> None:
     response.topics = [
         response.DescribeTopicPartitionsResponseTopic(error_code=error, name=topic.name) for topic in request.topics
     ]

@@ -1,7 +1,7 @@
 """A broker's life as its controller sees it: registration, heartbeats, fencing, controlled shutdown (KIP-631).
 
-A state machine without clock or socket: the driver asks what to send next and when, and gives it the answers. The states
-are Kafka's BrokerState.
+A state machine without clock or socket: the driver asks what to send next and when, and gives it the answers. The
+states are Kafka's BrokerState.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ class BrokerLifecycle:
         self.ready_to_unfence = True
 
     def want_shutdown(self) -> bool:
-        """Begins a controlled shutdown; False when there is nothing to hand over (never unfenced, or already leaving)."""
+        """Begins a controlled shutdown; False when there is nothing to hand over (never unfenced, or already
+        leaving).
+        """
         if self.state is not BrokerState.RUNNING:
             return self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN
         self.state = BrokerState.PENDING_CONTROLLED_SHUTDOWN

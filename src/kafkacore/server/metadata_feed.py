@@ -16,7 +16,8 @@ from kafkacore.runtime.loops import LoopThread
 
 
 class MetadataFeed:
-    """`on_root` takes roots from a controller of the same node; without one, the feed is a listener of the broker's replica.
+    """`on_root` takes roots from a controller of the same node; without one, the feed is a listener of the broker's
+    replica.
 
     `on_fault` is told of metadata that this broker cannot apply: it must not go on.
     """

@@ -17,7 +17,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.driver import RaftDriver
 from kafkacore.raft.file_log import FileLog
-from kafkacore.raft.snapshotting import Contents, Snapshotter, SnapshotLimits
+from kafkacore.raft.snapshotting import Contents, SnapshotLimits, Snapshotter
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.randomness import randomness
 from kafkacore.storage import quorum_state

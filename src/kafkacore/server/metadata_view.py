@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.metadata.partitions import Partition
@@ -46,8 +46,10 @@ class MetadataView:
             if row >= 0:
                 yield self.image.partition_at(row)
 
-    def offline_replicas(self, partition: Partition) -> Sequence[int]:
-        """Replicas that cannot be read: unknown or fenced brokers, those without this listener, or with a failed disk."""
+    def offline_replicas(self, partition: Partition) -> list[int]:
+        """Replicas that cannot be read: unknown or fenced brokers, those without this listener, or with a failed
+        disk.
+        """
         return [
             replica
             for replica, directory in zip(partition.replicas, partition.directories, strict=True)

@@ -31,7 +31,9 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         yield Sample(_LOG, "Log", "LogStartOffset", Kind.GAUGE, partition.log_start_offset, tags)
     image = broker.context.image
     yield Sample(_SERVER, "broker-metadata-metrics", "last-applied-record-offset", Kind.GAUGE, image.offset)
-    yield Sample(_SERVER, "FetchSessionCache", "NumIncrementalFetchSessions", Kind.GAUGE, len(broker.context.fetch_sessions))
+    yield Sample(
+        _SERVER, "FetchSessionCache", "NumIncrementalFetchSessions", Kind.GAUGE, len(broker.context.fetch_sessions)
+    )
     yield Sample(
         _SERVER,
         "FetchSessionCache",

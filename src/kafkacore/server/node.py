@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, Self
 
 from kafkacore._fast.env import Environment
 from kafkacore.config import BrokerConfig
@@ -71,7 +71,7 @@ class Node:
         with self._mutex:
             self._stop()
 
-    def __enter__(self) -> Node:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -101,7 +101,8 @@ class Node:
     def create_topics(self, topics: Iterable[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
         """Asks the active controller for topics, `(name, partitions)` each, and waits until this broker has them.
 
-        Name, Kafka's error code and message of each. Raises RuntimeError where this node has no broker, KafkaError, TimeoutError.
+        Name, Kafka's error code and message of each. Raises RuntimeError where this node has no broker, KafkaError,
+        TimeoutError.
         """
         if self._broker is None:
             raise RuntimeError(f"node {self.config.node_id} has no broker that runs")

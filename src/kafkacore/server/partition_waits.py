@@ -19,7 +19,9 @@ class PartitionWaits:
         self._loop.add_reader(self._watch.fileno(), self._deliver)
 
     async def any(self, waits: Iterable[tuple[PartitionHandle, int, int]], timeout_s: float) -> bool:
-        """Until one of `(partition, kind, offset)` is satisfied or its partition changes hands; False: the time is over."""
+        """Until one of `(partition, kind, offset)` is satisfied or its partition changes hands; False: the time is
+        over.
+        """
         future: asyncio.Future[None] = self._loop.create_future()
         self._futures[future] = future
         try:

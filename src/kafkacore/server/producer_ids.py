@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-# The next block is asked for when this share of the present one is used, so that InitProducerId rarely waits for a commit.
+# The next block is asked for when this share of the present one is used, so that InitProducerId rarely waits for a
+# commit.
 PREFETCH_AT: Final = 0.9
 
 

@@ -1,4 +1,6 @@
-"""Drives a broker's lifecycle: sends what it wants to say, waits as long as it says, and tells when a state is reached."""
+"""Drives a broker's lifecycle: sends what it wants to say, waits as long as it says, and tells when a state is
+reached.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,16 @@ class RegistrationRefused(Exception):
 
 # Errors that asking again does not cure.
 _FINAL: Final = {
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers belong to another cluster: check log.dirs and the addresses of the quorum",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum's addresses",
     ErrorCode.INVALID_REGISTRATION: "check its listeners, roles and features against those of the cluster",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster's metadata.version or features are not supported by this release",
 }
 
 
 class Registrar:
-    """Belongs to the data plane's loop. `applied_offset` tells the last metadata record that this broker has applied."""
+    """Belongs to the data plane's loop. `applied_offset` tells the last metadata record that this broker has
+    applied.
+    """
 
     def __init__(
         self, lifecycle: BrokerLifecycle, channel: ControllerChannel, applied_offset: Callable[[], int]
@@ -91,12 +95,12 @@ class Registrar:
         except (KafkaError, OSError, TimeoutError) as error:
             LOG.info("broker %d could not register: %s", lifecycle.node_id, error)
             return lifecycle.failed()
-        error = ErrorCode(answer.error_code)
-        if error in _FINAL:
-            raise RegistrationRefused(f"broker {lifecycle.node_id} was refused: {error.name}, {_FINAL[error]}")
-        if error != ErrorCode.NONE:
-            LOG.info("broker %d was not registered: %s", lifecycle.node_id, error.name)
-        return lifecycle.registration_answered(error, answer.broker_epoch)
+        refused = ErrorCode(answer.error_code)
+        if refused in _FINAL:
+            raise RegistrationRefused(f"broker {lifecycle.node_id} was refused: {refused.name}, {_FINAL[refused]}")
+        if refused != ErrorCode.NONE:
+            LOG.info("broker %d was not registered: %s", lifecycle.node_id, refused.name)
+        return lifecycle.registration_answered(refused, answer.broker_epoch)
 
     async def _beat(self) -> int:
         lifecycle = self.lifecycle

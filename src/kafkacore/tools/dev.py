@@ -28,11 +28,19 @@ MAX_PORT: Final = 65535
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="create a topic, unless it is there already"
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME:PARTITIONS",
+        help="create a topic, unless it is there already",
     )
-    parser.add_argument("--port", type=int, default=0, metavar="N", help="where clients connect to (default: a free one)")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="N", help="where clients connect to (default: a free one)"
+    )
     parser.add_argument("--dir", metavar="D", help="keep the node's files there, or go on with the node that is there")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="a key of server.properties")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="a key of server.properties"
+    )
     parser.add_argument("--json", action="store_true", help="tell where the node is in one line of JSON")
     parser.add_argument("--with-parent", action="store_true", help="stop when the process that started this one ends")
 
@@ -107,9 +115,7 @@ def prepare(config: BrokerConfig) -> None:
     if known is not None and all(meta_properties.read(each) is not None for each in config.all_log_dirs):
         return
     cluster_id = str(Uuid.random()) if known is None or known.cluster_id is None else known.cluster_id
-    options = FormatOptions(
-        cluster_id, ignore_formatted=True, standalone=not config.controller_quorum_voters
-    )
+    options = FormatOptions(cluster_id, ignore_formatted=True, standalone=not config.controller_quorum_voters)
     try:
         format_directories(config, options, time.time_ns() // 1_000_000, say=lambda text: None)
     except FormatError as error:

@@ -23,7 +23,8 @@ class NodeFailed(Exception):
 def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = False) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
-    With `with_parent` also when the process that started this one ends. Raises what `Node.start` raises, and NodeFailed.
+    With `with_parent` also when the process that started this one ends. Raises what `Node.start` raises, and
+    NodeFailed.
     """
     import gc
     import sys
@@ -36,7 +37,11 @@ def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = Fal
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    node.on_fault = lambda error: wake.send(b"!")
+
+    def end(error: BaseException) -> None:
+        wake.send(b"!")
+
+    node.on_fault = end
     # Before the start: a parent that ends meanwhile is noticed too.
     parent = os.pidfd_open(os.getppid()) if with_parent else -1
     try:

@@ -13,7 +13,11 @@ def registry() -> MetricRegistry:
             Sample("kafka.server", "BrokerTopicMetrics", "BytesInPerSec", Kind.COUNTER, 7, (("topic", "a-b"),)),
             Sample("kafka.server", "BrokerTopicMetrics", "BytesInPerSec", Kind.COUNTER, 8, (("topic", "c"),)),
             Sample(
-                "kafka.network", "RequestMetrics", "TotalTimeMs", Kind.HISTOGRAM, Buckets([1, 5], [2, 1, 1], 12.5),
+                "kafka.network",
+                "RequestMetrics",
+                "TotalTimeMs",
+                Kind.HISTOGRAM,
+                Buckets([1, 5], [2, 1, 1], 12.5),
                 (("request", "Fetch"),),
             ),
         )

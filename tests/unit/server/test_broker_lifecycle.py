@@ -37,7 +37,12 @@ def test_registration_is_followed_by_a_heartbeat_at_once() -> None:
     assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "localhost", 9092)
     assert broker.registration_answered(0, 7) == 0
     beat = broker.heartbeat(12)
-    assert (beat.broker_epoch, beat.current_metadata_offset, beat.want_fence, beat.want_shut_down) == (7, 12, True, False)
+    assert (beat.broker_epoch, beat.current_metadata_offset, beat.want_fence, beat.want_shut_down) == (
+        7,
+        12,
+        True,
+        False,
+    )
 
 
 def test_a_broker_that_has_caught_up_and_is_ready_asks_for_unfencing_without_delay() -> None:
@@ -54,7 +59,15 @@ def test_a_broker_that_has_caught_up_and_is_ready_asks_for_unfencing_without_del
 def test_failures_back_off_up_to_the_session_timeout_and_a_success_resets_them() -> None:
     broker = lifecycle()
     assert [broker.registration_answered(89, -1) for _ in range(9)] == [
-        100, 200, 400, 800, 1600, 3200, 6400, 9000, 9000,
+        100,
+        200,
+        400,
+        800,
+        1600,
+        3200,
+        6400,
+        9000,
+        9000,
     ]
     assert broker.registration_answered(0, 3) == 0
     assert broker.failed() == 100

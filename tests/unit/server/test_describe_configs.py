@@ -51,7 +51,9 @@ def test_a_topic_inherits_from_a_brokers_key_of_another_unit() -> None:
 
 
 def test_all_of_a_topic_and_its_documentation_when_asked_for() -> None:
-    shown = {entry.name: entry for entry in describe(describe_configs.TOPIC, "plain", include_documentation=True).configs}
+    shown = {
+        entry.name: entry for entry in describe(describe_configs.TOPIC, "plain", include_documentation=True).configs
+    }
     assert {"cleanup.policy", "segment.bytes", "retention.bytes"} <= set(shown)
     assert shown["cleanup.policy"].documentation
 

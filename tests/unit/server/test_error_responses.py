@@ -16,7 +16,9 @@ def test_every_version_of_an_error_response_encodes(key: int) -> None:
     api = apis.api(key)
     request = apis.request_class(key)()
     for version in range(api.lowest, api.highest + 1):
-        response = error_response(request, RequestContext(key, version, 0, None, "", ""), ErrorCode.NOT_CONTROLLER, "elsewhere")
+        response = error_response(
+            request, RequestContext(key, version, 0, None, "", ""), ErrorCode.NOT_CONTROLLER, "elsewhere"
+        )
         encoded = response.encode(version)
         assert apis.response_class(key).decode(encoded, version).encode(version) == encoded
 

@@ -113,7 +113,14 @@ def test_all_topics_with_leaders_and_errors() -> None:
     told = {topic.name: topic for topic in ask(12, None).topics}
     assert told["__consumer_offsets"].is_internal and not told["a"].is_internal
     rows = [
-        (each.partition_index, each.error_code, each.leader_id, each.leader_epoch, each.replica_nodes, each.offline_replicas)
+        (
+            each.partition_index,
+            each.error_code,
+            each.leader_id,
+            each.leader_epoch,
+            each.replica_nodes,
+            each.offline_replicas,
+        )
         for each in told["a"].partitions
     ]
     assert rows == [
@@ -165,7 +172,8 @@ def test_authorized_operations_are_told_when_asked_for() -> None:
 
 def describe(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -> Any:
     request = DescribeTopicPartitionsRequest(
-        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names], response_partition_limit=limit
+        topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
     )
     if cursor is not None:
         request.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1])
@@ -220,7 +228,9 @@ def test_the_cluster_has_its_alive_brokers_and_fenced_ones_when_asked_for() -> N
     assert cluster(1, include_cluster_authorized_operations=True).cluster_authorized_operations > 0
 
 
-@pytest.mark.parametrize(("kind", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)])
+@pytest.mark.parametrize(
+    ("kind", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (9, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
 def test_another_endpoint_type_is_refused(kind: int, code: int) -> None:
     with pytest.raises(Exception, match="type") as refused:
         cluster(1, endpoint_type=kind)

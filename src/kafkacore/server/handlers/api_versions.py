@@ -1,7 +1,7 @@
 """ApiVersions: what this listener speaks, which features the node supports, and which the cluster has finalised.
 
-The answer changes only with the finalised features: a node publishes it to the processors, which then answer by themselves
-whatever is not malformed, and this handler is asked before there is metadata.
+The answer changes only with the finalised features: a node publishes it to the processors, which then answer by
+themselves whatever is not malformed, and this handler is asked before there is metadata.
 """
 
 from __future__ import annotations

@@ -72,7 +72,9 @@ def _check_broker(context: ConfigView, name: str, expected: str) -> None:
     except ValueError:
         raise error_for(ErrorCode.INVALID_REQUEST, f"A broker is named by its id, not {name!r}.") from None
     if broker_id != context.node_id:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"Broker {name} was asked of another: {expected.format(context.node_id)}.")
+        raise error_for(
+            ErrorCode.INVALID_REQUEST, f"Broker {name} was asked of another: {expected.format(context.node_id)}."
+        )
 
 
 def _wanted(names: Iterable[str], resource: Any) -> list[str]:

@@ -33,9 +33,9 @@ async def _delete(broker: BrokerContext, topic: str, asked: Any) -> Partition:
     elif partition is not None and "delete" not in broker.topic_config(topic).cleanup_policy:
         error = ErrorCode.POLICY_VIOLATION
     elif partition is not None:
-        error, low_watermark = await asyncio.get_running_loop().run_in_executor(
-            broker.blocking, partition.delete_records, asked.offset
-        )
+        loop = asyncio.get_running_loop()
+        code, low_watermark = await loop.run_in_executor(broker.blocking, partition.delete_records, asked.offset)
+        error = ErrorCode(code)
     return Partition(
         partition_index=asked.partition_index,
         low_watermark=low_watermark if error == ErrorCode.NONE else NO_LOW_WATERMARK,

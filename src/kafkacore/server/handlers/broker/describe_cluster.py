@@ -39,7 +39,9 @@ def handle(broker: BrokerContext, call: RequestContext, request: DescribeCluster
 
 
 def check_endpoint_type(asked: int, own: int) -> None:
-    """Raises MISMATCHED_ENDPOINT_TYPE for the other kind of listener, UNSUPPORTED_ENDPOINT_TYPE for none that exists."""
+    """Raises MISMATCHED_ENDPOINT_TYPE for the other kind of listener, UNSUPPORTED_ENDPOINT_TYPE for none that
+    exists.
+    """
     if asked == own:
         return
     if asked not in (BROKERS, CONTROLLERS):

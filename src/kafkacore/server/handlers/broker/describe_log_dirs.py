@@ -18,13 +18,15 @@ Topic = DescribeLogDirsResponse.DescribeLogDirsTopic
 Partition = DescribeLogDirsResponse.DescribeLogDirsPartition
 
 
-async def handle(broker: BrokerContext, call: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+async def handle(
+    broker: BrokerContext, call: RequestContext, request: DescribeLogDirsRequest
+) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
     for path, serves, partitions in broker.logs.by_directory():
-        result = Result(log_dir=os.path.abspath(path), error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+        result = Result(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         response.results.append(result)
         if serves:
             try:

@@ -138,7 +138,11 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part]) -> F
 
 def _partition(call: RequestContext, part: Part) -> Partition:
     answer = Partition(
-        partition_index=part.asked.partition, error_code=part.error, high_watermark=-1, aborted_transactions=None, records=b""
+        partition_index=part.asked.partition,
+        error_code=part.error,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
     )
     read = part.read
     if read is None or part.error != ErrorCode.NONE:

@@ -23,8 +23,8 @@ Coordinator = FindCoordinatorResponse.Coordinator
 
 def handle(broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.api_version >= BATCHED_SINCE:
-        found = [_find(broker, call, request.key_type, key) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
+        keys = request.coordinator_keys
+        return FindCoordinatorResponse(coordinators=[_find(broker, call, request.key_type, key) for key in keys])
     found = _find(broker, call, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,

@@ -1,4 +1,6 @@
-"""ListOffsets: the end, the start, or the first record at or after a time (KIP-79, KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+"""ListOffsets: the end, the start, or the first record at or after a time (KIP-79, KIP-734, KIP-405, KIP-1005,
+KIP-1023).
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def _bound(partition: PartitionHandle, request: Any) -> int:
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
 
 
-async def _offset(broker: BrokerContext, partition: PartitionHandle, timestamp: int, bound: int) -> tuple[int, int, int]:
+async def _offset(
+    broker: BrokerContext, partition: PartitionHandle, timestamp: int, bound: int
+) -> tuple[int, int, int]:
     if timestamp == LATEST:
         return bound, -1, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

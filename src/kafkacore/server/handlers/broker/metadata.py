@@ -54,12 +54,13 @@ def _all_topics(
 def _wanted(
     broker: BrokerContext, call: RequestContext, request: MetadataRequest, image: MetadataImage, shape: _Shape
 ) -> list[Topic]:
-    _check(request.topics, call)
-    ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO)
+    asked = request.topics or []
+    _check(asked, call)
+    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO)
     if ids:
         topics = [_by_id(shape, topic_id, image.topic_by_id(topic_id)) for topic_id in ids]
     else:
-        names = dict.fromkeys(topic.name for topic in request.topics)
+        names = dict.fromkeys(topic.name or "" for topic in asked)
         found = {name: image.topic(name) for name in names}
         topics = [shape.topic(topic) for topic in found.values() if topic is not None]
         absent = [name for name, topic in found.items() if topic is None]
@@ -96,9 +97,7 @@ def _check(topics: Iterable[Any], call: RequestContext) -> None:
         if topic.name is None:
             raise error_for(ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} needs a name for every topic.")
         if topic.topic_id != ZERO:
-            raise error_for(
-                ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} cannot ask by topic id."
-            )
+            raise error_for(ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} cannot ask by topic id.")
 
 
 def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
@@ -115,7 +114,9 @@ def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> lis
     known_as_legal = set(legal)
     return [
         Topic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name in known_as_legal else ErrorCode.INVALID_TOPIC_EXCEPTION,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if name in known_as_legal
+            else ErrorCode.INVALID_TOPIC_EXCEPTION,
             name=name,
             is_internal=name in INTERNAL_TOPICS,
         )
@@ -129,9 +130,10 @@ class _Shape:
     def __init__(self, broker: BrokerContext, view: MetadataView, call: RequestContext) -> None:
         self._view = view
         key = (call.listener, call.api_version)
-        self._encoded = broker.partition_answers.get(key)
-        if self._encoded is None:
-            self._encoded = broker.partition_answers[key] = PartitionAnswers(*key)
+        encoded = broker.partition_answers.get(key)
+        if encoded is None:
+            encoded = broker.partition_answers[key] = PartitionAnswers(*key)
+        self._encoded = encoded
         self._alive = {each.broker_id for each, _ in view.alive_brokers()}
         # Version 0 leaves out replicas that cannot be reached; later ones name them and say that they are offline.
         self._filter = call.api_version == 0

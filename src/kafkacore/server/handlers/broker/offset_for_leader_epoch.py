@@ -1,4 +1,6 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a client or follower finds where its log diverges (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: where an epoch ended, so that a client or follower finds where its log diverges (KIP-101,
+KIP-320).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 Partition = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(
+    broker: BrokerContext, call: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             Topic(topic=topic.topic, partitions=[_end(broker, topic.topic, each) for each in topic.partitions])

@@ -1,4 +1,6 @@
-"""Produce on the handler loop: what the processors punt. The same native append, so the same checks and the same answers."""
+"""Produce on the handler loop: what the processors punt. The same native append, so the same checks and the same
+answers.
+"""
 
 from __future__ import annotations
 

@@ -116,6 +116,9 @@ class RaftDriver:
     def leader_id(self) -> int:
         return self.raft.leader_id
 
+    def leads(self, epoch: int) -> bool:
+        return self.raft.is_leader and self.raft.epoch == epoch
+
     @property
     def epoch(self) -> int:
         return self.raft.epoch

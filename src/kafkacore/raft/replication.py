@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkacore.raft.core import InFlight, Raft
 
 OBSERVER_SESSION_MS: Final = 300_000
+MAX_OBSERVERS: Final = 10_000  # more are served, and not told of
 NO_OFFSET: Final = -1
 MAX_PARKED_FETCHES: Final = 10_000  # what is above it is answered at once, empty
 
@@ -148,13 +149,28 @@ def _note_progress(raft: Raft, role: Leader, key: ReplicaKey, offset: int) -> No
         progress.told_until_ms = raft.now_ms + raft.config.fetch_timeout_ms
         election.heard_of_voter(raft, role, key.replica_id)
     else:
-        progress = role.observers.setdefault(key, Progress(key))
+        progress = role.observers.get(key) or _new_observer(raft, role, key)
     _caught_up(raft, progress, offset)
     progress.last_fetch_ms = raft.now_ms
     progress.leader_end_at_last_fetch = raft.log.end_offset
     if offset > progress.end_offset:
         progress.end_offset = offset
         advance_high_watermark(raft)
+
+
+def _new_observer(raft: Raft, role: Leader, key: ReplicaKey) -> Progress:
+    progress = Progress(key)
+    if len(role.observers) >= MAX_OBSERVERS:
+        _forget_observers(raft, role)
+    if len(role.observers) < MAX_OBSERVERS:
+        role.observers[key] = progress
+    return progress
+
+
+def _forget_observers(raft: Raft, role: Leader) -> None:
+    """Those that have not fetched for so long that they are gone."""
+    for key in [key for key, seen in role.observers.items() if seen.last_fetch_ms + OBSERVER_SESSION_MS < raft.now_ms]:
+        del role.observers[key]
 
 
 def _caught_up(raft: Raft, progress: Progress, offset: int) -> None:
@@ -235,8 +251,7 @@ def on_describe_quorum(raft: Raft, token: Any, request: Any) -> None:
         raft.answer(token, messages.describe_error(request, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return
     refresh_voters(raft, role)
-    for key in [k for k, seen in role.observers.items() if seen.last_fetch_ms + OBSERVER_SESSION_MS < raft.now_ms]:
-        del role.observers[key]
+    _forget_observers(raft, role)
     voters = [_replica_state(raft, role.voters[replica_id]) for replica_id in sorted(role.voters)]
     observers = [_replica_state(raft, role.observers[key]) for key in sorted(role.observers)]
     committed = raft.high_watermark if _is_known(raft, role) else NO_OFFSET

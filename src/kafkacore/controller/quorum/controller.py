@@ -49,8 +49,9 @@ class Quorum(Protocol):
     def leader_id(self) -> int: ...
     @property
     def end_offset(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
+    def leads(self, epoch: int) -> bool:
+        """Whether this replica leads the epoch now."""
+
     def append(self, records: Sequence[Message], values: Sequence[bytes]) -> int | None:
         """As leader: one batch. The offset of its last record; None when it is too large for one."""
 
@@ -211,7 +212,7 @@ class QuorumController:
 
     def tick(self) -> None:
         """Fences brokers that were silent for too long, and shows that the log is alive."""
-        if not self.active:
+        if not self._leads():
             return
         now = self._now_ms()
         for broker_id, epoch in self._liveness.expired(now):
@@ -302,8 +303,12 @@ class QuorumController:
             self._writer = RecordWriter(metadata_version(level))
         return self._writer
 
+    def _leads(self) -> bool:
+        # A replica may have lost its epoch a turn before it is told.
+        return self.active and self._quorum.leads(self._active_epoch)
+
     def _require_active(self) -> None:
-        if not self.active:
+        if not self._leads():
             raise self._not_controller()
 
     def _not_controller(self) -> Exception:

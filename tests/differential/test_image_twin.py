@@ -48,20 +48,20 @@ class Twin:
     def replay(self, record: Any) -> None:
         getattr(self, record.NAME)(record)
 
-    def TopicRecord(self, record: Any) -> None:  # noqa: N802 - a record's name
+    def TopicRecord(self, record: Any) -> None:
         assert record.topic_id not in self.topics
         self.topics[record.topic_id] = {"name": record.name, "partitions": {}}
 
-    def RemoveTopicRecord(self, record: Any) -> None:  # noqa: N802
+    def RemoveTopicRecord(self, record: Any) -> None:
         self.configs.pop(self.topics.pop(record.topic_id)["name"], None)
 
-    def PartitionRecord(self, record: Any) -> None:  # noqa: N802
+    def PartitionRecord(self, record: Any) -> None:
         self.topics[record.topic_id]["partitions"][record.partition_id] = {
             "replicas": tuple(record.replicas), "isr": tuple(record.isr), "leader": record.leader, "leader_epoch": 0,
             "partition_epoch": 0, "directories": tuple(record.directories), "adding": tuple(record.adding_replicas),
         }  # fmt: skip
 
-    def PartitionChangeRecord(self, record: Any) -> None:  # noqa: N802
+    def PartitionChangeRecord(self, record: Any) -> None:
         state = self.topics[record.topic_id]["partitions"][record.partition_id]
         state["partition_epoch"] += 1
         if record.isr is not None:
@@ -70,7 +70,7 @@ class Twin:
             state["leader"] = record.leader
             state["leader_epoch"] += 1
 
-    def ConfigRecord(self, record: Any) -> None:  # noqa: N802
+    def ConfigRecord(self, record: Any) -> None:
         values = self.configs.setdefault(record.resource_name, {})
         if record.value is None:
             values.pop(record.name, None)
@@ -79,13 +79,13 @@ class Twin:
         if not values:
             del self.configs[record.resource_name]
 
-    def BeginTransactionRecord(self, record: Any) -> None:  # noqa: N802
+    def BeginTransactionRecord(self, record: Any) -> None:
         self.before = copy.deepcopy((self.topics, self.configs))
 
-    def EndTransactionRecord(self, record: Any) -> None:  # noqa: N802
+    def EndTransactionRecord(self, record: Any) -> None:
         self.before = None
 
-    def AbortTransactionRecord(self, record: Any) -> None:  # noqa: N802
+    def AbortTransactionRecord(self, record: Any) -> None:
         (self.topics, self.configs), self.before = self.before, None
 
     def view(self) -> Any:

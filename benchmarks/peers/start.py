@@ -4,6 +4,7 @@ Each start is of a directory that was formatted, or used, before; what idles is 
 """
 
 import subprocess
+import sys
 import time
 
 from kafkacore._fast.batch import RecordBatchBuilder
@@ -15,11 +16,12 @@ LIMIT_S = 60
 TITLE, SHOWN = "process start", "first ApiVersions ms"
 
 
-def until(condition, began, what):
+def until(condition, began, what, process, log):
     """Milliseconds from `began` until the condition held; asks again at once, since milliseconds count."""
     while not condition():
-        if time.perf_counter() - began > LIMIT_S:
-            raise RuntimeError(f"{what} took more than {LIMIT_S} s")
+        if time.perf_counter() - began > LIMIT_S or process.poll() is not None:
+            tail = log.read_text(errors="replace")[-1000:]
+            raise RuntimeError(f"{what} did not come within {LIMIT_S} s, exit status {process.poll()}\n{tail}")
         time.sleep(0.0005)
     return (time.perf_counter() - began) * 1000
 
@@ -44,8 +46,10 @@ def start_once(broker):
         began = time.perf_counter()
         process = subprocess.Popen([str(word) for word in broker.command_line()], stdout=log, stderr=log)
     try:
-        answered_ms = until(lambda: api_versions_answered(broker.bootstrap), began, "the first ApiVersions")
-        produced_ms = until(acknowledged, began, "the first acknowledged record")
+        answered_ms = until(
+            lambda: api_versions_answered(broker.bootstrap), began, "the first ApiVersions", process, broker.log
+        )
+        produced_ms = until(acknowledged, began, "the first acknowledged record", process, broker.log)
         return {
             "first ApiVersions ms": answered_ms,
             "first acknowledged ms": produced_ms,
@@ -61,7 +65,11 @@ def measure(brokers, rounds):
     results = {name: [] for name in brokers}
     for number in range(rounds):
         for name, broker in brokers.items():
-            figures = start_once(broker)
+            try:
+                figures = start_once(broker)
+            except RuntimeError as error:
+                print(f"start of {name}: {error}", file=sys.stderr, flush=True)
+                continue
             results[name].append(figures)
             print(
                 f"{'start':<14}{name:<12}{number} " + "  ".join(f"{k} {v:.4g}" for k, v in figures.items()), flush=True

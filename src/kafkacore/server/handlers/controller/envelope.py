@@ -9,7 +9,7 @@ from typing import Final
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.errors import ErrorCode, ProtocolError, error_for
+from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersionError, error_for
 from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from kafkacore.server.controller_context import ControllerContext
 
@@ -50,6 +50,6 @@ def _principal(data: bytes | None) -> str:
             raise ProtocolError("there is none")
         version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
         principal = DefaultPrincipalData.decode(data[_VERSION_BYTES:], version)
-    except (ProtocolError, ValueError) as error:
+    except (ProtocolError, UnsupportedVersionError) as error:
         raise error_for(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"The principal cannot be read: {error}") from None
     return f"{principal.type}:{principal.name}"

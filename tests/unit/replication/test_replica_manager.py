@@ -1,0 +1,179 @@
+"""The committed image becomes roles of native partitions."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore.config import BrokerConfig
+from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.replication.replica_manager import Placed, ReplicaManager
+
+DIRECTORY = Uuid(b"d" * 16)
+ID_A, ID_B = Uuid(b"a" * 16), Uuid(b"b" * 16)
+ME, OTHER = 1, 2
+
+
+class Logs:
+    def __init__(self, directory: LogDirectory) -> None:
+        self.directory = directory
+        self.deleted: list[tuple[str, int]] = []
+
+    def open(
+        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directories: Sequence[Uuid], settings: LogSettings
+    ) -> list[PartitionHandle]:
+        assert list(directories) == [DIRECTORY] * len(indexes)
+        return [PartitionHandle(self.directory, topic, index, topic_id, settings) for index in indexes]
+
+    def delete(self, partition: PartitionHandle) -> None:
+        self.deleted.append((partition.topic, partition.index))
+
+
+class World:
+    """A replica manager behind a publisher that is fed records."""
+
+    def __init__(self, path: Path) -> None:
+        config = BrokerConfig(
+            {
+                "process.roles": "broker",
+                "node.id": str(ME),
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": "9@localhost:1",
+                "log.dirs": str(path),
+            }
+        )
+        self.logs = Logs(LogDirectory(Environment(), str(path)))
+        self.published: list[tuple[list[Placed], list[Uuid]]] = []
+        self.replicas = ReplicaManager(ME, config, self.logs, lambda *told: self.published.append(told))
+        self.publisher = MetadataPublisher()
+        self.publisher.subscribe(self.replicas.apply)
+        self.commit(FeatureLevelRecord(name="metadata.version", feature_level=29))
+
+    def commit(self, *records: Any) -> None:
+        self.publisher.apply(records, self.publisher.applied_offset + 1, 1, 1)
+
+    def topic(self, name: str, topic_id: Uuid, *partitions: Any) -> None:
+        self.commit(TopicRecord(name=name, topic_id=topic_id), *partitions)
+
+    def locate(self, topic: str, index: int, epoch: int = -1, **options: bool) -> Any:
+        return self.replicas.locate(self.publisher.image, topic, index, epoch, **options)
+
+
+def partition(topic_id: Uuid, index: int, leader: int = ME, replicas: Sequence[int] = (ME,), epoch: int = 0) -> Any:
+    return PartitionRecord(
+        topic_id=topic_id,
+        partition_id=index,
+        replicas=list(replicas),
+        isr=list(replicas),
+        leader=leader,
+        leader_epoch=epoch,
+        partition_epoch=epoch,
+        directories=[DIRECTORY] * len(replicas),
+    )
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_created_topic_is_led_and_published_at_once(world: World) -> None:
+    world.topic(
+        "a", ID_A, partition(ID_A, 0), partition(ID_A, 1, OTHER, (OTHER, ME)), partition(ID_A, 2, OTHER, (OTHER,))
+    )
+    [(placed, gone)] = world.published
+    [(name, topic_id, handles)] = placed
+    assert (name, topic_id, gone) == ("a", ID_A, [])
+    # The partition that another broker has alone is not here.
+    assert [handle and handle.role for handle in handles] == ["leader", "follower"]
+    assert world.locate("a", 2) == (None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert world.locate("a", 3) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert world.locate("b", 0) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_a_change_of_leader_is_a_change_of_role_and_epoch(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, ME, (ME, OTHER), epoch=3))
+    handle = world.replicas.by_name("a", 0)
+    assert handle is not None and (handle.role, handle.leader_epoch) == ("leader", 3)
+    world.commit(PartitionChangeRecord(topic_id=ID_A, partition_id=0, leader=OTHER))
+    assert (handle.role, handle.leader_epoch) == ("follower", 4)
+    assert world.locate("a", 0) == (None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert world.locate("a", 0, leader_only=False) == (handle, ErrorCode.NONE)
+
+
+def test_epochs_of_clients_are_held_against_the_partitions(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, epoch=3))
+    assert world.locate("a", 0, 2) == (None, ErrorCode.FENCED_LEADER_EPOCH)
+    assert world.locate("a", 0, 4) == (None, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert world.locate("a", 0, 3)[1] == ErrorCode.NONE
+
+
+def test_a_deleted_topic_is_gone_for_who_holds_it_and_its_name_is_free(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0))
+    old = world.replicas.by_name("a", 0)
+    assert old is not None
+    world.commit(
+        RemoveTopicRecord(topic_id=ID_A), TopicRecord(name="a", topic_id=ID_B), partition(ID_B, 0), partition(ID_B, 1)
+    )
+    assert old.role == "gone"
+    assert world.logs.deleted == [("a", 0)]
+    assert [(name, topic_id) for name, topic_id, _ in world.published[-1][0]] == [("a", ID_B)]
+    assert world.published[-1][1] == [ID_A]
+    assert world.replicas.by_id(ID_A, 0) is None and world.replicas.by_id(ID_B, 1) is not None
+
+
+def test_a_replica_that_moves_away_is_dropped(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0, ME, (ME, OTHER)))
+    world.commit(
+        PartitionChangeRecord(
+            topic_id=ID_A, partition_id=0, leader=OTHER, replicas=[OTHER], isr=[OTHER], directories=[DIRECTORY]
+        )
+    )
+    assert world.logs.deleted == [("a", 0)]
+    assert world.published[-1] == ([], [ID_A])
+
+
+def test_topics_that_are_configured_alike_share_their_settings(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0))
+    world.topic("b", ID_B, partition(ID_B, 0))
+    image = world.publisher.image
+    assert world.replicas.settings_of(image, "a") is world.replicas.settings_of(image, "b")
+    world.commit(ConfigRecord(resource_type=2, resource_name="a", name="file.delete.delay.ms", value="7"))
+    changed = world.replicas.by_name("a", 0)
+    assert changed is not None and changed.settings.file_delete_delay_ms == 7
+    other = world.replicas.by_name("b", 0)
+    assert other is not None and other.settings.file_delete_delay_ms == 60_000
+
+
+def test_a_default_of_all_brokers_reaches_topics_that_set_nothing(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0))
+    world.commit(ConfigRecord(resource_type=4, resource_name="", name="log.segment.delete.delay.ms", value="9"))
+    handle = world.replicas.by_name("a", 0)
+    assert handle is not None and handle.settings.file_delete_delay_ms == 9
+
+
+def test_a_snapshot_takes_the_place_of_what_was_there(world: World) -> None:
+    world.topic("a", ID_A, partition(ID_A, 0))
+    records = [
+        FeatureLevelRecord(name="metadata.version", feature_level=29),
+        TopicRecord(name="b", topic_id=ID_B),
+        partition(ID_B, 0),
+    ]
+    world.publisher.load_snapshot(records, 100, 2, 1)
+    assert world.replicas.by_name("a", 0) is None
+    assert world.replicas.by_name("b", 0) is not None
+    assert world.logs.deleted == [("a", 0)]

@@ -1,0 +1,96 @@
+"""A broker's conversation with its controller: in order, again after failures, and told to who waits for a state."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import BrokerHeartbeatResponse, BrokerRegistrationRequest, BrokerRegistrationResponse
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState
+from kafkacore.server.registrar import Registrar, RegistrationRefused
+
+
+class Channel:
+    """Grants everything, after the errors it was given."""
+
+    def __init__(self, *errors: Any) -> None:
+        self.errors = list(errors)
+        self.heard: list[Any] = []
+
+    async def send(self, request: Any) -> Any:
+        self.heard.append(request)
+        if self.errors:
+            error = self.errors.pop(0)
+            if isinstance(error, Exception):
+                raise error
+            return BrokerRegistrationResponse(error_code=error)
+        if isinstance(request, BrokerRegistrationRequest):
+            return BrokerRegistrationResponse(broker_epoch=5)
+        return BrokerHeartbeatResponse(
+            is_caught_up=True, is_fenced=request.want_fence, should_shut_down=request.want_shut_down
+        )
+
+    async def forward(self, call: Any, request: Any) -> Any:
+        raise AssertionError("a broker's own requests are not forwarded")
+
+
+def registrar(channel: Any) -> Registrar:
+    lifecycle = BrokerLifecycle(
+        node_id=1,
+        cluster_id="c",
+        incarnation_id=Uuid(b"i" * 16),
+        rack=None,
+        listeners=[AdvertisedListener("PLAINTEXT", "h", 9092)],
+        log_dir_ids=[Uuid(b"d" * 16)],
+        features={},
+        heartbeat_interval_ms=60_000,
+        session_timeout_ms=90_000,
+    )
+    return Registrar(lifecycle, channel, lambda: 9)
+
+
+def test_it_registers_catches_up_runs_and_leaves() -> None:
+    async def story() -> None:
+        channel = Channel()
+        made = registrar(channel)
+        made.start()
+        await asyncio.wait_for(made.reached(BrokerState.RECOVERY), 10)
+        made.lifecycle.want_unfenced()
+        made.nudge()
+        await asyncio.wait_for(made.reached(BrokerState.RUNNING), 10)
+        assert made.lifecycle.want_shutdown()
+        made.nudge()
+        await asyncio.wait_for(made.reached(BrokerState.SHUTTING_DOWN), 10)
+        assert [type(request).__name__ for request in channel.heard] == [
+            "BrokerRegistrationRequest",
+            *["BrokerHeartbeatRequest"] * 3,
+        ]
+        assert channel.heard[1].current_metadata_offset == 9
+        await made.stop()
+
+    asyncio.run(story())
+
+
+def test_a_lost_registration_is_sent_again() -> None:
+    async def story() -> None:
+        channel = Channel(TimeoutError(), ErrorCode.NOT_CONTROLLER)
+        made = registrar(channel)
+        made.start()
+        await asyncio.wait_for(made.reached(BrokerState.RECOVERY), 10)
+        assert [type(request).__name__ for request in channel.heard[:3]] == ["BrokerRegistrationRequest"] * 3
+        await made.stop()
+
+    asyncio.run(story())
+
+
+def test_a_refusal_that_no_repetition_cures_is_raised_to_who_waits() -> None:
+    async def story() -> None:
+        made = registrar(Channel(ErrorCode.INCONSISTENT_CLUSTER_ID))
+        made.start()
+        with pytest.raises(RegistrationRefused, match="another cluster"):
+            await asyncio.wait_for(made.reached(BrokerState.RUNNING), 10)
+        await made.stop()
+
+    asyncio.run(story())

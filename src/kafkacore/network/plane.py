@@ -24,7 +24,6 @@ from kafkacore.runtime.process import CONTROL, Runtime
 LOG: Final = logging.getLogger("kafkacore.network")
 
 BATCH: Final = 32  # requests that one callback of the loop starts
-HANDLERS_IN_FLIGHT: Final = 1024  # beyond these, requests stay on the ring
 _SWEEP_SECONDS: Final = 0.005
 
 Response = bytes | Sequence[bytes] | Iterator[bytes] | None
@@ -63,7 +62,6 @@ class Plane:
         self._sockets: list[socket.socket] = []
         self._accepting = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._paused = False
         self._reading = False
         self.native = NativePlane(
             kind,
@@ -166,11 +164,8 @@ class Plane:
         """Starts a batch; comes back for more, and lets the ring wake the loop when there is no more."""
         if not self._reading:
             return
-        room = HANDLERS_IN_FLIGHT - len(self._tasks)
-        if room <= 0:
-            self._paused = True
-            return
-        batch = self.native.pop(min(BATCH, room))
+        # Handlers that wait hold nobody up; a connection has one request with them at most.
+        batch = self.native.pop(BATCH)
         for inbound in batch:
             self._start(inbound)
         if len(batch) == BATCH or not self.native.may_sleep():
@@ -198,7 +193,7 @@ class Plane:
             return
         task = asyncio.get_running_loop().create_task(self._finish(inbound, body, response))
         self._tasks.add(task)
-        task.add_done_callback(self._finished)
+        task.add_done_callback(self._tasks.discard)
 
     async def _finish(self, inbound: InboundRequest, body: memoryview, response: Any) -> None:
         try:
@@ -217,12 +212,6 @@ class Plane:
             self._refuse(inbound, error)
         finally:
             _release(body)
-
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if self._paused:
-            self._paused = False
-            asyncio.get_running_loop().call_soon(self._drain)
 
     def _refuse(self, inbound: InboundRequest, error: Exception) -> None:
         """Closes the connection: what its peer sent is no request, or nothing is left to answer it with."""

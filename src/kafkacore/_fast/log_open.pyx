@@ -113,6 +113,7 @@ cdef int install_first(Log *log, char *path, Segment *segment) noexcept nogil:
         result = log_set_segments(log, &segment, 1)
     if result == 0 and log.state == LOG_OPENING:
         log.state = LOG_OPEN
+        log_save_epochs(log)
     mutex_unlock(&log.lock)
     if result < 0:
         segment_release(segment)
@@ -379,7 +380,8 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
 # --- leader epochs ---
 
 cdef void log_save_epochs(Log *log) noexcept nogil:
-    if log.path == NULL or log.epochs_job_queued or not log.epochs_dirty:
+    # A log that opens writes them with its other files, and saves later ones when it is open.
+    if log.epochs_job_queued or not log.epochs_dirty or (log.state != LOG_OPEN and log.state != LOG_ROLLING):
         return
     memset(&log.epochs_job, 0, sizeof(Job))
     log.epochs_job.run = run_save_epochs

@@ -18,8 +18,7 @@ from kafkacore._fast.log_open cimport log_commit_soon
 from kafkacore._fast.log_trim cimport log_delete_old, log_shut, log_stop, log_truncate_fully, log_truncate_to
 from kafkacore._fast.recovery cimport FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load
 from kafkacore._fast.log_read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
-from kafkacore._fast.mail cimport Inbox, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
-from kafkacore._fast.park cimport Parked, Waiter, WakeList, park_init, park_release, wake_all
+from kafkacore._fast.park cimport WakeList, park_release, wake_all
 from kafkacore._fast.partition cimport (
     READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower,
     Partition, partition_append, partition_append_as_follower, partition_assign_topic_id, partition_become,
@@ -28,21 +27,13 @@ from kafkacore._fast.partition cimport (
     partition_wait,
 )
 from kafkacore._fast.segment cimport segment_release
+from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
 from collections import namedtuple
 from os import strerror
 
 from kafkacore._fast.uuid import Uuid
-
-cdef extern from "<poll.h>" nogil:
-    ctypedef struct PollFile "struct pollfd":
-        int fd
-        short events
-        short revents
-    short POLLIN
-    int c_poll "poll"(PollFile *files, unsigned long count, int timeout_ms)
-
 
 AppendResult = namedtuple(
     "AppendResult",
@@ -58,60 +49,6 @@ SegmentInfo = namedtuple("SegmentInfo", "base_offset size_bytes sealed")
 
 ROLES = ("none", "leader", "follower", "gone")
 STATES = ("lazy", "opening", "open", "rolling", "failed", "closed")
-
-cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
-
-
-# --- waiting on a thread of one's own ---
-
-# A thread that waits for a partition: its own inbox, read until what it waits for has come.
-ctypedef struct Sleeper:
-    Parked parked         # first: a sleeper is found from it
-    Inbox inbox
-    Waiter waiter
-    int woken
-
-
-cdef void resume_sleeper(Parked *parked, int why) noexcept nogil:
-    (<Sleeper *> parked).woken = why
-
-
-cdef void destroy_sleeper(Parked *parked) noexcept nogil:
-    inbox_close(&(<Sleeper *> parked).inbox)
-    free(parked)
-
-
-cdef Sleeper *sleeper_new() noexcept nogil:
-    cdef Sleeper *sleeper = <Sleeper *> calloc(1, sizeof(Sleeper))
-    if sleeper == NULL:
-        return NULL
-    if inbox_init(&sleeper.inbox) < 0:
-        free(sleeper)
-        return NULL
-    park_init(&sleeper.parked, &sleeper.inbox)
-    sleeper.parked.resume = resume_sleeper
-    sleeper.parked.destroy = destroy_sleeper
-    sleeper.waiter.parked = &sleeper.parked
-    return sleeper
-
-
-cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil:
-    """False when the time is over (or a signal came)."""
-    cdef PollFile file
-    file.fd = sleeper.inbox.eventfd
-    file.events = POLLIN
-    while True:
-        inbox_deliver(&sleeper.inbox)
-        if sleeper.woken:
-            sleeper.woken = 0
-            return True
-        if not inbox_may_sleep(&sleeper.inbox):
-            continue
-        if c_poll(&file, 1, timeout_ms) <= 0:
-            inbox_awake(&sleeper.inbox)
-            return False
-        inbox_awake(&sleeper.inbox)
-
 
 # --- settings ---
 

@@ -1,0 +1,1 @@
+"""A thread that waits for a partition by itself; native only."""

@@ -1,0 +1,166 @@
+"""What a crash can leave in the directory of a partition, and how a load takes it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle
+from kafkacore._fast.uuid import Uuid
+from kafkacore.config.broker import BrokerConfig
+from kafkacore.config.topic import TopicConfig
+from kafkacore.storage import log_loader
+from kafkacore.storage.log_settings import log_settings
+
+NODE = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "controller.quorum.voters": "1@localhost:9093",
+}
+SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
+
+
+def batch() -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 300)
+    return builder.build()
+
+
+def made(root: Path, batches: int = 20) -> Path:
+    """A log of 20 records in segments of five."""
+    handle = PartitionHandle(LogDirectory(Environment(), str(root)), "t", 0, Uuid.random(), SETTINGS)
+    handle.become_leader(1, 0)
+    for _ in range(batches):
+        assert handle.append(batch()).error == 0
+    handle.shut()
+    return root / "t-0"
+
+
+def loaded(root: Path, *, clean: bool = True, **options: int) -> PartitionHandle:
+    handle = PartitionHandle(LogDirectory(Environment(), str(root)), "t", 0, None, SETTINGS)
+    log_loader.load(handle, str(root / "t-0"), clean=clean, **options)
+    return handle
+
+
+def test_deleted_files_and_orphaned_indexes_go(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    for name in ("00000000000000000000.log.deleted", "00000000000000000003.index", "00000000000000000003.txnindex"):
+        (path / name).write_bytes(b"x")
+    (path / "00000000000000000009-0000000001.checkpoint.deleted").write_bytes(b"x")
+    assert loaded(tmp_path).end_offset == 20
+    assert not list(path.glob("*.log.deleted"))
+    assert not list(path.glob("*3.index"))
+    assert list(path.glob("*.checkpoint.deleted")), "the metadata log removes its snapshots itself"
+
+
+def test_a_swap_that_was_under_way_is_finished(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    first, second = (f"{base:020d}" for base in (0, 5))
+    joined = (path / f"{first}.log").read_bytes() + (path / f"{second}.log").read_bytes()
+    for suffix in ("log", "index", "timeindex"):
+        (path / f"{first}.{suffix}.swap").write_bytes(joined if suffix == "log" else b"")
+    handle = loaded(tmp_path)
+    assert [part.base_offset for part in handle.segments()] == [0, 10, 15]
+    assert handle.read(7, 1).first_offset == 7
+    assert handle.end_offset == 20
+
+
+def test_a_swap_from_a_split_that_was_not_complete_is_taken_back(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    (path / f"{5:020d}.log.swap").write_bytes(b"half")
+    (path / f"{5:020d}.log.cleaned").write_bytes(b"half")
+    handle = loaded(tmp_path)
+    assert [part.base_offset for part in handle.segments()] == [0, 5, 10, 15]
+    assert not list(path.glob("*.swap")) + list(path.glob("*.cleaned"))
+
+
+@pytest.mark.parametrize("missing", ["index", "timeindex"])
+def test_a_missing_index_is_made_again_after_a_clean_shutdown_too(tmp_path: Path, missing: str) -> None:
+    path = made(tmp_path)
+    before = {base: (path / f"{base:020d}.{missing}").read_bytes() for base in (5, 15)}
+    for base in before:
+        (path / f"{base:020d}.{missing}").unlink()
+    progress = LoadProgress()
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, None, SETTINGS)
+    report = log_loader.load(handle, str(path), clean=True, progress=progress)
+    assert report.recovered_segments == 2
+    handle.shut()
+    assert {base: (path / f"{base:020d}.{missing}").read_bytes() for base in before} == before
+
+
+def test_an_index_of_the_last_segment_that_lies_is_made_again(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    index = path / f"{15:020d}.index"
+    good = index.read_bytes()
+    index.write_bytes(good[:-8] + b"\x00\x00\x00\x01\x7f\xff\xff\xff")
+    handle = loaded(tmp_path)
+    assert handle.end_offset == 20
+    handle.shut()
+    assert index.read_bytes() == good
+
+
+def test_a_corrupt_batch_cuts_the_log_there_and_drops_what_follows(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    log = path / f"{5:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 0xFF
+    log.write_bytes(data)
+    handle = loaded(tmp_path, clean=False)
+    assert [part.base_offset for part in handle.segments()] == [0, 5]
+    assert handle.end_offset == 9
+    assert sorted(file.name[:20] for file in path.glob("*.log")) == [f"{base:020d}" for base in (0, 5)]
+
+
+def test_what_lies_below_the_recovery_point_is_believed(tmp_path: Path) -> None:
+    made(tmp_path)
+    progress = LoadProgress()
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, None, SETTINGS)
+    report = log_loader.load(handle, str(tmp_path / "t-0"), clean=False, recovery_point=12, progress=progress)
+    assert report.recovered_segments == 2
+    assert handle.synced_offset == 12
+    assert handle.end_offset == 20
+
+
+def test_a_log_cut_at_any_byte_is_a_whole_log(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    path = made(tmp_path / "made", batches=3)
+    log = (path / f"{0:020d}.log").read_bytes()
+    one = len(log) // 3
+    for size in range(0, len(log) + 1, 13):
+        root = tmp_path / f"cut-{size}"
+        shutil.copytree(tmp_path / "made", root)
+        (root / "t-0" / f"{0:020d}.log").write_bytes(log[:size])
+        assert loaded(root, clean=False).end_offset == size // one
+
+
+def test_a_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    handle = loaded(tmp_path, log_start_offset=50)
+    assert (handle.log_start_offset, handle.end_offset, handle.segments()) == (50, 50, [])
+    handle.become_leader(1, 1)
+    assert handle.append(batch()).first_offset == 50
+    assert [file.name for file in path.glob("*.log")] == [f"{50:020d}.log"]
+
+
+def test_a_malformed_epoch_checkpoint_is_told(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    (path / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n")
+    with pytest.raises(OSError, match="leader-epoch-checkpoint is malformed"):
+        loaded(tmp_path)
+
+
+def test_a_topics_configuration_becomes_its_logs_settings(tmp_path: Path) -> None:
+    broker = BrokerConfig(NODE | {"log.segment.delete.delay.ms": "77"})
+    settings = log_settings(TopicConfig(broker, {"flush.ms": "5", "compression.type": "zstd"}))
+    assert (settings.flush_ms, settings.file_delete_delay_ms) == (5, 77)
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, None, settings)
+    handle.become_leader(1, 0)
+    assert handle.append(batch()).error == 0
+    assert handle.read(0).records[22] & 7 == 4

@@ -172,6 +172,12 @@ class BrokerConfig(BrokerKeys):
         return self.get("metadata.log.dir") or self.log_dirs[0]
 
     @cached_property
+    def metadata_log_segment_size_bytes(self) -> int:
+        """metadata.log.segment.bytes, or the internal key, which tests set to less than Kafka allows."""
+        internal = self.internal_metadata_log_segment_bytes
+        return self.metadata_log_segment_bytes if internal is None else internal
+
+    @cached_property
     def all_log_dirs(self) -> tuple[str, ...]:
         """Every directory that a node formats, locks and loads: log.dirs and metadata.log.dir, each once."""
         return tuple(dict.fromkeys((*self.log_dirs, self.metadata_log_dir)))

@@ -19,7 +19,9 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
-MAX_BATCH_BYTES: Final = 8 << 20  # KafkaRaftClient's; a larger request is refused before it is appended
+MAX_BATCH_BYTES: Final = (
+    8 << 20
+)  # the default of internal.metadata.max.batch.size.in.bytes, and KafkaRaftClient's limit
 
 _CLASSES: Final[dict[int, type[Message]]] = {
     ControlRecordType.LEADER_CHANGE: LeaderChangeMessage,
@@ -42,9 +44,11 @@ def control_batch(records: Sequence[Message], base_offset: int, epoch: int, time
     return builder.build()
 
 
-def data_batch(values: Iterable[bytes], base_offset: int, epoch: int, timestamp_ms: int) -> bytes | None:
-    """One batch, which is atomic; None when it would be over MAX_BATCH_BYTES."""
-    builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, limit_bytes=MAX_BATCH_BYTES)
+def data_batch(
+    values: Iterable[bytes], base_offset: int, epoch: int, timestamp_ms: int, max_bytes: int = MAX_BATCH_BYTES
+) -> bytes | None:
+    """One batch, which is atomic; None when it would be over `max_bytes`."""
+    builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, limit_bytes=max_bytes)
     append = builder.append
     for value in values:
         if not append(timestamp_ms, None, value):

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -49,8 +48,7 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 NEVER: Final = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class RaftConfig:
+class RaftConfig(NamedTuple):
     """`endpoints` are this node's controller listeners; `bootstrap` is asked by an observer that knows no leader."""
 
     node_id: int
@@ -66,6 +64,9 @@ class RaftConfig:
     fetch_timeout_ms: int = 2000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
+    fetch_max_bytes: int = messages.FETCH_MAX_BYTES
+    fetch_snapshot_max_bytes: int = messages.FETCH_MAX_BYTES
+    max_batch_bytes: int = control.MAX_BATCH_BYTES
 
 
 class Send(NamedTuple):
@@ -89,8 +90,7 @@ class Held(NamedTuple):
     synced_offset: int
 
 
-@dataclass(slots=True)
-class InFlight:
+class InFlight(NamedTuple):
     correlation: int
     deadline_ms: int
     to: Destination
@@ -216,9 +216,9 @@ class Raft:
 
     def append(self, values: Sequence[bytes]) -> int | None:
         """Leader only: appends records as one atomic batch. Returns the offset of the last; None when the batch
-        would be over control.MAX_BATCH_BYTES. They are committed when the high watermark is above it in the same
-        epoch."""
-        data = control.data_batch(values, self.log.end_offset, self.epoch, self.wall_ms())
+        would be over `max_batch_bytes`. They are committed when the high watermark is above it in the same epoch."""
+        limit = self.config.max_batch_bytes
+        data = control.data_batch(values, self.log.end_offset, self.epoch, self.wall_ms(), limit)
         if data is None:
             return None
         self.append_batch(data)

@@ -31,13 +31,19 @@ class FileLog(LogEpochs):
     """
 
     def __init__(
-        self, directory: LogDirectory, *, segment_bytes: int = 1 << 30, clean: bool = False, files: Files = OS_FILES
+        self,
+        directory: LogDirectory,
+        *,
+        segment_bytes: int = 1 << 30,
+        segment_ms: int = 604_800_000,
+        clean: bool = False,
+        files: Files = OS_FILES,
     ) -> None:
         """Loads what there is, blocking: all of it is checked unless the last run ended clean."""
         super().__init__()
         path = metadata_directory(directory.path)
         files.make_directories(path)
-        settings = LogSettings(segment_bytes=segment_bytes, delete_policy=False)
+        settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
         log_loader.load(self._handle, path, clean=clean, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)

@@ -27,7 +27,7 @@ from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter
 TOPIC: Final = "__cluster_metadata"
 PARTITION: Final = 0
 FETCH_MAX_WAIT_MS: Final = 500
-FETCH_MAX_BYTES: Final = 8 << 20
+FETCH_MAX_BYTES: Final = 1 << 20  # the default of controller.quorum.fetch.max.bytes
 FETCH_TOPIC_IDS_SINCE: Final = 13
 
 
@@ -92,7 +92,14 @@ def end_epoch(
     )
 
 
-def fetch(cluster_id: str, me: ReplicaKey, epoch: int, end: OffsetAndEpoch, high_watermark: int) -> Any:
+def fetch(
+    cluster_id: str,
+    me: ReplicaKey,
+    epoch: int,
+    end: OffsetAndEpoch,
+    high_watermark: int,
+    max_bytes: int = FETCH_MAX_BYTES,
+) -> Any:
     partition = FetchRequest.FetchPartition(
         partition=PARTITION,
         current_leader_epoch=epoch,
@@ -105,12 +112,19 @@ def fetch(cluster_id: str, me: ReplicaKey, epoch: int, end: OffsetAndEpoch, high
         cluster_id=cluster_id,
         replica_state=FetchRequest.ReplicaState(replica_id=me.replica_id),
         max_wait_ms=FETCH_MAX_WAIT_MS,
-        max_bytes=FETCH_MAX_BYTES,
+        max_bytes=max_bytes,
         topics=[FetchRequest.FetchTopic(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
 
 
-def fetch_snapshot(cluster_id: str, me: ReplicaKey, epoch: int, wanted: OffsetAndEpoch, position: int) -> Any:
+def fetch_snapshot(
+    cluster_id: str,
+    me: ReplicaKey,
+    epoch: int,
+    wanted: OffsetAndEpoch,
+    position: int,
+    max_bytes: int = FETCH_MAX_BYTES,
+) -> Any:
     made = FetchSnapshotRequest
     partition = made.PartitionSnapshot(
         partition=PARTITION,
@@ -122,7 +136,7 @@ def fetch_snapshot(cluster_id: str, me: ReplicaKey, epoch: int, wanted: OffsetAn
     return made(
         cluster_id=cluster_id,
         replica_id=me.replica_id,
-        max_bytes=FETCH_MAX_BYTES,
+        max_bytes=max_bytes,
         topics=[made.TopicSnapshot(name=TOPIC, partitions=[partition])],
     )
 

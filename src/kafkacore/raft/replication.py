@@ -286,14 +286,22 @@ def fetch(raft: Raft) -> None:
         to = raft.anybody()
     if to is None or not raft.can_send(to.node_id):
         return
+    config = raft.config
     if isinstance(role, Follower) and role.download is not None:
         wanted = messages.fetch_snapshot(
-            raft.config.cluster_id, raft.me, raft.epoch, role.download, role.download_position
+            config.cluster_id,
+            raft.me,
+            raft.epoch,
+            role.download,
+            role.download_position,
+            config.fetch_snapshot_max_bytes,
         )
         raft.send(to, wanted)
         return
     # What a voter asks for tells the leader what it has, so it must have it on disk.
-    wanted = messages.fetch(raft.config.cluster_id, raft.me, raft.epoch, raft.end, raft.high_watermark)
+    wanted = messages.fetch(
+        config.cluster_id, raft.me, raft.epoch, raft.end, raft.high_watermark, config.fetch_max_bytes
+    )
     raft.send(to, wanted, after_sync=True)
 
 

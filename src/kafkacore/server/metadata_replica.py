@@ -68,7 +68,12 @@ class MetadataReplica:
         self._environment = environment
         self._executor = ThreadPoolExecutor(THREADS, "kafkacore-raft")
         self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS)
-        self._log = FileLog(self._directory, segment_bytes=config.metadata_log_segment_bytes, clean=clean)
+        self._log = FileLog(
+            self._directory,
+            segment_bytes=config.metadata_log_segment_size_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+            clean=clean,
+        )
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
         limits = ClientLimits(
@@ -92,6 +97,9 @@ class MetadataReplica:
                 fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
                 request_timeout_ms=config.controller_quorum_request_timeout_ms,
                 retry_backoff_ms=config.controller_quorum_retry_backoff_ms,
+                fetch_max_bytes=config.controller_quorum_fetch_max_bytes,
+                fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
+                max_batch_bytes=config.internal_metadata_max_batch_size_in_bytes,
             ),
             self._log,
             quorum_state.read(directory),

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from kafkacore.metadata.image import ConfigKey
 from kafkacore.protocol.uuid import Uuid
 
 
-@dataclass(slots=True)
 class MetadataDelta:
     """`partition_rows` are rows of the newer root whose content is new or changed. A topic that came and went within
     the delta is only in `topics_deleted`; one that was deleted and made again has a new id."""
 
-    topics_created: dict[Uuid, int] = field(default_factory=dict)  # to its topic row
-    topics_deleted: dict[Uuid, str] = field(default_factory=dict)  # to its name
-    partition_rows: set[int] = field(default_factory=set)
-    brokers: set[int] = field(default_factory=set)
-    controllers: set[int] = field(default_factory=set)
-    configs: set[ConfigKey] = field(default_factory=set)
-    features: set[str] = field(default_factory=set)
-    producer_ids: bool = False
-    kept: set[tuple[Any, ...]] = field(default_factory=set)
+    __slots__ = (
+        "brokers", "configs", "controllers", "features", "kept", "partition_rows", "producer_ids", "topics_created",
+        "topics_deleted",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.topics_created: dict[Uuid, int] = {}  # to its topic row
+        self.topics_deleted: dict[Uuid, str] = {}  # to its name
+        self.partition_rows: set[int] = set()
+        self.brokers: set[int] = set()
+        self.controllers: set[int] = set()
+        self.configs: set[ConfigKey] = set()
+        self.features: set[str] = set()
+        self.producer_ids = False
+        self.kept: set[tuple[Any, ...]] = set()
 
     def __bool__(self) -> bool:
         return bool(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from kafkacore.protocol.messages import RegisterBrokerRecord, RegisterControllerRecord
@@ -24,8 +23,7 @@ class VersionRange(NamedTuple):
     highest: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(NamedTuple):
     """A broker, as its last RegisterBrokerRecord and the changes after it say. `record_offset` is that record's."""
 
     broker_id: int
@@ -68,8 +66,7 @@ class BrokerRegistration:
 
     def changed(self, change: Any) -> BrokerRegistration:
         """After a BrokerRegistrationChangeRecord, in which 1 is "set", -1 "cleared" and 0 "as it was"."""
-        return replace(
-            self,
+        return self._replace(
             fenced=self.fenced if change.fenced == 0 else change.fenced > 0,
             in_controlled_shutdown=self.in_controlled_shutdown or change.in_controlled_shutdown > 0,
             directories=tuple(sorted(change.log_dirs)) if change.log_dirs else self.directories,
@@ -79,7 +76,7 @@ class BrokerRegistration:
         )
 
     def with_fenced(self, fenced: bool) -> BrokerRegistration:
-        return replace(self, fenced=fenced)
+        return self._replace(fenced=fenced)
 
     def to_record(self, record_version: int) -> Any:
         record = RegisterBrokerRecord(
@@ -99,8 +96,7 @@ class BrokerRegistration:
         return record
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
+class ControllerRegistration(NamedTuple):
     """A controller (KIP-919)."""
 
     controller_id: int

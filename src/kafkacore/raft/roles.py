@@ -3,7 +3,6 @@ milliseconds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkacore.raft.log import OffsetAndEpoch
@@ -21,69 +20,93 @@ class Destination(NamedTuple):
     port: int
 
 
-@dataclass(slots=True)
 class Unattached:
     """Knows an epoch, at most who leads it, and does not follow."""
 
-    election_deadline_ms: int
+    __slots__ = ("election_deadline_ms",)
+
+    def __init__(self, election_deadline_ms: int) -> None:
+        self.election_deadline_ms = election_deadline_ms
 
 
-@dataclass(slots=True)
 class Election:
     """The votes of one round; a voter that has not answered yet is in neither set."""
 
-    deadline_ms: int
-    granted: set[ReplicaKey] = field(default_factory=set)
-    rejected: set[ReplicaKey] = field(default_factory=set)
-    asked: set[int] = field(default_factory=set)
+    __slots__ = ("asked", "deadline_ms", "granted", "rejected")
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = deadline_ms
+        self.granted: set[ReplicaKey] = set()
+        self.rejected: set[ReplicaKey] = set()
+        self.asked: set[int] = set()
 
 
-@dataclass(slots=True)
 class Prospective(Election):
     """Asks whether it could win before it disturbs anybody with a new epoch (KIP-996)."""
 
+    __slots__ = ()
 
-@dataclass(slots=True)
+
 class Candidate(Election):
     """Asks for votes in an epoch of its own, for which it has voted."""
 
+    __slots__ = ()
 
-@dataclass(slots=True)
+
 class Follower:
-    fetch_deadline_ms: int
-    has_fetched: bool = False  # from this leader in this epoch
-    download: OffsetAndEpoch | None = None
-    download_position: int = 0
+    """`has_fetched` from this leader in this epoch; `download` is the snapshot it takes, up to `download_position`."""
+
+    __slots__ = ("download", "download_position", "fetch_deadline_ms", "has_fetched")
+
+    def __init__(self, fetch_deadline_ms: int) -> None:
+        self.fetch_deadline_ms = fetch_deadline_ms
+        self.has_fetched = False
+        self.download: OffsetAndEpoch | None = None
+        self.download_position = 0
 
 
-@dataclass(slots=True)
 class Progress:
-    """How far a replica is; `end_offset` NEVER before its first fetch in this epoch."""
+    """How far a replica is; `end_offset` NEVER before its first fetch in this epoch. `told_until_ms` is when the next
+    BeginQuorumEpoch is due."""
 
-    key: ReplicaKey
-    end_offset: int = NEVER
-    last_fetch_ms: int = NEVER
-    last_caught_up_ms: int = NEVER
-    leader_end_at_last_fetch: int = NEVER
-    told_until_ms: int = NEVER  # when the next BeginQuorumEpoch is due
+    __slots__ = (
+        "end_offset", "key", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch", "told_until_ms",
+    )  # fmt: skip
+
+    def __init__(self, key: ReplicaKey) -> None:
+        self.key = key
+        self.end_offset = self.last_fetch_ms = self.last_caught_up_ms = NEVER
+        self.leader_end_at_last_fetch = self.told_until_ms = NEVER
 
 
-@dataclass(slots=True)
 class Leader:
-    epoch_start_offset: int
-    voters: dict[int, Progress]
-    granting: frozenset[ReplicaKey]
-    check_quorum_deadline_ms: int
-    observers: dict[ReplicaKey, Progress] = field(default_factory=dict)
-    fetched: set[int] = field(default_factory=set)  # voters heard of since the quorum was last checked
+    """`fetched` are the voters heard of since the quorum was last checked."""
+
+    __slots__ = ("check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "observers", "voters")
+
+    def __init__(
+        self,
+        epoch_start_offset: int,
+        voters: dict[int, Progress],
+        granting: frozenset[ReplicaKey],
+        check_quorum_deadline_ms: int,
+    ) -> None:
+        self.epoch_start_offset = epoch_start_offset
+        self.voters = voters
+        self.granting = granting
+        self.check_quorum_deadline_ms = check_quorum_deadline_ms
+        self.observers: dict[ReplicaKey, Progress] = {}
+        self.fetched: set[int] = set()
 
 
-@dataclass(slots=True)
 class Resigned:
     """Led this epoch and does not any more; tells the others until a new epoch begins."""
 
-    election_deadline_ms: int
-    unacknowledged: set[int]
+    __slots__ = ("election_deadline_ms", "unacknowledged")
+
+    def __init__(self, election_deadline_ms: int, unacknowledged: set[int]) -> None:
+        self.election_deadline_ms = election_deadline_ms
+        self.unacknowledged = unacknowledged
 
 
 Role = Unattached | Prospective | Candidate | Follower | Leader | Resigned

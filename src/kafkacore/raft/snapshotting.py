@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from kafkacore.protocol.messages import Message, NoOpRecord
@@ -25,8 +24,7 @@ class Contents(NamedTuple):
     values: Iterator[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotLimits:
+class SnapshotLimits(NamedTuple):
     """metadata.log.max.record.bytes.between.snapshots, metadata.log.max.snapshot.interval.ms (0: never by time),
     metadata.max.retention.bytes and .ms (-1: no limit)."""
 

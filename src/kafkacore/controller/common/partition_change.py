@@ -8,7 +8,6 @@ recovering; and only where unclean elections are allowed any replica that lives.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -26,8 +25,7 @@ class Election(Enum):
     UNCLEAN = 2
 
 
-@dataclass(slots=True)
-class Target:
+class Target(NamedTuple):
     """What a partition shall be; None: as it is. `unclean_shutdown` has brokers that came back without having said
     good-bye."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -25,8 +24,7 @@ class Decision(NamedTuple):
     atomic: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """What decides beside the metadata. `random` is only asked by the active controller: what came of it is in
     records."""
 

@@ -6,20 +6,23 @@ fences a broker for its own slowness (KAFKA-15019).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 NEVER: Final = -1
 CHECKS_PER_SESSION: Final = 8
 
 
-@dataclass(slots=True)
 class Contact:
-    epoch: int
-    last_ms: int
-    heard: bool = False  # in this controller's reign; else it was only assumed to live
-    metadata_offset: int = NEVER
-    shutdown_offset: int = NEVER  # the offset that the others must have read before it may go
+    """`heard` in this controller's reign: else a broker is only assumed to live. Others must have read up to
+    `shutdown_offset` before it may go."""
+
+    __slots__ = ("epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
+
+    def __init__(self, epoch: int, last_ms: int) -> None:
+        self.epoch = epoch
+        self.last_ms = last_ms
+        self.heard = False
+        self.metadata_offset = self.shutdown_offset = NEVER
 
 
 class Liveness:

@@ -1,9 +1,11 @@
 """Connections whose every read and write may come to a few bytes, to nothing, or to an end: answers stay whole and in
 order."""
 
+import contextlib
 import random
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -79,16 +81,18 @@ def read_exactly(peer: socket.socket, size: int) -> bytes:
 
 
 def converse(peer: socket.socket, requests: list[tuple[bytes, bytes]]) -> None:
-    import threading
-
     sender = threading.Thread(target=send_quietly, args=(peer, b"".join(each for each, _ in requests)), daemon=True)
     sender.start()
-    for correlation_id, (_, body) in enumerate(requests):
-        size = struct.unpack(">i", read_exactly(peer, 4))[0]
-        answer = read_exactly(peer, size)
-        assert struct.unpack_from(">i", answer)[0] == correlation_id
-        assert answer[10:] == body
-    sender.join(LIMIT_SECONDS)
+    try:
+        for correlation_id, (_, body) in enumerate(requests):
+            size = struct.unpack(">i", read_exactly(peer, 4))[0]
+            answer = read_exactly(peer, size)
+            assert struct.unpack_from(">i", answer)[0] == correlation_id
+            assert answer[10:] == body
+    finally:
+        with contextlib.suppress(OSError):
+            peer.shutdown(socket.SHUT_RDWR)  # a sender that waits ends now
+        sender.join(LIMIT_SECONDS)
 
 
 def send_quietly(peer: socket.socket, data: bytes) -> None:

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from kafkacore._fast.atomics cimport load32, load64
+from kafkacore._fast.atomics cimport load32, load64, store64
 from kafkacore._fast.codec cimport CodecContext, InflateLimits
 from kafkacore._fast.epochs cimport epochs_at
 from kafkacore._fast.log cimport (
@@ -231,9 +231,16 @@ cdef int segment_max_timestamp(Log *log, Segment *segment, int64_t *timestamp_ms
     cdef TimeEntry entry
     cdef int result
     if load32(&segment.sealed):
+        timestamp_ms[0] = load64(&segment.max_timestamp_ms)
+        offset[0] = load64(&segment.offset_of_max_timestamp)
+        if timestamp_ms[0] >= 0:
+            return 0
         result = segment_time_floor_on_disk(segment, FOREVER, &entry)
         timestamp_ms[0] = entry.timestamp_ms
         offset[0] = segment.base_offset + entry.relative_offset
+        if result == 0:  # loaded from disk: known from now on
+            store64(&segment.offset_of_max_timestamp, offset[0])
+            store64(&segment.max_timestamp_ms, timestamp_ms[0])
         return result
     mutex_lock(&log.lock)
     timestamp_ms[0] = segment.max_timestamp_ms

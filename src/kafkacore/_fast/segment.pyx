@@ -115,6 +115,9 @@ cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t pr
     if result == 0 and preallocated_bytes > 0:
         result = segment.disk.truncate(segment.disk.self, segment.file, preallocated_bytes)
         segment.preallocated = True
+    # A log of few appends has one file open: the indexes are opened again when there are entries to write.
+    close_file(segment.disk, &segment.offset_index_file)
+    close_file(segment.disk, &segment.time_index_file)
     segment.created_ms = segment.modified_ms = now_ms
     return result
 
@@ -346,7 +349,12 @@ cdef int write_time_entries(Segment *segment) noexcept nogil:
 
 
 cdef int segment_write_indexes(Segment *segment) noexcept nogil:
-    cdef int result = write_offset_entries(segment)
+    cdef int result
+    if segment.offset_written == segment.offset_count and segment.time_written == segment.time_count:
+        return 0
+    result = segment_open_indexes(segment)
+    if result == 0:
+        result = write_offset_entries(segment)
     return result if result < 0 else write_time_entries(segment)
 
 

@@ -1,0 +1,102 @@
+"""The upkeep thread: what is due is done, a failed disk is heard of at once; and the published table of partitions."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from pathlib import Path
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.table import Table, live_count
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage import checkpoints
+from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
+
+FAR_MS = 1 << 39
+
+
+def batch() -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 100)
+    return builder.build()
+
+
+def intervals(**due: int) -> UpkeepIntervals:
+    """Only what is named is ever due."""
+    names = UpkeepIntervals.__dataclass_fields__
+    return UpkeepIntervals(**{name: due.get(name, 1 if name == "initial_delay_ms" else FAR_MS) for name in names})
+
+
+def test_checkpoints_are_written_and_old_segments_go(tmp_path: Path) -> None:
+    environment = Environment()
+    settings = LogSettings(segment_bytes=400, retention_bytes=500, retention_ms=-1)
+    manager = LogManager(environment, [str(tmp_path)], lambda topic: settings)
+    manager.load()
+    (handle,) = manager.create("t", Uuid.random(), [0])
+    handle.become_leader(1, 0)
+    for _ in range(20):
+        handle.append(batch())
+    done = threading.Event()
+    write = manager.checkpoint_high_watermarks
+
+    def checkpoint_high_watermarks() -> None:
+        write()
+        done.set()
+
+    manager.checkpoint_high_watermarks = checkpoint_high_watermarks  # type: ignore[method-assign]
+    upkeep = LogUpkeep(manager, environment, intervals(retention_check_ms=1, high_watermark_ms=20))
+    upkeep.start()
+    assert done.wait(30)
+    upkeep.close()
+    upkeep.close()
+    assert checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.REPLICATION_OFFSET).read() == {("t", 0): 20}
+    assert handle.log_start_offset > 0
+    assert handle.size_bytes >= 500
+    manager.close()
+
+
+def test_a_failed_disk_is_heard_of_without_waiting_for_anything_due(tmp_path: Path) -> None:
+    environment = Environment()
+    heard = threading.Event()
+    manager = LogManager(environment, [str(tmp_path)], lambda topic: LogSettings(), on_failure=lambda path: heard.set())
+    manager.load()
+    (handle,) = manager.create("t", Uuid.random(), [0])
+    upkeep = LogUpkeep(manager, environment, intervals())
+    upkeep.start()
+    handle.directory.fail(errno.EIO)
+    assert heard.wait(30)
+    upkeep.close()
+    assert handle.state == "failed"
+    manager.close()
+
+
+def test_a_table_finds_by_name_and_by_id_and_shares_what_stays(tmp_path: Path) -> None:
+    before = live_count()
+    directory = LogDirectory(Environment(), str(tmp_path))
+    ids = [Uuid.random() for _ in range(50)]
+    topics = [
+        (f"topic-{i}", ids[i], [PartitionHandle(directory, f"topic-{i}", p, ids[i]) for p in range(3)])
+        for i in range(50)
+    ]
+    table = Table().changed(topics)
+    assert len(table) == 50
+    assert all(table.find(name, 2) and table.find(topic_id, 0) for name, topic_id, _ in topics)
+    assert not table.find("topic-0", 3)
+    assert not table.find("topic-0", -1)
+    assert not table.find("nobody", 0)
+
+    fresh = Uuid.random()
+    changed = table.changed([("topic-7", fresh, [None])], gone=[ids[3]])
+    assert len(changed) == 49
+    assert not changed.find(ids[7], 0)
+    assert not changed.find("topic-7", 0), "the partition is not on this node"
+    assert (fresh, 1) in [(topic_id, count) for _, topic_id, count in changed.topics()]
+    assert not changed.find("topic-3", 0)
+    assert changed.find("topic-4", 1)
+    assert table.find("topic-3", 0), "the old table is as it was"
+    del table, changed
+    assert live_count() == before

@@ -317,6 +317,11 @@ def test_controller_and_broker_run_as_processes_of_their_own(apart: tuple[Path, 
         assert controller.wait(30) == 0
 
 
+def test_a_broker_that_finds_no_controller_gives_up_with_a_reason(apart: tuple[Path, Path]) -> None:
+    errors = fails("start", str(apart[1]), "--override", "initial.broker.registration.timeout.ms=1000")
+    assert "is a majority of the controllers running?" in errors
+
+
 def test_a_broker_serves_while_its_controller_is_away_and_hears_of_it_again(apart: tuple[Path, Path]) -> None:
     with started(apart[1]) as broker:
         with started(apart[0]) as controller:

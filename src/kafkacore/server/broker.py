@@ -164,10 +164,10 @@ class BrokerServer:
         self._logs.put_strays_aside(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int, drain_ms: int) -> None:
-        """Hands its leaderships over for at most `controlled_ms`, answers what it has begun, and closes its
-        partitions.
+        """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers what it has
+        begun, and closes its partitions.
         """
-        if self.registrar.lifecycle.want_shutdown():
+        if self.config.controlled_shutdown_enable and self.registrar.lifecycle.want_shutdown():
             self.registrar.nudge()
             try:
                 await asyncio.wait_for(self.registrar.reached(BrokerState.SHUTTING_DOWN), controlled_ms / 1000)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -132,6 +131,8 @@ def _is_not_controller(answer: Any) -> bool:
 
 
 def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
+    import ipaddress
+
     kind, _, name = call.principal.partition(":")
     principal = DefaultPrincipalData(type=kind, name=name)
     return EnvelopeRequest(

@@ -29,7 +29,7 @@ from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
 
 LOG: Final = logging.getLogger("kafkacore.server")
 BLOCKING_THREADS: Final = 8  # of handlers that wait for a disk; what is more than they can do waits its turn
-CONTROLLED_SHUTDOWN_MS: Final = 300_000  # how long a broker waits for its leaderships to be handed over, as Kafka does
+CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits so long for its leaderships to be handed over
 DRAIN_MS: Final = 2_000  # how long connections may take their last answers
 _START_SECONDS: Final = 3600.0  # the recovery of many logs may take long; registration has a limit of its own
 _STOP_SECONDS: Final = 60.0

@@ -24,7 +24,7 @@ class RegistrationRefused(Exception):
 
 # Errors that asking again does not cure.
 _FINAL: Final = {
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum's addresses",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "the controllers are of another cluster: check log.dirs and the quorum",
     ErrorCode.INVALID_REGISTRATION: "check its listeners, roles and features against those of the cluster",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster's metadata.version or features are not supported by this release",
 }
@@ -42,7 +42,7 @@ class Registrar:
         self._channel = channel
         self._applied_offset = applied_offset
         self._changed = asyncio.Event()  # of this broker: something new is to be said
-        self._told = asyncio.Condition()
+        self._waiting: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -54,15 +54,17 @@ class Registrar:
         self._changed.set()
 
     async def reached(self, *states: BrokerState) -> None:
-        """Until the lifecycle is in one of the states. Raises RegistrationRefused."""
+        """Until the lifecycle is in one of the states. Raises RegistrationRefused; RuntimeError when the broker leaves
+        before.
+        """
         assert self._task is not None
-        async with self._told:
-            waiting = asyncio.ensure_future(self._told.wait_for(lambda: self.lifecycle.state in states))
-            await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                waiting.cancel()
-                await asyncio.wait({waiting})
+        while self.lifecycle.state not in states:
+            if self._task.done():
                 self._task.result()
+                raise RuntimeError(f"broker {self.lifecycle.node_id} leaves")
+            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(told)
+            await asyncio.wait({told, self._task}, return_when=asyncio.FIRST_COMPLETED)
 
     async def stop(self) -> None:
         self.lifecycle.stop()
@@ -74,9 +76,14 @@ class Registrar:
         while self.lifecycle.state is not BrokerState.SHUTTING_DOWN:
             self._changed.clear()
             delay_ms = await (self._beat() if self.lifecycle.registered else self._register())
-            async with self._told:
-                self._told.notify_all()
+            self._tell()
             await self._pause(delay_ms)
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for told in waiting:
+            if not told.done():
+                told.set_result(None)
 
     async def _pause(self, delay_ms: int) -> None:
         """The delay; less when there is something new to say, unless the last message failed."""

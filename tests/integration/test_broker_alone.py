@@ -46,6 +46,7 @@ class Records:
     def __init__(self, publisher: MetadataPublisher) -> None:
         self.publisher = publisher
         self.next_producer_id = 0
+        self.asked_to_leave = 0
 
     def commit(self, *records: Any) -> int:
         offset = self.publisher.applied_offset + 1
@@ -76,6 +77,7 @@ class Records:
         return BrokerRegistrationResponse(broker_epoch=epoch)
 
     def BrokerHeartbeatRequest(self, request: Any) -> Any:
+        self.asked_to_leave += request.want_shut_down
         if not request.want_fence and self.publisher.image.brokers[request.broker_id].fenced:
             self.commit(UnfenceBrokerRecord(id=request.broker_id, epoch=0))
         return BrokerHeartbeatResponse(
@@ -112,7 +114,7 @@ class Records:
 
 
 class Started:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **overrides: str) -> None:
         config = BrokerConfig(
             {
                 "process.roles": "broker",
@@ -121,6 +123,7 @@ class Started:
                 "controller.quorum.voters": "9@127.0.0.1:1",
                 "listeners": "PLAINTEXT://127.0.0.1:0",
                 "log.dirs": str(path),
+                **{key.replace("_", "."): text for key, text in overrides.items()},
             }
         )
         self.runtime = Runtime.shared()
@@ -130,11 +133,12 @@ class Started:
     async def _start(self, config: BrokerConfig, path: Path) -> BrokerServer:
         publisher = MetadataPublisher()
         environment = Environment()
+        self.records = Records(publisher)
         blocking = ThreadPoolExecutor(4)
         logs = LogManager(environment, [str(path)], lambda topic: broker.replicas.settings_of(publisher.image, topic))
         broker = BrokerServer(
             config, "cluster", [DIRECTORY],
-            runtime=self.runtime, environment=environment, publisher=publisher, channel=Records(publisher),
+            runtime=self.runtime, environment=environment, publisher=publisher, channel=self.records,
             logs=BrokerLogs(logs, {DIRECTORY: str(path)}, blocking), blocking=blocking, kraft_version=0,
         )  # fmt: skip
         await broker.start()
@@ -248,6 +252,13 @@ def test_offsets_deletion_and_directories_as_an_administrator_sees_them(started:
     assert directory.error_code == 0 and directory.total_bytes > 0
     [topic] = directory.topics
     assert topic.name == "t" and topic.partitions[0].partition_size > 0
+
+
+@pytest.mark.parametrize(("enable", "asked"), [("true", True), ("false", False)])
+def test_a_broker_hands_its_leaderships_over_unless_it_is_told_not_to(tmp_path: Path, enable: str, asked: bool) -> None:
+    made = Started(tmp_path, controlled_shutdown_enable=enable)
+    made.stop()
+    assert (made.records.asked_to_leave > 0) is asked
 
 
 async def _directories(started: Started) -> Any:

@@ -1,6 +1,8 @@
 """A plane under real sockets: what it answers, in which order, and what it does with bad input."""
 
 import asyncio
+import contextlib
+import os
 import socket
 import struct
 import threading
@@ -433,6 +435,34 @@ def test_connections_over_max_connections_wait_for_a_place(serve: Callable[..., 
     third.send(frame(b"patient"))
     serving.peers[0].socket.close()
     assert third.answer() == (1, b"patient")
+
+
+@pytest.mark.parametrize(
+    ("limit", "option"),
+    [("socket_send_buffer_bytes", socket.SO_SNDBUF), ("socket_receive_buffer_bytes", socket.SO_RCVBUF)],
+)
+def test_a_connection_has_the_buffers_that_are_asked_for(
+    serve: Callable[..., Serving], limit: str, option: int
+) -> None:
+    serving = serve(**{limit: 20_000})
+    peer = serving.peer()
+    peer.ask(b"in")
+    # Linux doubles what it is asked for, for its own book-keeping.
+    assert _other_end(peer).getsockopt(socket.SOL_SOCKET, option) == 40_000
+
+
+def _other_end(peer: Peer) -> socket.socket:
+    """The plane's socket of this connection, which is in this process."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found = socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM)
+        except OSError:  # the listing's own file is gone by now
+            continue
+        with contextlib.suppress(OSError):  # most files are no connected sockets
+            if found.getpeername() == peer.socket.getsockname():
+                return found
+        found.close()
+    raise AssertionError("the plane has no such connection")
 
 
 def test_connections_are_made_no_faster_than_the_rate(serve: Callable[..., Serving]) -> None:

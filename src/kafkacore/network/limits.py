@@ -22,8 +22,9 @@ class PlaneLimits(NamedTuple):
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     max_connection_creation_rate: int = _UNLIMITED
     socket_listen_backlog_size: int = 50
-    socket_send_buffer_bytes: int = 102400
-    socket_receive_buffer_bytes: int = 102400
+    # Kafka's default of 100 KiB throttles a connection: unless it is asked for, the system grows buffers by need.
+    socket_send_buffer_bytes: int = -1
+    socket_receive_buffer_bytes: int = -1
     # Not Kafka's.
     slow_frame_ms: int = 30000  # a frame may stay incomplete for so long, and 1 ms for each 16 bytes of it
     half_closed_ms: int = 10000  # answers still go to a peer that sends no more
@@ -53,11 +54,8 @@ class PlaneLimits(NamedTuple):
             "answers_bytes": self.answers_bytes,
             "turn_frames": self.turn_frames,
             "turn_bytes": self.turn_bytes,
-            # A buffer as small as Kafka's default throttles a connection; the system grows its own by need.
-            "send_buffer_bytes": -1 if self.socket_send_buffer_bytes == 102400 else self.socket_send_buffer_bytes,
-            "receive_buffer_bytes": (
-                -1 if self.socket_receive_buffer_bytes == 102400 else self.socket_receive_buffer_bytes
-            ),
+            "send_buffer_bytes": self.socket_send_buffer_bytes,
+            "receive_buffer_bytes": self.socket_receive_buffer_bytes,
         }
 
 
@@ -73,8 +71,10 @@ def limits_from(config: Any) -> PlaneLimits:
         max_connections_per_ip_overrides=tuple(sorted(config.max_connections_per_ip_overrides.items())),
         max_connection_creation_rate=config.max_connection_creation_rate,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
-        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
-        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes if config.is_set("socket.send.buffer.bytes") else -1,
+        socket_receive_buffer_bytes=(
+            config.socket_receive_buffer_bytes if config.is_set("socket.receive.buffer.bytes") else -1
+        ),
     )
 
 

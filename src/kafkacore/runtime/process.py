@@ -34,7 +34,7 @@ class _Inheritable(Protocol):
 class Runtime:
     """The threads of a process that serve planes. A child after fork has none of them: its use raises ForkedNodeError.
 
-    `data_processors` is num.network.threads of the process; None: one for each two cores, at least 1, at most 8.
+    `data_processors` is how many serve the data planes; None: one for each two cores, at least 1, at most 8.
     `spin_us` is how long one idle processor at a time looks for work before it sleeps; 0: never.
     """
 
@@ -57,13 +57,20 @@ class Runtime:
         _RUNTIMES.add(self)
 
     @classmethod
-    def shared(cls) -> Runtime:
-        """The process's own, counted: each call is to be met by one `release`."""
+    def shared(cls, data_processors: int | None = None) -> Runtime:
+        """The process's own, counted: each call is to be met by one `release`. `data_processors` is num.network.threads
+        of a node that sets it; of several nodes in the process the one that wants most is followed.
+        """
         with cls._lock:
             if cls._shared is None or cls._shared._pid != os.getpid():
-                cls._shared = cls()
+                cls._shared = cls(data_processors)
+            cls._shared._grow(data_processors or 0)
             cls._shared._users += 1
             return cls._shared
+
+    def _grow(self, data_processors: int) -> None:
+        with self._mutex:
+            self._data_processors = max(self._data_processors, data_processors)
 
     def release(self) -> None:
         """Gives one share back; the last one stops the threads."""
@@ -79,13 +86,12 @@ class Runtime:
         """Those that serve planes of a kind: several for data, one for each of the others (KIP-291)."""
         with self._mutex:
             self._check()
-            if kind not in self._processors:
-                count, nice = (self._data_processors, _DATA_NICE) if kind == DATA else (1, 0)
-                self._processors[kind] = [
-                    NativeProcessor(f"kc-{kind}-{number}", self.environment, self.spin_budget, nice)
-                    for number in range(count)
-                ]
-            return self._processors[kind]
+            count, nice = (self._data_processors, _DATA_NICE) if kind == DATA else (1, 0)
+            made = self._processors.setdefault(kind, [])
+            for number in range(len(made), count):
+                made.append(NativeProcessor(f"kc-{kind}-{number}", self.environment, self.spin_budget, nice))
+            # A plane keeps those that it began with, also when a later one has more.
+            return list(made)
 
     def acceptor(self, kind: str) -> NativeAcceptor:
         with self._mutex:

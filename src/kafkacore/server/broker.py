@@ -26,7 +26,6 @@ from kafkacore.network.plane import Plane
 from kafkacore.observability import request_log
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
-from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
@@ -182,6 +181,8 @@ class BrokerServer:
 
     async def create_topics(self, topics: list[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
         """As an administrator would; those that were created are served when this returns."""
+        from kafkacore.protocol.messages import CreateTopicsRequest
+
         made = [CreateTopicsRequest.CreatableTopic(name=n, num_partitions=c, replication_factor=-1) for n, c in topics]
         answer = await self._channel.send(CreateTopicsRequest(topics=made))
         for topic in answer.topics:
@@ -234,6 +235,8 @@ class BrokerServer:
         self._hot.publish_endpoints(told)
 
     async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        from kafkacore.protocol.messages import AllocateProducerIdsRequest
+
         lifecycle = self.registrar.lifecycle
         answer = await self._channel.send(
             AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=lifecycle.broker_epoch)

@@ -22,7 +22,7 @@ import pytest
 
 from kafkacore._fast.batch import Batches
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import FetchRequest, VoteRequest
+from kafkacore.protocol.messages import FetchRequest, FetchResponse, VoteRequest
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import messages
 from kafkacore.raft.control import data_batch
@@ -146,7 +146,7 @@ class Replica:
 
     def diverge(self, end: str) -> None:
         offset, epoch = place(end)
-        made = messages.FetchResponse.EpochEndOffset(epoch=epoch, end_offset=offset)
+        made = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=offset)
         self.leader_answers(records=b"", diverging_epoch=made)
 
     def refused(self) -> None:

@@ -18,15 +18,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import (
-    BeginQuorumEpochRequest,
-    DescribeQuorumRequest,
-    EndQuorumEpochRequest,
-    FetchRequest,
-    FetchSnapshotRequest,
-    Message,
-    VoteRequest,
-)
+from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, election, messages, replication, transfer
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.roles import (
@@ -180,7 +172,7 @@ class Raft:
         if cluster_id is not None and cluster_id != self.config.cluster_id:
             self.answer(token, messages.refused(request, ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
-        _HANDLERS[type(request)](self, token, request)
+        _HANDLERS[request.NAME](self, token, request)
         self._send_what_is_due()
 
     def response(self, correlation: int, response: Any | None, now_ms: int) -> None:
@@ -194,7 +186,7 @@ class Raft:
         else:
             sent = self._in_flight.pop(node_id)
             self._backoff_until.pop(node_id, None)
-            _RESPONSES[type(sent.request)](self, sent, response)
+            _RESPONSES[sent.request.NAME](self, sent, response)
         self._send_what_is_due()
 
     def durable(self, sync: tuple[int, int], now_ms: int) -> None:
@@ -436,18 +428,18 @@ class Raft:
             replication.fetch(self)
 
 
-_HANDLERS: Final[dict[Any, Callable[[Raft, Any, Any], None]]] = {
-    VoteRequest: election.on_vote,
-    BeginQuorumEpochRequest: election.on_begin_epoch,
-    EndQuorumEpochRequest: election.on_end_epoch,
-    FetchRequest: replication.on_fetch,
-    FetchSnapshotRequest: transfer.on_fetch_snapshot,
-    DescribeQuorumRequest: replication.on_describe_quorum,
+_HANDLERS: Final[dict[str, Callable[[Raft, Any, Any], None]]] = {
+    "VoteRequest": election.on_vote,
+    "BeginQuorumEpochRequest": election.on_begin_epoch,
+    "EndQuorumEpochRequest": election.on_end_epoch,
+    "FetchRequest": replication.on_fetch,
+    "FetchSnapshotRequest": transfer.on_fetch_snapshot,
+    "DescribeQuorumRequest": replication.on_describe_quorum,
 }
-_RESPONSES: Final[dict[Any, Callable[[Raft, Any, Any], None]]] = {
-    VoteRequest: election.on_vote_response,
-    BeginQuorumEpochRequest: election.on_begin_epoch_response,
-    EndQuorumEpochRequest: election.on_end_epoch_response,
-    FetchRequest: replication.on_fetch_response,
-    FetchSnapshotRequest: transfer.on_fetch_snapshot_response,
+_RESPONSES: Final[dict[str, Callable[[Raft, Any, Any], None]]] = {
+    "VoteRequest": election.on_vote_response,
+    "BeginQuorumEpochRequest": election.on_begin_epoch_response,
+    "EndQuorumEpochRequest": election.on_end_epoch_response,
+    "FetchRequest": replication.on_fetch_response,
+    "FetchSnapshotRequest": transfer.on_fetch_snapshot_response,
 }

@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import (
-    BeginQuorumEpochRequest,
-    BeginQuorumEpochResponse,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    EndQuorumEpochRequest,
-    EndQuorumEpochResponse,
-    FetchRequest,
-    FetchResponse,
-    FetchSnapshotRequest,
-    FetchSnapshotResponse,
-    VoteRequest,
-    VoteResponse,
-)
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter
@@ -42,7 +29,7 @@ def only(request: Any, topics: Sequence[Any], index_of: Callable[[Any], int]) ->
 
 
 def vote(cluster_id: str, voter: ReplicaKey, me: ReplicaKey, epoch: int, end: OffsetAndEpoch, pre_vote: bool) -> Any:
-    partition = VoteRequest.PartitionData(
+    partition = classes.VoteRequest.PartitionData(
         partition_index=PARTITION,
         replica_epoch=epoch,
         replica_id=me.replica_id,
@@ -52,15 +39,15 @@ def vote(cluster_id: str, voter: ReplicaKey, me: ReplicaKey, epoch: int, end: Of
         last_offset=end.offset,
         pre_vote=pre_vote,
     )
-    return VoteRequest(
+    return classes.VoteRequest(
         cluster_id=cluster_id,
         voter_id=voter.replica_id,
-        topics=[VoteRequest.TopicData(topic_name=TOPIC, partitions=[partition])],
+        topics=[classes.VoteRequest.TopicData(topic_name=TOPIC, partitions=[partition])],
     )
 
 
 def begin_epoch(cluster_id: str, voter: ReplicaKey, leader_id: int, epoch: int, endpoints: Endpoints) -> Any:
-    made = BeginQuorumEpochRequest
+    made = classes.BeginQuorumEpochRequest
     partition = made.PartitionData(
         partition_index=PARTITION, voter_directory_id=voter.directory_id, leader_id=leader_id, leader_epoch=epoch
     )
@@ -75,7 +62,7 @@ def begin_epoch(cluster_id: str, voter: ReplicaKey, leader_id: int, epoch: int, 
 def end_epoch(
     cluster_id: str, leader_id: int, epoch: int, successors: Sequence[ReplicaKey], endpoints: Endpoints
 ) -> Any:
-    made = EndQuorumEpochRequest
+    made = classes.EndQuorumEpochRequest
     partition = made.PartitionData(
         partition_index=PARTITION,
         leader_id=leader_id,
@@ -100,7 +87,7 @@ def fetch(
     high_watermark: int,
     max_bytes: int = FETCH_MAX_BYTES,
 ) -> Any:
-    partition = FetchRequest.FetchPartition(
+    partition = classes.FetchRequest.FetchPartition(
         partition=PARTITION,
         current_leader_epoch=epoch,
         fetch_offset=end.offset,
@@ -108,12 +95,12 @@ def fetch(
         replica_directory_id=me.directory_id,
         high_watermark=high_watermark,
     )
-    return FetchRequest(
+    return classes.FetchRequest(
         cluster_id=cluster_id,
-        replica_state=FetchRequest.ReplicaState(replica_id=me.replica_id),
+        replica_state=classes.FetchRequest.ReplicaState(replica_id=me.replica_id),
         max_wait_ms=FETCH_MAX_WAIT_MS,
         max_bytes=max_bytes,
-        topics=[FetchRequest.FetchTopic(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        topics=[classes.FetchRequest.FetchTopic(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
 
 
@@ -125,7 +112,7 @@ def fetch_snapshot(
     position: int,
     max_bytes: int = FETCH_MAX_BYTES,
 ) -> Any:
-    made = FetchSnapshotRequest
+    made = classes.FetchSnapshotRequest
     partition = made.PartitionSnapshot(
         partition=PARTITION,
         current_leader_epoch=epoch,
@@ -141,34 +128,30 @@ def fetch_snapshot(
     )
 
 
-# What a response is made of, by the class of its request: response, topic struct, its name field, partition struct.
-_SHAPES: Final[dict[Any, tuple[Any, Any, str, Any, str]]] = {
-    VoteRequest: (VoteResponse, VoteResponse.TopicData, "topic_name", VoteResponse.PartitionData, "topics"),
-    BeginQuorumEpochRequest: (
-        BeginQuorumEpochResponse, BeginQuorumEpochResponse.TopicData, "topic_name",
-        BeginQuorumEpochResponse.PartitionData, "topics"),
-    EndQuorumEpochRequest: (
-        EndQuorumEpochResponse, EndQuorumEpochResponse.TopicData, "topic_name",
-        EndQuorumEpochResponse.PartitionData, "topics"),
-    FetchRequest: (
-        FetchResponse, FetchResponse.FetchableTopicResponse, "topic",
-        FetchResponse.PartitionData, "responses"),
-    FetchSnapshotRequest: (
-        FetchSnapshotResponse, FetchSnapshotResponse.TopicSnapshot, "name",
-        FetchSnapshotResponse.PartitionSnapshot, "topics"),
-}  # fmt: skip
+# What a response is made of: topic struct, its name field, partition struct, and the field with the topics.
+_SHAPES: Final = {
+    "VoteRequest": ("TopicData", "topic_name", "PartitionData", "topics"),
+    "BeginQuorumEpochRequest": ("TopicData", "topic_name", "PartitionData", "topics"),
+    "EndQuorumEpochRequest": ("TopicData", "topic_name", "PartitionData", "topics"),
+    "FetchRequest": ("FetchableTopicResponse", "topic", "PartitionData", "responses"),
+    "FetchSnapshotRequest": ("TopicSnapshot", "name", "PartitionSnapshot", "topics"),
+}
+
+
+def _response_class(request: Any) -> Any:
+    return classes.message_class(request.NAME.removesuffix("Request") + "Response")
 
 
 def refused(request: Any, error: int) -> Any:
     """An error for the request as a whole."""
-    if isinstance(request, DescribeQuorumRequest):
-        return DescribeQuorumResponse(error_code=error)
-    return _SHAPES[type(request)][0](error_code=error)
+    return _response_class(request)(error_code=error)
 
 
 def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | None, **values: Any) -> Any:
     """A response about the one partition. `leader` is id and epoch; `endpoint` where the leader is, when known."""
-    response_class, topic_class, name_field, partition_class, topics_field = _SHAPES[type(request)]
+    response_class = _response_class(request)
+    topic_name, name_field, partition_name, topics_field = _SHAPES[request.NAME]
+    topic_class, partition_class = getattr(response_class, topic_name), getattr(response_class, partition_name)
     fields = partition_class.FIELDS
     if "leader_id" in fields:
         values |= {"leader_id": leader[0], "leader_epoch": leader[1]}
@@ -188,7 +171,7 @@ def answered(response: Any) -> tuple[int, Any | None]:
     """The error and the partition of a response; the partition is None when there is only the error."""
     if response.error_code:
         return response.error_code, None
-    topics = response.responses if isinstance(response, FetchResponse) else response.topics
+    topics = response.responses if response.NAME == "FetchResponse" else response.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return ErrorCode.UNKNOWN_SERVER_ERROR, None
     partition = topics[0].partitions[0]
@@ -211,7 +194,7 @@ def endpoint_of(response: Any, node_id: int) -> tuple[str, int] | None:
 def describe_quorum(
     leader: tuple[int, int], high_watermark: int, voters: list[Any], observers: list[Any], nodes: Sequence[Voter]
 ) -> Any:
-    made = DescribeQuorumResponse
+    made = classes.DescribeQuorumResponse
     partition = made.PartitionData(
         partition_index=PARTITION,
         leader_id=leader[0],
@@ -234,7 +217,7 @@ def describe_quorum(
 
 def describe_error(request: Any, error: ErrorCode) -> Any:
     """The error for each partition that was asked for."""
-    made = DescribeQuorumResponse
+    made = classes.DescribeQuorumResponse
     return made(
         topics=[
             made.TopicData(

@@ -7,8 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkacore._fast.batch import Batches, CorruptBatchError
+from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import DescribeQuorumResponse, FetchResponse
 from kafkacore.raft import control, election, messages
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import NEVER, NOBODY, Destination, Follower, Leader, Progress, Unattached
@@ -134,10 +134,10 @@ def _place(raft: Raft, offset: int, epoch: int) -> dict[str, Any] | None:
         oldest = next((each for each in snapshots if each.offset >= log.start_offset), snapshots[-1])
         if offset < log.start_offset or epoch < oldest.epoch or (offset == log.start_offset and epoch != oldest.epoch):
             wanted = snapshots[-1]
-            return {"snapshot_id": FetchResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch)}
+            return {"snapshot_id": classes.FetchResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch)}
     end = log.end_offset_for_epoch(epoch)
     if end.epoch != epoch or end.offset < offset:
-        return {"diverging_epoch": FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.offset)}
+        return {"diverging_epoch": classes.FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.offset)}
     return None
 
 
@@ -263,7 +263,7 @@ def _replica_state(raft: Raft, progress: Progress) -> Any:
     to_wall = raft.wall_ms() - raft.now_ms
     mine = progress.key.replica_id == raft.me.replica_id
     fetched, caught_up = (raft.now_ms, raft.now_ms) if mine else (progress.last_fetch_ms, progress.last_caught_up_ms)
-    return DescribeQuorumResponse.ReplicaState(
+    return classes.DescribeQuorumResponse.ReplicaState(
         replica_id=progress.key.replica_id,
         replica_directory_id=progress.key.directory_id,
         log_end_offset=raft.log.end_offset if mine else progress.end_offset,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import FetchSnapshotResponse
 from kafkacore.raft import election, messages, replication
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.roles import Follower, Leader
@@ -51,7 +51,7 @@ def on_fetch_snapshot(raft: Raft, token: Any, request: Any) -> None:
         token,
         request,
         error_code=ErrorCode.NONE,
-        snapshot_id=FetchSnapshotResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
+        snapshot_id=classes.FetchSnapshotResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
         size=size,
         position=asked.position,
         unaligned_records=raft.log.read_snapshot(wanted, asked.position, max(1, request.max_bytes)),

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from kafkacore.controller.quorum import activation, cluster, deletion, directories, producer_ids
+from kafkacore.controller.quorum import activation, cluster
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation, TopicDescriptions
@@ -113,6 +113,8 @@ class QuorumController:
 
     async def delete_topics(self, caller: Caller, request: Any) -> Any:
         """TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        from kafkacore.controller.quorum import deletion  # not needed before somebody asks
+
         return await self._user_write(
             request, lambda: deletion.delete_topics(self._head, self._settings, request, caller.api_version)
         )
@@ -151,10 +153,14 @@ class QuorumController:
 
     async def allocate_producer_ids(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
+        from kafkacore.controller.quorum import producer_ids  # not needed before somebody asks
+
         return await self._write(lambda: producer_ids.allocate(self._head, request))
 
     async def assign_replicas_to_dirs(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
+        from kafkacore.controller.quorum import directories  # not needed before somebody asks
+
         return await self._write(lambda: directories.assign(self._head, self._settings, request))
 
     # --- what the log tells ---

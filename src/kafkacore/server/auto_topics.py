@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from kafkacore.protocol.errors import ErrorCode, KafkaError
-from kafkacore.protocol.messages import CreateTopicsRequest
 
 LOG: Final = logging.getLogger("kafkacore.server")
 MAX_IN_FLIGHT: Final = 10_000  # topics; a client that asks for more is told that they do not exist, and asks again
@@ -39,6 +38,8 @@ class AutoTopics:
             task.add_done_callback(self._tasks.discard)
 
     async def _send(self, names: list[str]) -> None:
+        from kafkacore.protocol.messages import CreateTopicsRequest
+
         topics = [
             CreateTopicsRequest.CreatableTopic(
                 name=name, num_partitions=self._num_partitions, replication_factor=self._replication_factor

@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
-from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, Message
+from kafkacore.protocol.messages import Message
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.dispatch import Dispatcher
@@ -130,8 +130,10 @@ def _is_not_controller(answer: Any) -> bool:
     return False
 
 
-def _envelope(call: RequestContext, request: Message) -> EnvelopeRequest:
+def _envelope(call: RequestContext, request: Message) -> Message:
     import ipaddress
+
+    from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest
 
     kind, _, name = call.principal.partition(":")
     principal = DefaultPrincipalData(type=kind, name=name)

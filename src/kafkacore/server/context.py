@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 
 from kafkacore._fast.fetch_session import FetchSessionCache
 from kafkacore.config import BrokerConfig, TopicConfig
@@ -22,27 +21,43 @@ from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIds
 
 
-@dataclass(slots=True)
 class BrokerContext:
-    """Belongs to the data plane's loop. `read_image` gives the committed root."""
+    """Belongs to the data plane's loop. `read_image` gives the committed root; `blocking` is for what waits."""
 
-    node_id: int
-    cluster_id: str
-    config: BrokerConfig
-    read_image: Callable[[], MetadataImage]
-    replicas: ReplicaManager
-    logs: BrokerLogs
-    channel: ControllerChannel
-    producer_ids: ProducerIds
-    auto_topics: AutoTopics
-    waits: PartitionWaits
-    fetch_sessions: FetchSessionCache
-    blocking: Executor  # for what waits for a disk
-    kraft_version: int
-    partition_answers: dict[tuple[str, int], PartitionAnswers] = field(default_factory=dict)  # by listener and version
-    whole_answers: WholeAnswers = field(default_factory=WholeAnswers)
-    api_ranges: Sequence[ApiRange] = ()
-    finalized_epoch: int = -1  # the offset at which the finalised features were as they are
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        config: BrokerConfig,
+        read_image: Callable[[], MetadataImage],
+        replicas: ReplicaManager,
+        logs: BrokerLogs,
+        channel: ControllerChannel,
+        producer_ids: ProducerIds,
+        auto_topics: AutoTopics,
+        waits: PartitionWaits,
+        fetch_sessions: FetchSessionCache,
+        blocking: Executor,
+        kraft_version: int,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.config = config
+        self.read_image = read_image
+        self.replicas = replicas
+        self.logs = logs
+        self.channel = channel
+        self.producer_ids = producer_ids
+        self.auto_topics = auto_topics
+        self.waits = waits
+        self.fetch_sessions = fetch_sessions
+        self.blocking = blocking
+        self.kraft_version = kraft_version
+        self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
+        self.whole_answers = WholeAnswers()
+        self.api_ranges: Sequence[ApiRange] = ()
+        self.finalized_epoch = -1  # the offset at which the finalised features were as they are
 
     @property
     def image(self) -> MetadataImage:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkacore.config import BrokerConfig
@@ -17,17 +16,19 @@ if TYPE_CHECKING:
     from kafkacore.server.dispatch import Dispatcher
 
 
-@dataclass(slots=True)
 class ControllerContext:
     """Belongs to the controller plane's loop."""
 
-    node_id: int
-    cluster_id: str
-    config: BrokerConfig
-    quorum: QuorumController
-    raft: RaftDriver
-    dispatcher: Dispatcher = field(init=False)
-    api_ranges: Sequence[ApiRange] = ()
+    def __init__(
+        self, node_id: int, cluster_id: str, config: BrokerConfig, quorum: QuorumController, raft: RaftDriver
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.config = config
+        self.quorum = quorum
+        self.raft = raft
+        self.dispatcher: Dispatcher
+        self.api_ranges: Sequence[ApiRange] = ()
 
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
         image = self.quorum.image

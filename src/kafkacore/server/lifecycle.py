@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
@@ -40,28 +39,40 @@ class AdvertisedListener(NamedTuple):
     security_protocol: int = 0
 
 
-@dataclass(slots=True)
 class BrokerLifecycle:
-    """What this broker tells its controller, and what it was told. Delays are milliseconds; None: wait for an event."""
+    """What this broker tells its controller, and what it was told. Delays are milliseconds."""
 
-    node_id: int
-    cluster_id: str
-    incarnation_id: Uuid
-    rack: str | None
-    listeners: Sequence[AdvertisedListener]
-    log_dir_ids: Sequence[Uuid]
-    features: Mapping[str, tuple[int, int]]
-    heartbeat_interval_ms: int
-    session_timeout_ms: int
-    previous_broker_epoch: int = -1
-
-    state: BrokerState = BrokerState.NOT_RUNNING
-    broker_epoch: int = -1
-    fenced: bool = True
-    registered: bool = False
-    ready_to_unfence: bool = False
-    failed_attempts: int = 0
-    offline_log_dirs: dict[Uuid, bool] = field(default_factory=dict)  # to whether the controller knows
+    def __init__(
+        self,
+        *,
+        node_id: int,
+        cluster_id: str,
+        incarnation_id: Uuid,
+        rack: str | None,
+        listeners: Sequence[AdvertisedListener],
+        log_dir_ids: Sequence[Uuid],
+        features: Mapping[str, tuple[int, int]],
+        heartbeat_interval_ms: int,
+        session_timeout_ms: int,
+        previous_broker_epoch: int = -1,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.incarnation_id = incarnation_id
+        self.rack = rack
+        self.listeners = listeners
+        self.log_dir_ids = log_dir_ids
+        self.features = features
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.previous_broker_epoch = previous_broker_epoch
+        self.state = BrokerState.NOT_RUNNING
+        self.broker_epoch = -1
+        self.fenced = True
+        self.registered = False
+        self.ready_to_unfence = False
+        self.failed_attempts = 0
+        self.offline_log_dirs: dict[Uuid, bool] = {}  # to whether the controller knows
 
     def start(self) -> None:
         self.state = BrokerState.STARTING

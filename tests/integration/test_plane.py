@@ -1,14 +1,13 @@
 """A plane under real sockets: what it answers, in which order, and what it does with bad input."""
 
 import asyncio
-import contextlib
 import os
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -458,7 +457,7 @@ def _other_end(peer: Peer) -> socket.socket:
             found = socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM)
         except OSError:  # the listing's own file is gone by now
             continue
-        with contextlib.suppress(OSError):  # most files are no connected sockets
+        with suppress(OSError):  # most files are no connected sockets
             if found.getpeername() == peer.socket.getsockname():
                 return found
         found.close()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Self
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any, Final, Self
 
 from kafkacore._fast.env import Environment
 from kafkacore.config import BrokerConfig
@@ -14,6 +14,7 @@ from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
@@ -25,13 +26,11 @@ from kafkacore.storage import clean_shutdown
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
 from kafkacore.storage.log_manager import LogManager
-from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals
+from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
 LOG: Final = logging.getLogger("kafkacore.server")
-BLOCKING_THREADS: Final = 8  # of handlers that wait for a disk; what is more than they can do waits its turn
 CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits so long for its leaderships to be handed over
 DRAIN_MS: Final = 2_000  # how long connections may take their last answers
-_START_SECONDS: Final = 3600.0  # the recovery of many logs may take long; registration has a limit of its own
 _STOP_SECONDS: Final = 60.0
 _CREATE_SECONDS: Final = 60.0
 
@@ -116,7 +115,8 @@ class Node:
         locks = DirectoryLocks(config.all_log_dirs)
         self._undo.append(locks.close)
         previous_epoch = clean_shutdown.common_epoch(config.log_dirs)
-        runtime = Runtime.shared()
+        # What is not asked for is left to the machine: Kafka's default of 3 is too many for few cores.
+        runtime = Runtime.shared(config.num_network_threads if config.is_set("num.network.threads") else None)
         self._undo.append(runtime.release)
         if "controller" in config.process_roles:
             self._start_controller(runtime, environment, directories)
@@ -145,7 +145,7 @@ class Node:
         self._undo.append(controller.close)
         self._channel = ControllerChannel(controller.active, loop, config.controller_quorum_request_timeout_ms)
         self._undo.append(lambda: loop.run(controller.stop(DRAIN_MS), _STOP_SECONDS))
-        loop.run(controller.start(), _START_SECONDS)
+        self._run_start(loop, controller.start())
 
     def _follow_controllers(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
         """A broker without a controller beside it has a replica of the metadata that only follows."""
@@ -172,14 +172,15 @@ class Node:
             await replica.start()
 
         self._undo.append(lambda: loop.run(replica.stop(), _STOP_SECONDS))
-        loop.run(start(), _START_SECONDS)
+        self._run_start(loop, start())
 
     def _start_broker(
         self, runtime: Runtime, environment: Environment, directories: NodeDirectories, previous_epoch: int
     ) -> None:
         config, loop = self.config, runtime.loop(DATA)
         publisher = self._feed.publisher
-        blocking = ThreadPoolExecutor(BLOCKING_THREADS, "kafkacore-blocking")
+        # Of handlers that wait for a disk; what is more than they can do waits its turn.
+        blocking = ThreadPoolExecutor(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in config.log_dirs if path in directories.directory_ids}
         manager = LogManager(
@@ -208,10 +209,23 @@ class Node:
         broker = self._broker = loop.run(make())
         self._undo.append(lambda: self._close_logs(manager, broker))
         self._undo.append(lambda: loop.run(broker.stop(CONTROLLED_SHUTDOWN_MS, DRAIN_MS), _STOP_SECONDS))
-        loop.run(broker.start(), _START_SECONDS)
-        upkeep = LogUpkeep(manager, environment, _intervals(config))
+        self._run_start(loop, broker.start())
+        upkeep = LogUpkeep(manager, environment, intervals_from(config))
         upkeep.start()
         self._undo.append(upkeep.close)
+
+    def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
+        """As long as server.max.startup.time.ms allows: the recovery of many logs may take long."""
+        limit_ms = self.config.server_max_startup_time_ms
+        future = loop.submit(start)
+        done, _ = wait([future], min(limit_ms / 1000, threading.TIMEOUT_MAX))
+        if not done:
+            future.cancel()
+            raise TimeoutError(
+                f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "
+                "see what its log waits for, or raise the limit"
+            )
+        future.result()
 
     def _directory_failed(self, manager: LogManager, path: str, ids: dict[Uuid, str]) -> None:
         """Any thread. A broker goes on as long as one of its directories serves."""
@@ -269,15 +283,3 @@ class Node:
 
 def _nobody_follows(image: MetadataImage, delta: MetadataDelta | None) -> None:
     """A controller without a broker beside it."""
-
-
-def _intervals(config: BrokerConfig) -> UpkeepIntervals:
-    return UpkeepIntervals(
-        initial_delay_ms=config.log_initial_task_delay_ms,
-        retention_check_ms=config.log_retention_check_interval_ms,
-        flush_check_ms=config.log_flush_scheduler_interval_ms,
-        recovery_point_ms=config.log_flush_offset_checkpoint_interval_ms,
-        log_start_ms=config.log_flush_start_offset_checkpoint_interval_ms,
-        high_watermark_ms=config.replica_high_watermark_checkpoint_interval_ms,
-        producer_expiration_ms=config.producer_id_expiration_check_interval_ms,
-    )

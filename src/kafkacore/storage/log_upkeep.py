@@ -8,11 +8,14 @@ import os
 import select
 import threading
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.env import Environment
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from kafkacore.config import BrokerConfig
 
 _NEVER_MS: Final = 1 << 40  # an interval beyond it is Kafka's way to say "never"
 _DOOMED_CHECK_MS: Final = 5_000
@@ -30,6 +33,18 @@ class UpkeepIntervals:
     log_start_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
     high_watermark_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_expiration_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+
+
+def intervals_from(config: BrokerConfig) -> UpkeepIntervals:
+    return UpkeepIntervals(
+        initial_delay_ms=config.log_initial_task_delay_ms,
+        retention_check_ms=config.log_retention_check_interval_ms,
+        flush_check_ms=config.log_flush_scheduler_interval_ms,
+        recovery_point_ms=config.log_flush_offset_checkpoint_interval_ms,
+        log_start_ms=config.log_flush_start_offset_checkpoint_interval_ms,
+        high_watermark_ms=config.replica_high_watermark_checkpoint_interval_ms,
+        producer_expiration_ms=config.producer_id_expiration_check_interval_ms,
+    )
 
 
 class LogUpkeep:

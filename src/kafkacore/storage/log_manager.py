@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 SHUT_THREADS: Final = 32
+PROGRESS_S: Final = 5.0
 
 Key = tuple[str, int]
 
@@ -107,12 +108,22 @@ class LogManager:
                 for directory in self._directories
                 for name, parsed in self._begin_directory(directory)
             ]
+            self._show_progress([future for _, future in work])
             for directory, future in work:
                 try:
                     future.result()
                 except OSError:
                     LOG.exception("loading a log in %s failed", directory.path)
                     self._fail(directory)
+
+    def _show_progress(self, loads: list[Future[None]]) -> None:
+        """Until all are over, a line now and then; none for a load that is short."""
+        waiting: set[Future[None]] = set(loads)
+        while waiting:
+            _, waiting = wait(waiting, PROGRESS_S)
+            if waiting:
+                done, checked_mib = len(loads) - len(waiting), self.progress.bytes_done >> 20
+                LOG.info("loading logs: %d of %d, %d MiB checked so far", done, len(loads), checked_mib)
 
     def _begin_directory(self, directory: _Directory) -> list[tuple[str, names.PartitionDirectory]]:
         path = directory.path

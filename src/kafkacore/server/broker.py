@@ -146,6 +146,9 @@ class BrokerServer:
         lifecycle.want_unfenced()
         self.registrar.nudge()
         await self._reached(BrokerState.RUNNING)
+        # The first answer about brokers must have this one in it.
+        while self._publisher.image.brokers[self.node_id].fenced:
+            await self._applied()
         await self.plane.start()
 
     async def _reached(self, *states: BrokerState) -> None:

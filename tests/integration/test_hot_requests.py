@@ -94,7 +94,7 @@ def test_produces_go_on_while_earlier_ones_await_acknowledgement(plane: Plane) -
     started = time.monotonic()
     peer.send(*(frame(parked(300), i) for i in range(5)), frame(b"S", 5))
     answers = peer.answers(6)
-    assert 0.25 < time.monotonic() - started < 0.9
+    assert 0.25 < time.monotonic() - started < 1.4
     assert [a[0] for a in answers] == list(range(6))
     assert [a[2] for a in answers] == sorted(a[2] for a in answers)
 
@@ -140,17 +140,17 @@ def test_a_gate_may_answer_an_error_mute_and_delay(plane: Plane) -> None:
     plane.native.publish_gate(
         GatePolicy(
             rules=[
-                {"action": "error", "error": 7, "times": 1, "mute_ms": 100},
-                {"action": "serve", "delay_ms": 100, "times": 1},
+                {"action": "error", "error": 7, "times": 1, "mute_ms": 400},
+                {"action": "serve", "delay_ms": 400, "times": 1},
             ]
         )
     )
     started = time.monotonic()
     peer.send(frame(b"S", 0), frame(b"S", 1), frame(b"S", 2))
     assert peer.answer()[:2] == (0, 7)
-    assert time.monotonic() - started < 0.09
+    assert time.monotonic() - started < 0.39
     assert [a[:2] for a in peer.answers(2)] == [(1, 0), (2, 0)]
-    assert time.monotonic() - started > 0.19
+    assert time.monotonic() - started > 0.79
 
 
 def test_a_gate_may_close(plane: Plane) -> None:
@@ -179,7 +179,7 @@ def test_no_more_answers_are_awaited_than_the_limit(plane: Plane) -> None:
     started = time.monotonic()
     peer.send(*(frame(parked(100), i) for i in range(20)))
     assert [a[0] for a in peer.answers(20)] == list(range(20))
-    assert 0.28 < time.monotonic() - started < 2
+    assert 0.28 < time.monotonic() - started < 1.9
 
 
 def test_a_peer_that_leaves_takes_what_is_parked_along(plane: Plane) -> None:

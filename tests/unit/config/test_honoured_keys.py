@@ -1,0 +1,95 @@
+"""A key that is told to be honoured is one that something outside of the configuration reads."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.config.keys import BROKER, TOPIC
+from processes import ROOT
+
+SOURCE = ROOT / "src" / "kafkacore"
+# What is called config in raft/ is the core's own.
+ELSEWHERE = ("config", "raft")
+ATTRIBUTE = re.compile(r"config\.(?:broker\.)?(\w+)")
+STANDS_FOR_NODE_ID = "broker.id"
+KEPT = {"noted", "static", "dynamic_default", "dynamic_broker", "zookeeper_mode", "keys", "inherited", "_values"}
+SOUND = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+}
+
+
+class NotedBroker(BrokerConfig):
+    """Notes the keys behind what it is asked for."""
+
+    def __init__(self) -> None:
+        self.__dict__["noted"] = set()
+        super().__init__(SOUND)
+        # The checks of relations have asked already, and what they asked for is kept.
+        for attribute in self.__dict__.keys() - KEPT:
+            del self.__dict__[attribute]
+        self.noted.clear()
+
+    noted: set[str]
+
+    def value(self, name: str) -> Any:
+        self.noted.add(name)
+        return super().value(name)
+
+    def get(self, name: str) -> str | None:
+        self.noted.add(name)
+        return super().get(name)
+
+
+class NotedTopic(TopicConfig):
+    def __init__(self) -> None:
+        super().__init__(NotedBroker())
+        self.__dict__["noted"] = set()
+
+    noted: set[str]
+
+    def value(self, name: str) -> Any:
+        self.noted.add(name)
+        return super().value(name)
+
+
+def attributes_read() -> set[str]:
+    found: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        if path.relative_to(SOURCE).parts[0] not in ELSEWHERE:
+            found.update(ATTRIBUTE.findall(path.read_text()))
+    return found
+
+
+@pytest.fixture(scope="module")
+def read() -> tuple[set[str], set[str]]:
+    """Keys of the broker and of topics that something reads, through attributes that stand for several too."""
+    broker_keys: set[str] = set()
+    topic_keys: set[str] = set()
+    for attribute in attributes_read():
+        broker, topic = NotedBroker(), NotedTopic()
+        if hasattr(broker, attribute):
+            broker_keys |= broker.noted & set(BROKER.names())
+        if hasattr(topic, attribute):
+            topic_keys |= topic.noted
+            broker_keys |= topic.broker.noted
+    return broker_keys, topic_keys
+
+
+def test_every_key_that_is_told_to_be_honoured_is_read(read: tuple[set[str], set[str]]) -> None:
+    broker_keys, topic_keys = read
+    assert {key.name for key in BROKER if key.honoured} - broker_keys == {STANDS_FOR_NODE_ID}
+    assert {key.name for key in TOPIC if key.honoured} - topic_keys == set()
+
+
+def test_every_key_that_is_read_is_told_to_be_honoured(read: tuple[set[str], set[str]]) -> None:
+    broker_keys, topic_keys = read
+    assert broker_keys - {key.name for key in BROKER if key.honoured} == set()
+    assert topic_keys - {key.name for key in TOPIC if key.honoured} == set()

@@ -272,6 +272,8 @@ class Node:
             except Exception:
                 LOG.exception("node %d: a part of the shutdown failed", self.config.node_id)
         self._broker = self._controller = self.metrics_address = None
+        for part in ("_feed", "_replica", "_channel"):
+            self.__dict__.pop(part, None)
 
     def _failed(self, error: BaseException) -> None:
         """Any thread: this node cannot go on. Whoever runs it stops it."""

@@ -1,0 +1,83 @@
+"""Nodes inside a running Python process: made and ended from it, beside each other, leaving nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from kafkacore._fast import io, plane, produce, watch
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.runtime.process import Runtime
+from kafkacore.server.node import Node
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.tools import dev
+
+pytestmark = pytest.mark.timeout(90)
+
+
+def node(directory: Path, *overrides: str) -> Node:
+    directory.mkdir(exist_ok=True)
+    config = dev.configuration(str(directory), 0, list(overrides))
+    dev.prepare(config)
+    return Node(config)
+
+
+def produce_to(running: Node, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": running.bootstrap or "", "acks": "all"})
+    failures: list[Any] = []
+    producer.produce(topic, b"x", on_delivery=lambda error, _: failures.append(error) if error else None)
+    assert producer.flush(20) == 0
+    assert failures == []
+
+
+def test_nodes_beside_each_other_share_threads_and_nothing_else(tmp_path: Path) -> None:
+    with node(tmp_path / "a") as one, node(tmp_path / "b") as other:
+        assert one.bootstrap != other.bootstrap
+        for running in (one, other):
+            [(name, error, _)] = running.create_topics([("the-same", 2)])
+            assert (name, error) == ("the-same", ErrorCode.NONE)
+            produce_to(running, "the-same")
+        [(_, again, _)] = one.create_topics([("the-same", 2)])
+        assert again == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_node_that_ended_left_nothing_and_starts_again(tmp_path: Path) -> None:
+    running = node(tmp_path / "a")
+    for _ in range(3):
+        running.start()
+        produce_to(running, "t")
+        running.stop()
+        running.stop()
+        assert running.bootstrap is None
+    gc.collect()
+    assert plane.live() == {"planes": 0, "inbound": 0}
+    assert (watch.live(), produce.live(), io.live_count()) == (0, 0, 0)
+    assert Runtime._shared is None
+
+
+def test_a_directory_that_is_in_use_in_this_process_is_refused(tmp_path: Path) -> None:
+    with node(tmp_path / "a") as one:
+        second = Node(one.config)
+        with pytest.raises(LogDirectoryError, match="in use by another node"):
+            second.start()
+        produce_to(one, "t")
+
+
+def test_a_node_that_runs_is_not_started_twice(tmp_path: Path) -> None:
+    with node(tmp_path / "a") as one, pytest.raises(RuntimeError, match="runs already"):
+        one.start()
+
+
+def test_ten_thousand_partitions_are_served_at_once(tmp_path: Path) -> None:
+    with node(tmp_path / "a") as one:
+        started = time.monotonic()
+        told = one.create_topics([(f"topic-{number}", 10) for number in range(900)])
+        assert {error for _, error, _ in told} == {0}
+        # Minutes in Apache Kafka; the limit is far above what it takes here, and far below that.
+        assert time.monotonic() - started < 20
+        produce_to(one, "topic-899")

@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset, strlen
 
-from kafkacore._fast.atomics cimport load32, load64
+from kafkacore._fast.atomics cimport load32, load64, store64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
 from kafkacore._fast.log cimport (
@@ -269,7 +269,7 @@ cdef int sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cut
         return 0 if load32(&segment.dropped) else result
     mutex_lock(&log.lock)
     if log.cuts == cuts and segment.synced_size < size:
-        segment.synced_size = size
+        store64(&segment.synced_size, size)
     mutex_unlock(&log.lock)
     return 0
 

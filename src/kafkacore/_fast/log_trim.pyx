@@ -119,7 +119,7 @@ cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) no
     store64(&log.total_bytes, log.total_bytes - last.size + position)
     store64(&last.size, position)
     if last.synced_size > position:
-        last.synced_size = position
+        store64(&last.synced_size, position)
     store32(&last.sealed, 0)
     segment_cut_entries(last, offset)
     recent_clear(log)
@@ -413,7 +413,7 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
     if result == 0 and log.snapshot_offset < log.end_offset:
         result = write_producer_snapshot(log, log.path, log.end_offset, True)
     for i in range(list.count):
-        if result == 0 and (load64(&list.items[i].size) > list.items[i].synced_size or i + 1 == list.count):
+        if result == 0 and (load64(&list.items[i].size) > load64(&list.items[i].synced_size) or i + 1 == list.count):
             result = segment_sync(list.items[i], True)
     if result == 0:
         result = log.dir.disk.sync_directory(log.dir.disk.self, log.path)

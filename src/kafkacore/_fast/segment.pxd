@@ -43,7 +43,7 @@ ctypedef struct Segment:
     bint preallocated     # the file is longer than `size` until it is sealed
     int64_t base_offset
     int64_t size          # bytes of .log; atomic for readers without the lock
-    int64_t synced_size   # bytes that a sync has covered
+    int64_t synced_size   # bytes that a sync has covered; atomic
     int64_t max_timestamp_ms        # largest so far, -1 when none
     int64_t offset_of_max_timestamp  # last offset of the first batch that has it
     int64_t created_ms

@@ -8,7 +8,6 @@ from golden import RELEASES, golden_file
 from kafkacore.protocol import apis, features
 from kafkacore.protocol.errors import ErrorCode
 
-
 # An API of 3.9 that has another name since (KIP-1142).
 RENAMED = {"LIST_CLIENT_METRICS_RESOURCES": "LIST_CONFIG_RESOURCES"}
 

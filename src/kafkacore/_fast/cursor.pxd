@@ -1,10 +1,10 @@
 """Reader and Writer: the two ways that bytes are taken apart and put together.
 
 A Reader is `(pos, end)` with a sticky flag. A read past the end returns zero and marks the reader; the caller looks at
-`bad` once, at the end of a message. Every length that comes from the wire is held against what remains before it is used.
+`bad` once, at the end of a message. Every length that comes from the wire is held against what remains before its use.
 
-A Writer owns a growable block up to `limit` bytes; a write that does not fit marks it and is dropped. The caller looks at
-`bad` once. Integers are big-endian, varints are protobuf's (KIP-482 unsigned, record format zig-zag).
+A Writer owns a growable block up to `limit` bytes; a write that does not fit marks it and is dropped. The caller looks
+at `bad` once. Integers are big-endian, varints are protobuf's (KIP-482 unsigned, record format zig-zag).
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

@@ -345,8 +345,8 @@ cdef int begin_by_time(Log *log, int64_t *start_offset, int64_t *cuts, InflateLi
     return result
 
 
-cdef int find_by_time(Log *log, SegmentList *list, int64_t timestamp_ms, int64_t start_offset, const InflateLimits *limits,
-                      FoundRecord *found) noexcept nogil:
+cdef int find_by_time(Log *log, SegmentList *list, int64_t timestamp_ms, int64_t start_offset,
+                      const InflateLimits *limits, FoundRecord *found) noexcept nogil:
     cdef int64_t greatest_ms, unused
     cdef int32_t i
     cdef int result = 0

@@ -4,10 +4,13 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.atomics cimport add32, load32
-from kafkacore._fast.mail cimport Inbox, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep, silence_bell
+from kafkacore._fast.mail cimport (
+    Inbox, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep, silence_bell,
+)
 from kafkacore._fast.park cimport Parked, Waiter, park_hold, park_init, park_release
 from kafkacore._fast.partition cimport (
-    WAIT_ACKS, WAIT_COMMITTED, WAIT_FETCH, WAIT_SYNCED, Partition, partition_hold, partition_release, partition_unwait, partition_wait,
+    WAIT_ACKS, WAIT_COMMITTED, WAIT_FETCH, WAIT_SYNCED, Partition, partition_hold, partition_release, partition_unwait,
+    partition_wait,
 )
 from kafkacore._fast.partition_handle cimport PartitionHandle
 

@@ -1,1 +1,1 @@
-"""Threads and loops of a process, its files, its clock: the real environment and the simulated one, as Python sees them."""
+"""Threads and loops of a process, its files, its clock: real ones and simulated ones, as Python sees them."""

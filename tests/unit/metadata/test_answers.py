@@ -32,7 +32,10 @@ def replay(image: MetadataImage, *records: object) -> MetadataImage:
 def broker(broker_id: int, fenced: bool = False) -> RegisterBrokerRecord:
     endpoint = RegisterBrokerRecord.BrokerEndpoint(name="P", host="h", port=9000 + broker_id)
     return RegisterBrokerRecord(
-        broker_id=broker_id, broker_epoch=broker_id, fenced=fenced, end_points=[endpoint],
+        broker_id=broker_id,
+        broker_epoch=broker_id,
+        fenced=fenced,
+        end_points=[endpoint],
         log_dirs=[uuid(500 + broker_id)],
     )
 

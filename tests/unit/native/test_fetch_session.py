@@ -1,6 +1,7 @@
 """Fetch sessions (KIP-227): epochs, order of fetching, eviction."""
 
 import pytest
+
 from kafkacore._fast.fetch_session import FetchSessionCache, live
 
 NOT_FOUND, BAD_EPOCH, MIXED = 70, 71, 106

@@ -16,6 +16,7 @@ from kafkacore.runtime.process import Runtime
 from kafkacore.server.node import Node
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools import dev
+from processes import wait_until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -71,6 +72,30 @@ def test_a_directory_that_is_in_use_in_this_process_is_refused(tmp_path: Path) -
 def test_a_node_that_runs_is_not_started_twice(tmp_path: Path) -> None:
     with node(tmp_path / "a") as one, pytest.raises(RuntimeError, match="runs already"):
         one.start()
+
+
+def test_a_failed_disk_takes_along_what_lies_on_it_and_the_last_one_the_node(tmp_path: Path) -> None:
+    faults: list[BaseException] = []
+    dirs = f"log.dirs={tmp_path}/a,{tmp_path}/b", f"metadata.log.dir={tmp_path}/m"
+    with node(tmp_path / "m", *dirs) as one:
+        one.on_fault = faults.append
+        assert one.create_topics([("t", 6)])[0][1] == ErrorCode.NONE
+        broker = one._broker
+        assert broker is not None
+
+        def partitions() -> list[Any]:
+            image = broker.context.image
+            topic = image.topic("t")
+            return [image.partition_at(row) for row in topic.partition_rows] if topic is not None else []
+
+        # The controller hears where each replica lies.
+        wait_until(lambda: len({each.directories for each in partitions()}) == 2)
+        first, second = broker._logs._manager.native_directories
+        first.fail(5)
+        wait_until(lambda: sum(each.leader == -1 for each in partitions()) == 3)
+        assert faults == []
+        second.fail(5)
+        wait_until(lambda: len(faults) == 1)
 
 
 def test_ten_thousand_partitions_are_served_at_once(tmp_path: Path) -> None:

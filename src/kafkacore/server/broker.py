@@ -33,6 +33,7 @@ from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.context import BrokerContext
+from kafkacore.server.directory_assignments import DirectoryAssignments
 from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import BROKER, api_versions
@@ -121,6 +122,7 @@ class BrokerServer:
             previous_broker_epoch=previous_epoch,
         )
         self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
+        self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send)
 
     def _advertised(self) -> list[AdvertisedListener]:
         """What clients are told: a port 0 is the one that was bound, the wildcard is this machine's name."""
@@ -177,6 +179,7 @@ class BrokerServer:
                 LOG.warning("broker %d leaves before its controller let it go", self.node_id)
         await self.registrar.stop()
         await self.plane.stop(drain_ms)
+        self._assignments.close()
         self.context.auto_topics.close()
         self.context.producer_ids.close()
         self.context.waits.close()
@@ -208,6 +211,7 @@ class BrokerServer:
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.replicas.apply(image, delta)
+        self._assignments.tell(self._logs.take_placed())
         awaiting, self._awaiting = self._awaiting, []
         for future in awaiting:
             if not future.done():

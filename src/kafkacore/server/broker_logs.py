@@ -24,7 +24,9 @@ class BrokerLogs:
         self._manager = manager
         self._paths = paths
         self._blocking = blocking
+        self._ids = {path: directory for directory, path in paths.items()}
         self._leaving: dict[Key, Future[None]] = {}
+        self._placed: dict[tuple[Uuid, int], Uuid] = {}
 
     def load(self) -> None:
         """Takes up what the directories hold. Waits for disks. Raises LogDirectoryError."""
@@ -45,9 +47,17 @@ class BrokerLogs:
         else:
             for index, directory in zip(indexes, directories, strict=True):
                 placed += self._manager.create(topic, topic_id, [index], self._paths.get(directory))
-        for partition in placed:
+        for partition, directory in zip(placed, directories, strict=True):
             if partition.settings is not settings:
                 partition.configure(settings)
+            lies_in = self._ids[partition.directory.path]
+            if lies_in != directory:
+                self._placed[topic_id, partition.index] = lies_in
+        return placed
+
+    def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
+        """The directories of replicas that were opened elsewhere than the metadata says, since this was last asked."""
+        placed, self._placed = self._placed, {}
         return placed
 
     def delete(self, partition: PartitionHandle) -> None:

@@ -1,0 +1,85 @@
+"""Tells the controller in which log directory each replica lies (KIP-858): it is to know what a failed disk takes along.
+
+A broker of one directory has nothing to tell: there the controller knows already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.uuid import Uuid
+
+LOG: Final = logging.getLogger("kafkacore.server")
+MAX_PER_REQUEST: Final = 2_250  # as many as Apache Kafka puts into one request
+RETRY_S: Final = 0.5
+
+Replica = tuple[Uuid, int]  # topic id and partition
+
+
+class DirectoryAssignments:
+    """Belongs to one loop. `send` sends a request to the active controller; `broker_epoch` is asked for each one."""
+
+    def __init__(self, node_id: int, broker_epoch: Callable[[], int], send: Callable[[Any], Awaitable[Any]]) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._send = send
+        self._untold: dict[Replica, Uuid] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, placed: Mapping[Replica, Uuid]) -> None:
+        """What lies elsewhere than the committed metadata says. It is told until the controller has taken it."""
+        self._untold.update(placed)
+        if self._untold and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while self._untold:
+            part = dict(islice(self._untold.items(), MAX_PER_REQUEST))
+            try:
+                answer = await self._send(self._request(part))
+                taken = answer.error_code == ErrorCode.NONE
+                if not taken:
+                    LOG.info("%d assignments to log directories wait: error %d", len(part), answer.error_code)
+            except (KafkaError, OSError, TimeoutError) as error:
+                LOG.info("%d assignments to log directories wait: %s", len(part), error)
+                taken = False
+            if not taken:
+                await asyncio.sleep(RETRY_S)
+                continue
+            for replica, directory in part.items():
+                # It may have moved on meanwhile; a replica that the controller does not know any more is nobody's.
+                if self._untold.get(replica) == directory:
+                    del self._untold[replica]
+
+    def _request(self, part: Mapping[Replica, Uuid]) -> Any:
+        from kafkacore.protocol.messages import AssignReplicasToDirsRequest as Request
+
+        placed: dict[Uuid, dict[Uuid, list[int]]] = {}
+        for (topic_id, index), directory in part.items():
+            placed.setdefault(directory, {}).setdefault(topic_id, []).append(index)
+        return Request(
+            broker_id=self._node_id,
+            broker_epoch=self._broker_epoch(),
+            directories=[
+                Request.DirectoryData(
+                    id=directory,
+                    topics=[
+                        Request.TopicData(
+                            topic_id=topic_id,
+                            partitions=[Request.PartitionData(partition_index=index) for index in indexes],
+                        )
+                        for topic_id, indexes in topics.items()
+                    ],
+                )
+                for directory, topics in placed.items()
+            ],
+        )
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -47,3 +47,6 @@ if missing_extension || [ -n "$(find setup.py src/kafkacore -name __pycache__ -p
         { tail -n 60 build/extensions.log >&2; die "the extensions do not compile; the whole log: build/extensions.log"; }
     mv "$built.started" "$built"
 fi
+
+# As pip does for a wheel: where nothing writes bytecode (PYTHONDONTWRITEBYTECODE), each start would compile every module.
+.venv/bin/python -m compileall -q src/kafkacore

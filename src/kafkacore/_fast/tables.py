@@ -158,7 +158,8 @@ def release_table(release: str, name: str) -> Table | None:
 def heads(release: str, file: str) -> tuple[dict[str, Any], ...]:
     """Each line of a file without its fields: what an API registry needs, at a tenth of the price."""
     split = (line.partition(b',"fields":') for line in _read(release, file).splitlines())
-    return tuple(json.loads(head + b"}" if found else head) for head, found, _ in split)
+    # Parsed in one piece: a call for each line costs three times as much.
+    return tuple(json.loads(b"[%b]" % b",".join(head + b"}" if found else head for head, found, _ in split)))
 
 
 def names() -> list[str]:

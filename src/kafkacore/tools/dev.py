@@ -46,6 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    import gc
+
+    gc.disable()  # until `running` has started the node
+
     from kafkacore.server.node import Node
     from kafkacore.server.registrar import RegistrationRefused
     from kafkacore.tools import running

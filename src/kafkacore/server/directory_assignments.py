@@ -1,4 +1,4 @@
-"""Tells the controller in which log directory each replica lies (KIP-858): it is to know what a failed disk takes along.
+"""Tells the controller in which log directory each replica lies (KIP-858): it must know what a failed disk takes along.
 
 A broker of one directory has nothing to tell: there the controller knows already.
 """

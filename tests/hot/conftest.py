@@ -83,7 +83,7 @@ class DataPlane:
     def __init__(self, path, partitions=3, **settings):
         self.path = path
         self.environment = Environment()
-        self.plane = NativePlane("data", self.environment, ring_capacity=16, memory_bytes=128 << 20)
+        self.plane = NativePlane("data", self.environment, ring_capacity=16, memory_bytes=128 << 20, half_closed_ms=50)
         self.sessions = FetchSessionCache(100, 1)
         self.hot = Hot(1, self.sessions)
         self.plane.install(0, produce.api(self.hot))

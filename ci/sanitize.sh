@@ -34,16 +34,23 @@ copy_and_build() {
 
 # run KIND LIBRARY VARIABLE OPTIONS: the tests in the copy, with the runtime in front.
 run() {
-    local kind="$1" library variable="$3" options="$4" present=()
+    local kind="$1" library variable="$3" options="$4" present=() failed=0
     library="$(gcc -print-file-name="$2")"
     [ -e "$library" ] || die "$2 is missing: apt install gcc libasan8 libubsan1 libtsan2 (or your gcc's version of them)"
     cd "$root/build/sanitize/$kind"
     for each in "${tests[@]}"; do [ -e "$each" ] && present+=("$each"); done
     say "$kind: ${present[*]}"
+    rm -f report.*
     # A report of a child process counts as well: it ends that process with this status, and its test fails.
-    env LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so)" "$variable=$options:exitcode=66" \
-        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" \
-        .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider -o timeout=600
+    env LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so)" "$variable=$options:exitcode=66:log_path=$PWD/report" \
+        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:log_path=$PWD/report" \
+        .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider -o timeout=600 || failed=$?
+    # pytest holds what a dying process prints; the report is in files of its own.
+    if compgen -G "report.*" >/dev/null; then
+        head -n 60 report.* >&2
+        die "$kind: reports are in $PWD/report.*"
+    fi
+    [ "$failed" -eq 0 ] || die "$kind: the tests failed"
     cd "$root"
 }
 

@@ -10,9 +10,12 @@ machine="$(uname -m)"
 # Zig brings the headers and stubs of any glibc, so the wheel runs on older systems than the one it is built on.
 zig="$PWD/.venv/bin/python -m ziglang cc -target $machine-linux-gnu.$glibc"
 rm -rf build/wheel dist/*.whl
-mkdir -p build/wheel dist
+mkdir -p build/wheel/source dist
+# From a copy of what git knows: extensions that this machine's compiler built lie beside the sources here.
+git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory=build/wheel/source
 say "building for glibc $glibc"
-CC="$zig" LDSHARED="$zig -shared" .venv/bin/python -m build --wheel --no-isolation --outdir build/wheel . >build/wheel/log 2>&1 ||
+CC="$zig" LDSHARED="$zig -shared" .venv/bin/python -m build --wheel --no-isolation --outdir build/wheel \
+    build/wheel/source >build/wheel/log 2>&1 ||
     { tail -n 40 build/wheel/log >&2; die "no wheel"; }
 
 # Names what the wheel may run on, and fails if it needs more than that.

@@ -1,0 +1,210 @@
+"""`python -m benchmarks.node`: what a node costs before and beside its load: starting, idling, topics, syncs.
+
+Ours beside Apache Kafka, interleaved where both do it. The floor of a sync is measured on the same file system: one
+thread that writes 100 bytes and syncs them, again and again.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.peers import report, requests, start
+from benchmarks.peers.contestants import SERVER_JVM, starters
+from benchmarks.peers.rows import (
+    FIRST_TIMESTAMP_MS,
+    IDLE_S,
+    checked,
+    create_topics,
+    fresh_topic,
+    load,
+    memory,
+    metadata,
+    rss_mib,
+    with_cpu,
+)
+from brokers import ApacheKafka, Node
+from kafkacore._fast.batch import RecordBatchBuilder
+
+SYNC_EACH = {"log.flush.interval.messages": "1"}
+PRODUCERS = 16
+SYNCED_SECONDS = 2.0
+FLOOR_SYNCS = 300
+IDLE_CONNECTIONS = 10_000
+OPEN_FILES = 20_000
+EMBEDDED = 15
+NAMES = ("kafkacore", "apache-4.3", "apache-3.9")
+
+
+def single_record():
+    builder = RecordBatchBuilder()
+    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
+    return bytes(builder.build())
+
+
+def synced(broker, partitions):
+    """16 producers, one request under way each; every acknowledgement waits for its record's sync."""
+    topic = fresh_topic(broker, partitions)
+    client = load(broker, connections=PRODUCERS)
+    asked = [requests.produce(topic, at % partitions, single_record()) for at in range(PRODUCERS)]
+    where = requests.produce_error_at(topic)
+    client.run(asked, count=10 * PRODUCERS, error_at=where)
+    result = client.run(asked, seconds=SYNCED_SECONDS, error_at=where)
+    client.close()
+    checked(result, result.requests)
+    return {"acknowledged/s": result.requests / result.elapsed_ns * 1e9, "p99 ms": result.percentile_ns(0.99) / 1e6}
+
+
+def floor_syncs_per_second(directory):
+    file = os.open(directory / "floor", os.O_RDWR | os.O_CREAT)
+    began = time.perf_counter()
+    for at in range(FLOOR_SYNCS):
+        os.pwrite(file, b"x" * 100, at * 100)
+        os.fdatasync(file)
+    taken = time.perf_counter() - began
+    os.close(file)
+    return FLOOR_SYNCS / taken
+
+
+def many_connections(broker):
+    """What connections that say nothing cost."""
+    before = rss_mib(broker.pid)
+    host, port = broker.bootstrap.rsplit(":", 1)
+    with contextlib.ExitStack() as held:
+        for _ in range(IDLE_CONNECTIONS):
+            held.enter_context(socket.create_connection((host, int(port)), timeout=10))
+        # Accepted, all of them: the last is answered.
+        requests.call(broker.bootstrap, requests.frame(requests.API_VERSIONS, 0, b""))
+        _, cpu_s = with_cpu(lambda: time.sleep(IDLE_S), broker.pid)
+        each_kib = (rss_mib(broker.pid) - before) * 1024 / IDLE_CONNECTIONS
+    return {"% of a core": cpu_s / IDLE_S * 100, "KiB each": each_kib}
+
+
+def embedded(directory):
+    """Milliseconds from nothing to ready, of a node in this process; its directory is formatted before."""
+    from kafkacore.server.node import Node as Embedded
+    from kafkacore.tools import dev
+
+    taken = []
+    for number in range(EMBEDDED + 1):
+        place = directory / str(number)
+        place.mkdir(parents=True)
+        config = dev.configuration(str(place), 0, [])
+        dev.prepare(config)
+        began = time.perf_counter()
+        node = Embedded(config)
+        node.start()
+        taken.append((time.perf_counter() - began) * 1000)
+        node.stop()
+    return {"ready ms": statistics.median(taken[1:]), "first ms": taken[0], "least ms": min(taken)}
+
+
+TITLES = {
+    "start": (start.TITLE, start.SHOWN, None),
+    "embedded": ("a node in a running process, on tmpfs", "ready ms", None),
+    "idle": ("nobody asks for anything", "RSS MiB", memory),
+    "connections": ("10,000 connections that say nothing", "% of a core", many_connections),
+    "metadata": ("Metadata of 10,000 partitions", "ns a partition", metadata),
+    "create-topics": ("CreateTopics 900 x 10", "serving s", create_topics),
+    "synced-1": ("16 producers on 1 partition, each acknowledgement synced", "acknowledged/s", lambda b: synced(b, 1)),
+    "synced-16": ("16 producers on 16 partitions, each synced", "acknowledged/s", lambda b: synced(b, PRODUCERS)),
+}
+SYNCED = ("synced-1", "synced-16")
+ONCE = ("metadata", "create-topics", "connections")
+
+
+def interleaved(brokers, rows, rounds, results):
+    for row in rows:
+        for number in range(1 if row in ONCE else rounds):
+            for name, broker in brokers.items():
+                try:
+                    figures = TITLES[row][2](broker)
+                except (RuntimeError, OSError) as error:
+                    print(f"{row} on {name}: {error!r}", file=sys.stderr, flush=True)
+                    continue
+                results[row][name].append(figures)
+                told = "  ".join(f"{key} {value:.4g}" for key, value in figures.items())
+                print(f"{row:<14}{name:<12}{number} {told}", flush=True)
+
+
+def starter(name, synced_too):
+    if not synced_too:
+        return starters()[name]
+    if name == "kafkacore":
+        return lambda directory: Node(directory / "node", overrides=SYNC_EACH)
+    return lambda directory: ApacheKafka(name, directory, SYNC_EACH, jvm=SERVER_JVM)
+
+
+@contextlib.contextmanager
+def running(names, scratch, *, synced_too=False):
+    brokers = {}
+    try:
+        for name in names:
+            brokers[name] = starter(name, synced_too)(scratch / f"{name}{'-synced' * synced_too}")
+            brokers[name].name = name
+        yield brokers
+    finally:
+        for broker in brokers.values():
+            broker.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.node", description=__doc__.splitlines()[0])
+    parser.add_argument("--brokers", nargs="+", choices=NAMES, default=list(NAMES[:2]))
+    parser.add_argument("--rows", nargs="+", choices=TITLES, default=list(TITLES), metavar="ROW")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
+    parser.add_argument("--out", type=Path, default=Path("build/bench/node"))
+    parser.add_argument("--embedded", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.embedded:
+        print(json.dumps(embedded(options.embedded)))
+        return
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, allowed), allowed))
+    options.directory.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="node-", dir=options.directory)).resolve()
+    results = {row: {name: [] for name in options.brokers} for row in options.rows}
+    try:
+        measure(options, scratch, results)
+        print(f"floor: {floor_syncs_per_second(scratch):.0f} syncs/s by one thread")
+    finally:
+        shutil.rmtree(scratch)
+    rows = {row: TITLES[row] for row in options.rows}
+    print(report.write(options.out, results, rows, options.brokers, options.rounds, options.directory))
+
+
+def measure(options, scratch, results):
+    if "embedded" in results:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
+            command = [sys.executable, "-m", "benchmarks.node", "--embedded", place]
+            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        results["embedded"] = {name: [] for name in options.brokers}
+        results["embedded"]["kafkacore"] = [json.loads(told)]
+        print(f"{'embedded':<14}{told}", flush=True)
+    plain = [row for row in options.rows if row not in {"start", "embedded", *SYNCED}]
+    if plain:
+        with running(options.brokers, scratch) as brokers:
+            # Idle figures first: what other rows leave behind is no part of them.
+            interleaved(brokers, plain, options.rounds, results)
+    if "start" in results:
+        with running(options.brokers, scratch / "fresh") as brokers:
+            for broker in brokers.values():
+                broker.stop()
+            results["start"] = start.measure(brokers, options.rounds)
+    if set(SYNCED) & set(results):
+        with running(options.brokers, scratch, synced_too=True) as brokers:
+            interleaved(brokers, [row for row in options.rows if row in SYNCED], options.rounds, results)
+
+
+if __name__ == "__main__":
+    main()

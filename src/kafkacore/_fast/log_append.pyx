@@ -1,7 +1,7 @@
 """Appends, as log_append.pxd says (UnifiedLog.append, LogSegment.append)."""
 
 from libc.errno cimport ENOMEM
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
 from kafkacore._fast.atomics cimport add64, load32, store64
 from kafkacore._fast.codec cimport CodecContext
@@ -100,6 +100,20 @@ cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
     return LOG_BLOCKED
 
 
+cdef int64_t roll_jitter_ms(const Log *log, int64_t base_offset) noexcept nogil:
+    """Up to segment.jitter.ms, so that many logs do not roll at once. Made of what names a segment (splitmix64) rather
+    than of a random source: a run can be replayed."""
+    cdef uint64_t mixed = <uint64_t> base_offset * <uint64_t> 0x9E3779B97F4A7C15 + <uint64_t> log.index
+    cdef int i
+    if log.topic_id != NULL:
+        for i in range(16):
+            mixed = mixed * 31 + log.topic_id[i]
+    mixed = (mixed ^ (mixed >> 30)) * <uint64_t> 0xBF58476D1CE4E5B9
+    mixed = (mixed ^ (mixed >> 27)) * <uint64_t> 0x94D049BB133111EB
+    mixed ^= mixed >> 31
+    return <int64_t> (mixed % <uint64_t> min(log.config.segment_jitter_ms, log.config.segment_ms))
+
+
 cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t last) noexcept nogil:
     """LogSegment.shouldRoll: size, age, a full index, an offset that an index entry cannot hold."""
     cdef Segment *segment = log.active
@@ -116,6 +130,8 @@ cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t 
         waited_ms = max_timestamp_ms - segment.first_timestamp_ms
     else:
         waited_ms = log_now_ms(log) - segment.created_ms
+    if config.segment_jitter_ms > 0 and segment.jitter_ms == 0:
+        segment.jitter_ms = roll_jitter_ms(log, segment.base_offset)
     return waited_ms > config.segment_ms - segment.jitter_ms
 
 

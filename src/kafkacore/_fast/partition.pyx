@@ -8,7 +8,7 @@ from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.epochs cimport epochs_assign, epochs_end
 from kafkacore._fast.io cimport io_hold, io_release
 from kafkacore._fast.log cimport (
-    LOG_CLOSED, LOG_FAILED, LOG_LAZY, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked,
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked,
     config_release,
 )
 from kafkacore._fast.log_append cimport (
@@ -32,6 +32,7 @@ cdef enum:
     KAFKA_STORAGE_ERROR = 56
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    HEADER_BYTES = 61
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
@@ -303,10 +304,13 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
     cdef bint more = False
     cdef bint sync = False
     cdef int error
+    cdef uint8_t header[HEADER_BYTES]
+    cdef size_t kept = min(size, <size_t> HEADER_BYTES)
     wait_for[0] = -1
     wakes.count = 0
     wakes.why = WAKE_READY
     append_info_init(info)
+    memcpy(header, records, kept)
     config = log_hold_config(&p.log)
     error = log_prepare(config, log_now_ms(&p.log), records, size, ORIGIN_CLIENT, &prepared, info)
     config_release(config)
@@ -320,6 +324,9 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
         wait_for[0] = acknowledged_at(p, acks, info.last_offset)
         sync = not info.duplicate and p.log.end_offset - p.log.synced_offset >= p.log.config.flush_messages
     mutex_unlock(&p.log.lock)
+    if error == LOG_BLOCKED:
+        # It comes again, and must be what its producer sent: the broker's time is refused from anybody else.
+        memcpy(records, header, kept)
     prepared_free(&prepared)
     if sync:
         log_commit_soon(&p.log, info.last_offset + 1)

@@ -9,6 +9,10 @@ from kafkacore._fast.partition_handle import LogSettings
 if TYPE_CHECKING:
     from kafkacore.config.topic import TopicConfig
 
+# Kafka takes less of both: such a topic is to have the least that works, not a log that cannot be made.
+MIN_SEGMENT_BYTES: Final = 14
+MIN_INDEX_BYTES: Final = 24
+
 _CODECS: Final = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 
@@ -21,11 +25,11 @@ def log_settings(config: TopicConfig) -> LogSettings:
         "zstd": config.compression_zstd_level,
     }
     return LogSettings(
-        segment_bytes=config.segment_size_bytes,
+        segment_bytes=max(config.segment_size_bytes, MIN_SEGMENT_BYTES),
         segment_ms=config.segment_ms,
         segment_jitter_ms=config.segment_jitter_ms,
         index_interval_bytes=config.index_interval_bytes,
-        segment_index_bytes=config.segment_index_bytes,
+        segment_index_bytes=max(config.segment_index_bytes, MIN_INDEX_BYTES),
         retention_ms=config.retention_ms,
         retention_bytes=config.retention_bytes,
         file_delete_delay_ms=config.file_delete_delay_ms,

@@ -8,8 +8,8 @@ from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.epochs cimport epochs_assign, epochs_end
 from kafkacore._fast.io cimport io_hold, io_release
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, log_destroy, log_fail, log_hold_config, log_init, log_now_ms, log_wake_blocked,
-    config_release,
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, config_release, log_destroy, log_fail, log_hold_config, log_init,
+    log_now_ms, log_wake_blocked,
 )
 from kafkacore._fast.log_append cimport (
     Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore.network.client import NodeClient
+from kafkacore.protocol import messages as m
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import Message
 from kafkacore.runtime.process import DATA, Runtime, default_processors
 from kafkacore.server.node import Node
+from kafkacore.storage.log_manager import LogManager
 from kafkacore.tools.dev import configuration, prepare
 
 
@@ -66,3 +76,110 @@ def test_segments_of_the_metadata_log_are_as_small_as_is_asked_for(tmp_path: Pat
         node.create_topics([(f"t{n}", 1) for n in range(20)])
         node.create_topics([("last", 1)])
     assert len(list(tmp_path.glob("__cluster_metadata-0/*.log"))) > 2
+
+
+def ask(address: str | None, request: Message, version: int | None = None) -> Any:
+    """A whole dialogue with a node by a connection of its own."""
+    assert address is not None
+    host, _, port = address.rpartition(":")
+
+    async def dialogue() -> Any:
+        client = NodeClient(host, int(port), "test")
+        try:
+            return await client.request(request, version)
+        finally:
+            await client.close()
+
+    return asyncio.run(dialogue())
+
+
+def create(node: Node, name: str, partitions: int = -1) -> Any:
+    topic = m.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=-1)
+    (made,) = ask(node.bootstrap, m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000)).topics
+    return made
+
+
+def produce(node: Node, name: str, value: bytes) -> int:
+    builder = RecordBatchBuilder()
+    builder.append(int(time.time() * 1000), None, value)
+    part = m.ProduceRequest.PartitionProduceData(index=0, records=builder.build())
+    topic = m.ProduceRequest.TopicProduceData(name=name, partition_data=[part])
+    answer = ask(node.bootstrap, m.ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic]), 12)
+    error: int = answer.responses[0].partition_responses[0].error_code
+    return error
+
+
+def test_topics_have_as_many_partitions_as_the_node_says(tmp_path: Path) -> None:
+    with started(tmp_path, "num.partitions=7") as node:
+        assert create(node, "t").num_partitions == 7
+
+
+def test_topics_have_as_many_replicas_as_the_node_says(tmp_path: Path) -> None:
+    with started(tmp_path, "default.replication.factor=2") as node:
+        assert create(node, "t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_topics_are_deleted_only_where_that_is_allowed(tmp_path: Path) -> None:
+    with started(tmp_path, "delete.topic.enable=false") as node:
+        create(node, "t")
+        topic = m.DeleteTopicsRequest.DeleteTopicState(name="t")
+        (answer,) = ask(node.bootstrap, m.DeleteTopicsRequest(topics=[topic], timeout_ms=10_000)).responses
+        assert answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_the_rack_is_told_to_clients(tmp_path: Path) -> None:
+    with started(tmp_path, "broker.rack=cellar") as node:
+        (broker,) = ask(node.bootstrap, m.MetadataRequest(topics=[])).brokers
+        assert broker.rack == "cellar"
+
+
+def test_a_fetch_gives_no_more_than_the_node_allows(tmp_path: Path) -> None:
+    with started(tmp_path, "fetch.max.bytes=100000") as node:
+        create(node, "t", 1)
+        for _ in range(4):
+            assert produce(node, "t", bytes(60_000)) == 0
+        part = m.FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        wanted = m.FetchRequest(
+            max_wait_ms=0,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            session_epoch=-1,
+            topics=[m.FetchRequest.FetchTopic(topic="t", partitions=[part])],
+        )
+        (answer,) = ask(node.bootstrap, wanted, 12).responses[0].partitions
+        assert answer.high_watermark == 4 and 60_000 < len(answer.records) <= 100_000
+
+
+def test_what_is_larger_than_the_node_takes_is_refused(tmp_path: Path) -> None:
+    with started(tmp_path, "message.max.bytes=1000") as node:
+        create(node, "t", 1)
+        assert produce(node, "t", bytes(500)) == 0
+        assert produce(node, "t", bytes(1000)) == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_records_need_as_many_replicas_as_the_node_says(tmp_path: Path) -> None:
+    with started(tmp_path, "min.insync.replicas=2") as node:
+        create(node, "t", 1)
+        assert produce(node, "t", b"v") == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_metrics_are_where_they_are_asked_for(tmp_path: Path) -> None:
+    with started(tmp_path, "metrics.port=-1") as node:
+        assert node.metrics_address is None
+    with started(tmp_path, "metrics.port=0") as node:
+        assert node.metrics_address is not None
+        with urllib.request.urlopen(node.metrics_address, timeout=20) as page:
+            assert b"kafka_" in page.read()
+
+
+def test_logs_are_opened_by_as_many_threads_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    class Counted(LogManager):
+        def __init__(self, *arguments: Any, recovery_threads: int, **named: Any) -> None:
+            asked.append(recovery_threads)
+            super().__init__(*arguments, recovery_threads=recovery_threads, **named)
+
+    monkeypatch.setattr("kafkacore.server.node.LogManager", Counted)
+    with started(tmp_path, "num.recovery.threads.per.data.dir=5"):
+        assert asked == [5]

@@ -1,0 +1,62 @@
+"""Which key becomes which limit and time of a node's replica of the metadata log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.env import Environment
+from kafkacore.config import BrokerConfig
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft.core import RaftConfig
+from kafkacore.server.metadata_replica import MetadataReplica
+
+SOUND = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+}
+
+
+def raft_config(path: Path, **properties: str) -> RaftConfig:
+    config = BrokerConfig(SOUND | {"log.dirs": str(path)} | properties)
+    faults: list[BaseException] = []
+    replica = MetadataReplica(
+        config, "c", Uuid(b"d" * 16), Environment(), endpoints=(), clean=False, on_fault=faults.append
+    )
+    replica.close()
+    assert faults == []
+    return replica.raft._config
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [
+        ("controller.quorum.election.timeout.ms", "election_timeout_ms"),
+        ("controller.quorum.election.backoff.max.ms", "election_backoff_max_ms"),
+        ("controller.quorum.fetch.timeout.ms", "fetch_timeout_ms"),
+        ("controller.quorum.request.timeout.ms", "request_timeout_ms"),
+        ("controller.quorum.retry.backoff.ms", "retry_backoff_ms"),
+        ("controller.quorum.fetch.max.bytes", "fetch_max_bytes"),
+        ("controller.quorum.fetch.snapshot.max.bytes", "fetch_snapshot_max_bytes"),
+        ("internal.metadata.max.batch.size.in.bytes", "max_batch_bytes"),
+    ],
+)
+def test_a_key_is_the_limit_of_its_name_and_of_no_other(tmp_path: Path, key: str, field: str) -> None:
+    default, changed = raft_config(tmp_path), raft_config(tmp_path, **{key: "4321"})
+    names = [name for name in RaftConfig._fields if getattr(default, name) != getattr(changed, name)]
+    assert names == [field]
+    assert getattr(changed, field) == 4321
+
+
+def test_the_defaults_are_those_of_the_core(tmp_path: Path) -> None:
+    made = raft_config(tmp_path)
+    plain = RaftConfig(1, Uuid(b"d" * 16), "c")
+    assert all(
+        getattr(made, name) == getattr(plain, name)
+        for name in RaftConfig._fields
+        if name.endswith(("_ms", "_bytes"))
+    )

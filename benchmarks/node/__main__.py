@@ -32,6 +32,7 @@ from benchmarks.peers.rows import (
     rss_mib,
     with_cpu,
 )
+
 from brokers import ApacheKafka, Node
 from kafkacore._fast.batch import RecordBatchBuilder
 

@@ -107,6 +107,7 @@ class Message:
         return {name: list(fields.values()) for name, fields in joined.items() if fields or name == self.name}
 
 
+@cache
 def python_name(name: str) -> str:
     """The attribute for a table's field name."""
     name = name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")
@@ -168,6 +169,7 @@ def names() -> list[str]:
     return sorted(found)
 
 
+@cache
 def parse_versions(text: str | None) -> Versions:
     """`"3+"`, `"0-7"`, `"5"` or `"none"`."""
     if text is None or text == "none":

@@ -157,12 +157,6 @@ def test_what_is_larger_than_the_node_takes_is_refused(tmp_path: Path) -> None:
         assert produce(node, "t", bytes(1000)) == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_records_need_as_many_replicas_as_the_node_says(tmp_path: Path) -> None:
-    with started(tmp_path, "min.insync.replicas=2") as node:
-        create(node, "t", 1)
-        assert produce(node, "t", b"v") == ErrorCode.NOT_ENOUGH_REPLICAS
-
-
 def test_metrics_are_where_they_are_asked_for(tmp_path: Path) -> None:
     with started(tmp_path, "metrics.port=-1") as node:
         assert node.metrics_address is None

@@ -56,7 +56,5 @@ def test_the_defaults_are_those_of_the_core(tmp_path: Path) -> None:
     made = raft_config(tmp_path)
     plain = RaftConfig(1, Uuid(b"d" * 16), "c")
     assert all(
-        getattr(made, name) == getattr(plain, name)
-        for name in RaftConfig._fields
-        if name.endswith(("_ms", "_bytes"))
+        getattr(made, name) == getattr(plain, name) for name in RaftConfig._fields if name.endswith(("_ms", "_bytes"))
     )

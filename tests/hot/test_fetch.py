@@ -1,6 +1,7 @@
 """Fetch on the hot path: what is returned, how it waits, what a session leaves out."""
 
 import os
+import struct
 import threading
 
 import pytest
@@ -203,6 +204,20 @@ def test_an_error_is_named_until_it_is_over(data_plane, filled, session):
     data_plane.partitions[2].become_leader(1, 5, 2)
     found = parts(filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=3), version))
     assert [(index, part.error_code) for index, part in found.items()] == [(2, 0)]
+
+
+def test_a_session_that_outgrows_an_answer_is_ended(data_plane, client):
+    first = client.fetch(data_plane.fetch_request({0: 0}, 11, session_epoch=0), 11)
+    partitions = b"".join(struct.pack(">iiqqi", index, -1, 0, -1, 1) for index in range(500_000))
+    client.send_frame(
+        struct.pack(">hhihiiiibiiih1si", 1, 11, 7, -1, -1, 0, 0, 1 << 20, 0, first.session_id, 1, 1, 1, b"t", 500_000)
+        + partitions
+        + struct.pack(">ih", 0, 0)
+    )
+    assert client.is_closed()
+    again = data_plane.fetch_request({}, 11, session_id=first.session_id, session_epoch=2)
+    assert data_plane.client().fetch(again, 11).error_code == 70
+    assert len(data_plane.sessions) == 0
 
 
 def test_producers_and_consumers_at_once_lose_and_repeat_nothing(data_plane, batch):

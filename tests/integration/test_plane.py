@@ -309,6 +309,28 @@ def test_a_slow_frame_loses_its_connection(serve: Callable[..., Serving]) -> Non
     until(lambda: serving.counter("memory_used_bytes") == 0)
 
 
+def test_a_claim_of_a_large_frame_buys_no_time(serve: Callable[..., Serving]) -> None:
+    serving = serve(slow_frame_ms=50)
+    with does_not_disturb(serving):
+        peer = serving.peer()
+        peer.send(struct.pack(">i", 100 << 20) + b"0123456789")
+        assert peer.is_closed()
+    until(lambda: serving.counter("memory_used_bytes") == 0)
+
+
+def test_a_large_frame_that_keeps_its_pace_may_take_longer(serve: Callable[..., Serving]) -> None:
+    serving = serve(slow_frame_ms=300)
+    peer, other = serving.peer(), serving.peer()
+    whole = frame(bytes(8 << 20), 5)
+    sent, end = 0, time.monotonic() + 0.8
+    while time.monotonic() < end and sent < len(whole) // 2:
+        peer.send(whole[sent : sent + 1024])
+        sent += 1024
+        assert other.ask(b"meanwhile") == b"meanwhile"
+    peer.send(whole[sent:])
+    assert peer.answer() == (5, bytes(8 << 20))
+
+
 def test_an_idle_connection_is_closed_and_counted(serve: Callable[..., Serving]) -> None:
     serving = serve(connections_max_idle_ms=60)
     peer = serving.peer()

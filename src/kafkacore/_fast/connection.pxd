@@ -93,6 +93,7 @@ ctypedef struct Connection:
     bint hung_up              # epoll has told that it sends no more
     int16_t prefix_size       # received of `prefix`
     int32_t frame_size        # what the prefix says
+    int64_t slow_mark         # bytes of `frame` that were there when its slowness was last looked at
     uint8_t prefix[4]
     Frame *frame              # under way
     Frame *rest               # read and not cut yet

@@ -30,7 +30,7 @@ from kafkacore._fast.versions cimport API_VERSIONS, answer_versions
 
 cdef enum:
     PRODUCE = 0
-    SLOW_BYTES_PER_MS = 16     # the least rate of a frame, beyond plane.slow_frame_ms
+    SLOW_BYTES_PER_MS = 16     # the least rate of a frame in each plane.slow_frame_ms
 
 cdef int64_t live_connections = 0  # atomic
 cdef int64_t live_requests = 0
@@ -237,6 +237,11 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
     if conn.frame == NULL:
         malformed(conn, "the size of a frame stayed incomplete for too long; closed")
         return
+    if conn.frame.received - conn.slow_mark >= SLOW_BYTES_PER_MS * conn.plane.slow_frame_ms or conn.stall:
+        # It keeps its pace, or it is we who do not read.
+        conn.slow_mark = conn.frame.received
+        wheel_add(&conn.home.wheel, timer, conn.home.wheel.now_ms + conn.plane.slow_frame_ms)
+        return
     snprintf(text, sizeof(text), "a frame of %d bytes stayed incomplete for too long; closed", conn.frame_size)
     malformed(conn, text)
 
@@ -249,15 +254,16 @@ cdef void hold_fired(Timer *timer) noexcept nogil:
 
 
 cdef void watch_slowness(Connection *conn) noexcept nogil:
-    """A frame that is under way has a deadline; a connection between frames has none."""
+    """A frame that is under way has deadlines, by each of which a part of it must be there: what it claims is kept
+    from others, so a claim alone buys no time. A connection between frames has none."""
     cdef Wheel *wheel = &conn.home.wheel
     if conn.hung_up:
         if conn.slow.back == NULL:
             wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.half_closed_ms)
     elif conn.frame != NULL or conn.prefix_size:
         if conn.slow.back == NULL:
-            wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.slow_frame_ms
-                      + (conn.frame_size // SLOW_BYTES_PER_MS if conn.frame != NULL else 0))
+            conn.slow_mark = 0
+            wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.slow_frame_ms)
     elif conn.slow.back != NULL:
         wheel_cancel(wheel, &conn.slow)
 

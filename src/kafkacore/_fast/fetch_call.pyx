@@ -104,6 +104,8 @@ cdef int parts_of_session(FetchCall *call) noexcept nogil:
     ok = ok and copy_session(call)
     mutex_unlock(&session.lock)
     if not ok:
+        # Larger than an answer's memory, it would grow with each try.
+        sessions_remove(call.state.sessions, call.body.session_id)
         return -1
     if call.count == 0:  # nothing is left of it (Kafka ends such a session)
         sessions_remove(call.state.sessions, call.body.session_id)

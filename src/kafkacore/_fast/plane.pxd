@@ -130,7 +130,7 @@ ctypedef struct Plane:
     ApiVersionRange apis[API_KEYS]
     int64_t max_request_bytes       # socket.request.max.bytes
     int64_t idle_ms                 # connections.max.idle.ms
-    # a frame whose bytes stay out so long (and 1 ms for each 16 bytes) loses its connection
+    # a frame that is not whole by then, and has not grown by 16 bytes for each ms of it, loses its connection
     int64_t slow_frame_ms
     int64_t half_closed_ms          # how long answers go on for a peer that sends no more
     int32_t max_connections         # atomic, as the next one: both may change

@@ -21,8 +21,8 @@ from kafkacore._fast.log cimport LOG_BLOCKED
 from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    WAIT_ACKS, Partition, partition_append, partition_high_watermark, partition_hold, partition_release,
-    partition_unwait, partition_wait,
+    WAIT_ACKS, FetchView, Partition, partition_append, partition_high_watermark, partition_hold, partition_release,
+    partition_unwait, partition_view, partition_wait,
 )
 from kafkacore._fast.plane cimport (
     SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered,
@@ -265,10 +265,12 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
 cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcept nogil:
     """Which records were wrong, and why (KIP-467); who leads, when it is not us (KIP-951)."""
     cdef BatchIndexAndErrorMessage *errors
+    cdef FetchView view
     cdef int32_t i
     if part.answer.error_code == NOT_LEADER_OR_FOLLOWER or part.answer.error_code == FENCED_LEADER_EPOCH:
-        part.answer.current_leader.leader_id = part.partition.leader_id
-        part.answer.current_leader.leader_epoch = part.partition.leader_epoch
+        partition_view(part.partition, &view)
+        part.answer.current_leader.leader_id = view.leader_id
+        part.answer.current_leader.leader_epoch = view.leader_epoch
         return
     if info.validated.message != NULL:
         part.answer.error_message.data = <const uint8_t *> info.validated.message

@@ -26,7 +26,7 @@ class PlaneLimits(NamedTuple):
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
     # Not Kafka's.
-    slow_frame_ms: int = 30000  # a frame may stay incomplete for so long, and 1 ms for each 16 bytes of it
+    slow_frame_ms: int = 30000  # a frame is whole by then, or has grown by 16 bytes for each ms of it, and so on
     half_closed_ms: int = 10000  # answers still go to a peer that sends no more
     answers_depth: int = 64  # answers that one connection may await
     answers_bytes: int = 8 << 20  # complete answers of one connection that wait for its socket

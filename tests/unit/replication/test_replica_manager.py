@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
@@ -46,7 +47,7 @@ class Logs:
 class World:
     """A replica manager behind a publisher that is fed records."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, **overrides: str) -> None:
         config = BrokerConfig(
             {
                 "process.roles": "broker",
@@ -54,6 +55,7 @@ class World:
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": "9@localhost:1",
                 "log.dirs": str(path),
+                **{key.replace("_", "."): text for key, text in overrides.items()},
             }
         )
         self.logs = Logs(LogDirectory(Environment(), str(path)))
@@ -103,6 +105,27 @@ def test_a_created_topic_is_led_and_published_at_once(world: World) -> None:
     assert world.locate("a", 2) == (None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert world.locate("a", 3) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert world.locate("b", 0) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+@pytest.mark.parametrize(("at_broker", "at_topic"), [("2", None), ("1", "2")])
+def test_records_need_as_many_replicas_in_sync_as_was_said(
+    tmp_path: Path, at_broker: str, at_topic: str | None
+) -> None:
+    world = World(tmp_path, min_insync_replicas=at_broker)
+    for name, topic_id, isr in (("few", ID_A, [ME]), ("enough", ID_B, [ME, OTHER])):
+        if at_topic is not None:
+            world.commit(ConfigRecord(resource_type=2, resource_name=name, name="min.insync.replicas", value=at_topic))
+        record = partition(topic_id, 0, ME, (ME, OTHER))
+        record.isr = isr
+        world.topic(name, topic_id, record)
+    builder = RecordBatchBuilder()
+    builder.append(1_700_000_000_000, None, b"v")
+    batch = builder.build()
+    few, enough = world.replicas.by_name("few", 0), world.replicas.by_name("enough", 0)
+    assert few is not None and enough is not None
+    assert few.append(batch, acks=-1, wait=False).error == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert few.append(batch, acks=1).error == ErrorCode.NONE
+    assert enough.append(batch, acks=-1, wait=False).error == ErrorCode.NONE
 
 
 def test_a_change_of_leader_is_a_change_of_role_and_epoch(world: World) -> None:

@@ -7,6 +7,7 @@ from kafkacore._fast.gate import GatePolicy
 from kafkacore.protocol import messages as m
 
 INVALID_RECORD, CORRUPT_MESSAGE = 87, 2
+NOW_MS = 1_700_000_000_000  # of the batches that are sent
 
 
 def parts(answer):
@@ -23,6 +24,16 @@ def test_a_batch_is_appended_and_acknowledged_in_every_version(data_plane, clien
     second = only(client.produce(data_plane.produce_request(batch(2), version=version), version))
     assert (first.error_code, first.base_offset, second.base_offset) == (0, 0, 3)
     assert data_plane.partitions[0].end_offset == 5
+
+
+def test_the_broker_s_time_is_told_also_of_what_had_to_wait_for_its_segment(open_plane, batch):
+    plane = open_plane(log_append_time=True, segment_bytes=500)
+    client = plane.client()
+    # The first waits for the log to open, a later one for each roll, and both are validated again.
+    answers = [only(client.produce(plane.produce_request(batch(2)))) for _ in range(6)]
+    assert [each.error_code for each in answers] == [0] * 6
+    assert all(each.log_append_time_ms > NOW_MS for each in answers)
+    assert len(plane.partitions[0].segments()) > 2
 
 
 def test_partitions_of_one_request_are_answered_each_for_itself(data_plane, client, batch):

@@ -303,8 +303,16 @@ cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t 
 
 
 cdef int run_commit(Dirty *dirty) noexcept nogil:
-    cdef Log *log = log_of_dirty(dirty)
+    # A truncation or a deletion meanwhile leaves open what of the offsets the sync was for; somebody may wait for them.
+    while not commit_round(log_of_dirty(dirty)):
+        pass
+    return 0
+
+
+cdef bint commit_round(Log *log) noexcept nogil:
+    """False when segments went meanwhile, so that the sync says nothing."""
     cdef SegmentList *list
+    cdef bint is_told
     cdef int64_t until, end_offset, synced_offset, base_offset, cuts
     cdef int result
     mutex_lock(&log.lock)
@@ -317,23 +325,24 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
     list = log_hold_segments(log)
     if list == NULL or load32(&log.dir.offline):
         segments_release(list)
-        return 0
+        return True
     if until > base_offset:
         until = end_offset  # the active segment is synced as a whole
     result = sync_up_to(log, list, synced_offset, until, cuts)
     segments_release(list)
     if result < 0:
         log_fail(log, -result)
-        return 0
+        return True
     mutex_lock(&log.lock)
     # What was synced before a truncation says nothing of what took its offsets since.
-    if log.cuts == cuts and log.synced_offset < until:
+    is_told = log.cuts == cuts
+    if is_told and log.synced_offset < until:
         log.synced_offset = until
     if log.synced_offset == log.end_offset:
         log.unflushed_since_ms = -1
     mutex_unlock(&log.lock)
     log_wake_changed(log, WAKE_READY)
-    return 0
+    return is_told
 
 
 # --- blocks set aside ---

@@ -5,6 +5,7 @@ lookups.
 from __future__ import annotations
 
 import gc
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.watch import SYNCED, PartitionWatch
 from kafkacore.storage import log_loader
 
 NOW = 1_700_000_000_000
@@ -365,3 +367,24 @@ def test_a_cold_sealed_segment_is_read_with_patience() -> None:
         handle.append(batch())
     disk.cool()
     assert offsets(handle) == list(range(20))
+
+
+def test_a_deletion_during_a_sync_leaves_nobody_waiting_for_it() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    settings = LogSettings(segment_bytes=2 * len(batch()), flush_messages=1)
+    handle = PartitionHandle(LogDirectory(disk.environment(), "/data"), "orders", 0, Uuid.random(), settings)
+    handle.become_leader(1, 0)
+    for _ in range(5):
+        handle.append(batch())
+    assert handle.flush()
+    second = handle.segments()[1].base_offset
+    disk.slow_down(200_000)
+    handle.append(batch(), wait=False)
+    watch = PartitionWatch()
+    assert watch.arm("synced", handle, SYNCED, handle.end_offset)
+    assert not select.select([watch.fileno()], [], [], 0.05)[0]  # its sync is under way
+    assert handle.delete_records(second) == (0, second)
+    assert select.select([watch.fileno()], [], [], 10)[0]
+    assert handle.high_watermark == handle.end_offset
+    watch.close()

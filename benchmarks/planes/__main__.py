@@ -4,19 +4,26 @@ Asked one at a time on the controller listener: BrokerHeartbeat of a broker that
 committed CreateTopics; ApiVersions is reported and does not count. Idle, under 600 connections that produce (plain,
 and gzip), under 600 connections that ask for Metadata of 10,000 partitions, ListOffsets and CreateTopics;
 DescribeQuorum and CreateTopics also on the data listener itself, for comparison. Latencies in us, the median over
-rounds; our own idle figures are the measure.
+rounds; our own idle figures are the measure. With `--brokers kafkacore apache-4.3` the same on both, interleaved.
 """
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
+import shutil
 import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.peers import requests
+from benchmarks.peers.contestants import starters
+from benchmarks.peers.report import conditions
 
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.client import Load
@@ -33,14 +40,17 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.features import supported_features
+from processes import wait_until
 
-KAFKACORE = Path(sys.executable).with_name("kafkacore")
 FENCED_BROKER = 999
 CONNECTIONS = 600
 TOPIC, PARTITIONS = "load", 16
 WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # with its own record fewer than one request may make
 WARM_UP = 100
 CREATED = "c"
+# Of CreateTopics' first topic, in an answer to a name of that prefix and eight digits: correlation id, tagged fields,
+# throttle time, two lengths, name, topic id.
+CREATED_ERROR_AT = 4 + 1 + 4 + 1 + 1 + 9 + 16
 
 
 def framed(message, version):
@@ -109,18 +119,23 @@ LOADS = {
 }
 
 
-class Node:
-    def __init__(self, directory):
-        command = [KAFKACORE, "dev", "--json", "--dir", directory, "--with-parent", "--topic", f"{TOPIC}:{PARTITIONS}"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        where = json.loads(self.process.stdout.readline())
+class Loaded:
+    """A broker with the topics of the loads; `wide` is fewer than 10,000 partitions where that takes a peer minutes."""
+
+    def __init__(self, broker, wide):
+        self.broker, self.wide = broker, wide
         self.data, self.controller = (
-            (host, int(port)) for host, port in (where[key].rsplit(":", 1) for key in ("bootstrap", "controller"))
+            (host, int(port)) for host, port in (each.rsplit(":", 1) for each in (broker.bootstrap, broker.controller))
         )
-        wide = CreateTopicsRequest.CreatableTopic(name=WIDE_TOPIC, num_partitions=WIDE_PARTITIONS, replication_factor=1)
-        [created] = self.ask(self.data, CreateTopicsRequest(topics=[wide], timeout_ms=30_000)).topics
-        if created.error_code:
-            raise RuntimeError(f"CreateTopics was answered with error {created.error_code}")
+        for name, partitions in ((TOPIC, PARTITIONS), (WIDE_TOPIC, wide)):
+            asked = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+            [created] = self.ask(self.data, CreateTopicsRequest(topics=[asked], timeout_ms=30_000)).topics
+            if created.error_code:
+                raise RuntimeError(f"CreateTopics was answered with error {created.error_code}")
+            wait_until(lambda: self.serves(name, partitions), 300, f"{name} serves")  # noqa: B023
+
+    def serves(self, name, partitions):
+        return requests.unserved(self.broker.bootstrap, {name: partitions}) == 0
 
     def ask(self, address, request):
         """One answer's body."""
@@ -169,10 +184,6 @@ class Node:
     def cluster_id(self):
         return self.ask(self.data, MetadataRequest(topics=[])).cluster_id
 
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(60)
-
 
 @contextlib.contextmanager
 def drowned(node, load):
@@ -204,7 +215,7 @@ def measure(address, requests, count, error_at=-1):
     load.run(requests[:WARM_UP], count=min(WARM_UP, len(requests)))
     result = load.run(requests[WARM_UP:] or requests, count=count, error_at=error_at, seconds=60)
     load.close()
-    if result.broken or not result.requests:
+    if result.broken or result.errors or not result.requests:
         raise RuntimeError(f"{result!r}")
     return result.percentile_ns(0.5) / 1000, result.percentile_ns(0.99) / 1000
 
@@ -219,59 +230,108 @@ def rows(node, heartbeat, count, fresh):
     created = max(count // 10, 20)
 
     def creations():
-        return create_topics(f"{CREATED}{next(fresh)}" for _ in range(created + WARM_UP))
+        return create_topics(f"{CREATED}{next(fresh):08d}" for _ in range(created + WARM_UP))
 
     yield "BrokerHeartbeat", *measure(node.controller, [heartbeat], count)
     yield "DescribeQuorum", *measure(node.controller, describe, count)
-    yield "CreateTopics", *measure(node.controller, creations(), created)
+    yield "CreateTopics", *measure(node.controller, creations(), created, CREATED_ERROR_AT)
     yield "ApiVersions", *measure(node.controller, [highest(software)], count)
     yield "DescribeQuorum, shared listener", *measure(node.data, describe, count)
-    yield "CreateTopics, shared listener", *measure(node.data, creations(), created)
+    yield "CreateTopics, shared listener", *measure(node.data, creations(), created, CREATED_ERROR_AT)
 
 
-def table(figures, rounds):
-    lines = [f"medians of {rounds} rounds, p50 / p99 in us", "", "| request | " + " | ".join(LOADS) + " |"]
-    lines.append("|---" * (len(LOADS) + 1) + "|")
-    for name in dict.fromkeys(name for name, _ in figures):
-        cells = [
-            " / ".join(f"{statistics.median(column):.0f}" for column in zip(*figures[name, load], strict=True))
-            for load in LOADS
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def table(figures, brokers):
+    lines = ["| request | broker | " + " | ".join(LOADS) + " |", "|---|---" + "|---" * len(LOADS) + "|"]
+    for name in dict.fromkeys(name for _, name, _ in figures):
+        for broker in brokers:
+            cells = [" / ".join(f"{each:.0f}" for each in middle(figures[broker, name, load])) for load in LOADS]
+            lines.append(f"| {name} | {broker} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def middle(latencies):
+    """Medians of p50 and of p99 over the rounds."""
+    return tuple(statistics.median(column) for column in zip(*latencies, strict=True))
+
+
+def plot(figures, brokers, path):
+    """p99 by request and load, logarithmic: a chart for each broker."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    names = list(dict.fromkeys(name for _, name, _ in figures))
+    canvas, axes = plt.subplots(1, len(brokers), figsize=(7 * len(brokers), 4.5), sharey=True, squeeze=False)
+    for axis, broker in zip(axes.flat, brokers, strict=True):
+        for at, load in enumerate(LOADS):
+            heights = [middle(figures[broker, name, load])[1] for name in names]
+            axis.bar([x + 0.2 * at for x in range(len(names))], heights, width=0.2, label=load)
+        axis.set_yscale("log")
+        axis.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=7)
+        axis.set_title(broker)
+        axis.set_ylabel("p99 us")
+    axes.flat[0].legend()
+    canvas.tight_layout()
+    canvas.savefig(path, dpi=120)
+
+
+def write(out, figures, brokers, words):
+    """Leaves planes.md, planes.json and planes.png in `out`; returns the text of the first."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = f"{words}; p50 / p99 in us.\n\n{table(figures, brokers)}"
+    (out / "planes.md").write_text(text)
+    flat = [
+        {"broker": b, "request": name, "load": load, "p50_p99_us": each} for (b, name, load), each in figures.items()
+    ]
+    (out / "planes.json").write_text(json.dumps({"conditions": words, "figures": flat}, indent=1))
+    plot(figures, brokers, out / "planes.png")
+    return text
+
+
+def measured(nodes, heartbeats, options):
+    """[p50, p99] of each round by broker, request and load."""
+    figures, fresh = {}, itertools.count()
+    for number in range(options.rounds):
+        for load in LOADS:
+            for broker, node in nodes.items():
+                with drowned(node, load):
+                    for name, *latencies in rows(node, heartbeats[broker], options.count, fresh):
+                        figures.setdefault((broker, name, load), []).append(latencies)
+                        told = " / ".join(f"{each:.0f}" for each in latencies)
+                        print(f"{number} {broker:<12}{load:<14}{name:<34}{told}", flush=True)
+    return figures
 
 
 def main():
+    available = starters()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planes", description=__doc__.splitlines()[0])
+    parser.add_argument("--brokers", nargs="+", choices=available, default=["kafkacore"], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--count", type=int, default=2000, help="requests of each kind; a tenth of it for CreateTopics")
-    parser.add_argument("--directory", type=Path, default=Path("build/bench/planes"))
+    parser.add_argument("--wide", type=int, default=WIDE_PARTITIONS, help="partitions that Metadata is asked for")
+    parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"))
     parser.add_argument("--drown", nargs=3, metavar=("LOAD", "HOST", "PORT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.drown:
         drown(*options.drown)
         return
-    import itertools
-    import shutil
-
-    shutil.rmtree(options.directory, ignore_errors=True)
-    node = Node(options.directory)
-    figures = {}
-    fresh = itertools.count()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="planes-", dir=options.directory)).resolve()
+    brokers = {}
     try:
-        heartbeat = node.heartbeat()
-        for number in range(options.rounds):
-            for load in LOADS:
-                with drowned(node, load):
-                    for name, *latencies in rows(node, heartbeat, options.count, fresh):
-                        figures.setdefault((name, load), []).append(latencies)
-                        print(
-                            f"{number} {load:<14}{name:<34}" + " / ".join(f"{each:.0f}" for each in latencies),
-                            flush=True,
-                        )
+        for name in options.brokers:
+            brokers[name] = available[name](scratch / name)
+        nodes = {name: Loaded(broker, options.wide) for name, broker in brokers.items()}
+        heartbeats = {name: node.heartbeat() for name, node in nodes.items()}
+        figures = measured(nodes, heartbeats, options)
     finally:
-        node.stop()
-    print("\n" + table(figures, options.rounds))
+        for broker in brokers.values():
+            broker.stop()
+        shutil.rmtree(scratch)
+    words = f"{conditions(options.rounds, options.directory)}, {CONNECTIONS} connections, {options.wide} partitions"
+    print(write(options.out, figures, options.brokers, words))
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ CONTROLLER: Final[Mapping[int, str]] = {
     ApiKey.VOTE: f"{_HERE}.controller.raft",
     ApiKey.BEGIN_QUORUM_EPOCH: f"{_HERE}.controller.raft",
     ApiKey.END_QUORUM_EPOCH: f"{_HERE}.controller.raft",
-    ApiKey.DESCRIBE_QUORUM: f"{_HERE}.controller.raft",
+    ApiKey.DESCRIBE_QUORUM: f"{_HERE}.controller.describe_quorum",
     ApiKey.ENVELOPE: f"{_HERE}.controller.envelope",
     ApiKey.FETCH_SNAPSHOT: f"{_HERE}.controller.raft",
     ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.controller.describe_cluster",

@@ -1,0 +1,23 @@
+"""DescribeQuorum (KIP-836, KIP-853): the metadata log's own state machine answers it."""
+
+from __future__ import annotations
+
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.messages import DescribeQuorumRequest, DescribeQuorumResponse
+from kafkacore.protocol.uuid import ZERO
+from kafkacore.server.controller_context import ControllerContext
+
+DIRECTORIES_SINCE = 2  # replicas' directories and nodes' endpoints
+
+
+async def handle(
+    controller: ControllerContext, call: RequestContext, request: DescribeQuorumRequest
+) -> DescribeQuorumResponse:
+    response: DescribeQuorumResponse = await controller.raft.request(request)
+    if call.api_version < DIRECTORIES_SINCE:
+        response.nodes = []
+        for topic in response.topics:
+            for partition in topic.partitions:
+                for replica in (*partition.current_voters, *partition.observers):
+                    replica.replica_directory_id = ZERO
+    return response

@@ -1,0 +1,65 @@
+"""Every API that a listener advertises answers its simplest request in every version that it advertises."""
+
+import socket
+import struct
+
+import pytest
+
+from kafkacore.protocol import apis
+from kafkacore.protocol import messages as m
+from wire import receive
+
+METADATA = "__cluster_metadata"
+
+
+def of_metadata(request_class, topic, partition, **fields):
+    return request_class(topics=[getattr(request_class, topic)(partitions=[partition()], **fields)])
+
+
+# What a default request says nothing about.
+REQUESTS = {
+    "DescribeQuorumRequest": lambda: of_metadata(
+        m.DescribeQuorumRequest, "TopicData", m.DescribeQuorumRequest.PartitionData, topic_name=METADATA
+    ),
+    "ListOffsetsRequest": lambda: of_metadata(
+        m.ListOffsetsRequest, "ListOffsetsTopic", m.ListOffsetsRequest.ListOffsetsPartition, name="t"
+    ),
+    "MetadataRequest": lambda: m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name="t")]),
+    "ProduceRequest": lambda: m.ProduceRequest(acks=1, timeout_ms=1000),
+    "FetchRequest": lambda: m.FetchRequest(max_wait_ms=0),
+    "ApiVersionsRequest": lambda: m.ApiVersionsRequest(client_software_name="t", client_software_version="1"),
+}
+# An envelope that holds no request is malformed, and its connection is closed.
+CLOSED = {"EnvelopeRequest"}
+
+
+def ask(address, api_key, version):
+    """The answer as a message, or None where the connection was closed."""
+    request_class = apis.request_class(api_key)
+    request = REQUESTS.get(request_class.NAME, request_class)()
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        body = apis.encode_request(version, 7, "every-version", request)
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        try:
+            correlation_id, payload = receive(connection)
+        except ConnectionError:
+            return None
+    assert correlation_id == 7
+    skipped = len(apis.response_header(api_key, version, 7)) - 4
+    return apis.response_class(api_key).decode(payload[skipped:], version)
+
+
+@pytest.mark.parametrize("listener", ["bootstrap", "controller"])
+def test_every_advertised_version_is_answered(start_node, listener):
+    node = start_node("--topic", "t:1")
+    address = getattr(node, listener)
+    advertised = [(each.api_key, each.min_version, each.max_version) for each in ask(address, 18, 4).api_keys]
+    assert len(advertised) > 10
+    silent = []
+    for api_key, lowest, highest in advertised:
+        name = apis.request_class(api_key).NAME
+        for version in range(max(lowest, 3) if api_key == 0 else lowest, highest + 1):
+            if name not in CLOSED and ask(address, api_key, version) is None:
+                silent.append(f"{name} {version}")
+    assert silent == []

@@ -259,6 +259,15 @@ cdef void tcp_close(void *self, int handle) noexcept nogil:
     c_close(handle)
 
 
+# The real disk's operations, at an address that outlives every environment: a log may be let go after the node's last
+# handle is gone.
+cdef Disk the_real_disk
+
+
+cdef const Disk *disk_that_lasts(const Disk *disk) noexcept nogil:
+    return &the_real_disk if disk.open == real_open else disk
+
+
 cdef void env_real(Env *env) noexcept nogil:
     env.clock.self = NULL
     env.clock.monotonic_ns = real_monotonic_ns
@@ -286,6 +295,10 @@ cdef void env_real(Env *env) noexcept nogil:
     env.transport.want = tcp_want
     env.transport.close = tcp_close
 
+
+cdef Env first
+env_real(&first)
+the_real_disk = first.disk
 
 # A clock that a test moves
 
@@ -324,6 +337,7 @@ cdef class ManualClock:
 
 
 @cython.no_gc_clear  # what native code uses must outlive whoever holds this, also within a cycle
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class Environment:
     """The world of a node: the real one, or the real one with the clock that is given."""
 

@@ -7,7 +7,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport strdup
 
 from kafkacore._fast.atomics cimport add32, add64, cas32, load32, load64, store32
-from kafkacore._fast.env cimport Disk, Environment
+from kafkacore._fast.env cimport Disk, Environment, disk_that_lasts
 from kafkacore._fast.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
 from kafkacore._fast.sync cimport (
     Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal, condition_wait,
@@ -231,7 +231,7 @@ cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error
         free(pool)
         return NULL
     dir.refs = 1
-    dir.disk = disk
+    dir.disk = disk_that_lasts(disk)
     error[0] = crew_init(&pool.jobs, dir, threads if 1 <= threads <= IO_MAX_THREADS else IO_MAX_THREADS)
     if error[0] == 0:
         error[0] = crew_init(&pool.commits, dir, COMMITTERS)

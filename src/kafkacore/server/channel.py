@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ class ActiveController:
         self._listener = listener
         self._retry_s = retry_ms / 1000
         self._leads = False
-        self._changed = asyncio.Event()
+        self._changed = asyncio.Event()  # set once: who waits holds the one that was there when its attempt began
 
     async def ask(self, call: RequestContext | None, request: Message, timeout_ms: int) -> Any:
         """Asks until there is a controller that is active. `call` is a client's, None for a request of this node's own.
@@ -40,7 +41,7 @@ class ActiveController:
         """
         async with asyncio.timeout(timeout_ms / 1000):
             while True:
-                self._changed.clear()
+                changed = self._changed
                 try:
                     answer = await self._attempt(call, request)
                     if answer is not None and not _is_not_controller(answer):
@@ -50,13 +51,8 @@ class ActiveController:
                 except KafkaError as error:
                     if error.code != ErrorCode.NOT_CONTROLLER:
                         raise
-                await self._wait()
-
-    async def _wait(self) -> None:
-        try:
-            await asyncio.wait_for(self._changed.wait(), self._retry_s)
-        except TimeoutError:
-            return
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), self._retry_s)
 
     async def _attempt(self, call: RequestContext | None, request: Message) -> Any | None:
         if self._leads and self._local is not None:
@@ -86,12 +82,15 @@ class ActiveController:
         """Likewise."""
 
     def on_leading(self, epoch: int) -> None:
-        self._leads = True
-        self._changed.set()
+        self._lead(True)
 
     def on_following(self, epoch: int) -> None:
-        self._leads = False
+        self._lead(False)
+
+    def _lead(self, leads: bool) -> None:
+        self._leads = leads
         self._changed.set()
+        self._changed = asyncio.Event()
 
 
 class ControllerChannel:

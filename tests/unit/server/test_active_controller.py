@@ -1,0 +1,51 @@
+"""Who asks for the active controller hears of it at once, however many ask."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kafkacore.server.channel import ActiveController
+
+NEVER_MS = 60_000
+LIMIT_S = 10
+
+
+class Unreachable:
+    """The other controllers: each request of the first asker is lost when `lost` is set, the others know of none."""
+
+    def __init__(self) -> None:
+        self.lost = asyncio.Event()
+        self.asked = 0
+        self.raft = self.clients = self
+        self.leader_id = None
+
+    def request_for(self, leader: None) -> tuple[str, int] | None:
+        self.asked += 1
+        return ("127.0.0.1", 1) if self.asked == 1 else None
+
+    async def send(self, host: str, port: int, request: object) -> object:
+        await self.lost.wait()
+        raise OSError("nobody is there")
+
+
+async def ask_twice() -> list[Any]:
+    async def answered(call: object, request: object) -> object:
+        return BrokerHeartbeatResponse()
+
+    others = Unreachable()
+    local = SimpleNamespace(ask=answered)
+    active = ActiveController(cast(Any, others), cast(Any, local), "CONTROLLER", NEVER_MS)
+    asking = [asyncio.create_task(active.ask(None, BrokerHeartbeatRequest(), NEVER_MS)) for _ in range(2)]
+    while others.asked < 2:
+        await asyncio.sleep(0)
+    active.on_leading(1)
+    # The second is answered while the first still waits for its lost request.
+    first_answer = await asking[1]
+    others.lost.set()
+    return [await asking[0], first_answer]
+
+
+def test_a_lost_request_does_not_sleep_through_the_election() -> None:
+    answers = asyncio.run(asyncio.wait_for(ask_twice(), LIMIT_S))
+    assert [answer.error_code for answer in answers] == [0, 0]

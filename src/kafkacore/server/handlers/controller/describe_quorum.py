@@ -13,7 +13,8 @@ DIRECTORIES_SINCE = 2  # replicas' directories and nodes' endpoints
 async def handle(
     controller: ControllerContext, call: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    response: DescribeQuorumResponse = await controller.raft.request(request)
+    response = await controller.raft.request(request)
+    assert isinstance(response, DescribeQuorumResponse)
     if call.api_version < DIRECTORIES_SINCE:
         response.nodes = []
         for topic in response.topics:

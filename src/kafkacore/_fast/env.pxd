@@ -62,7 +62,8 @@ ctypedef struct Env:
 
 
 cdef void env_real(Env *env) noexcept nogil  # fills in the real clock, disk and TCP transport
-# What logs and segments keep: the real disk at an address that is never freed, another one as it is (its owner keeps it).
+# What logs and segments keep: the real disk at an address that is never freed, another one as it is (its owner keeps
+# it).
 cdef const Disk *disk_that_lasts(const Disk *disk) noexcept nogil
 
 

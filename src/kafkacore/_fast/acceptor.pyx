@@ -1,5 +1,7 @@
 """Acceptors: accept4, limits, the choice of a processor."""
 
+cimport cython
+
 from libc.errno cimport EMFILE, ENFILE, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
@@ -174,6 +176,7 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class NativeAcceptor:
     """An acceptor thread. Raises OSError when the system has no thread or descriptor left."""
 

@@ -1,5 +1,7 @@
 """What the hot APIs of a node share, as hot.pxd says."""
 
+cimport cython
+
 from libc.stdint cimport int32_t, uint32_t, uint8_t
 
 from kafkacore._fast.answer cimport answer_add_memory
@@ -71,6 +73,7 @@ cdef const Endpoint *find_endpoint(const HotState *state, int32_t node_id) noexc
     return NULL
 
 
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class Hot:
 
     def __cinit__(self, int broker_id, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):

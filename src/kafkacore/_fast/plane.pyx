@@ -1,5 +1,7 @@
 """Planes and requests: what is shared, what is published, how a handler takes a request and answers it."""
 
+cimport cython
+
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
@@ -235,6 +237,7 @@ cdef object hot_api(Serve serve, void *state, object keep):
     return made
 
 
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class HotApi:
     """A request handler that runs without the GIL; made by the module that implements it."""
 
@@ -272,6 +275,7 @@ cdef class Published:
         free(self.answers.sizes)
 
 
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class NativePlane:
     """What the connections of one listener group share.
 
@@ -509,6 +513,7 @@ cdef class NativePlane:
         }
 
 
+@cython.no_gc  # a view that is let go of later gives bytes back to the plane
 cdef class InboundRequest:
     """One request for a handler. A buffer of the whole frame, so that `memoryview(request)` copies nothing.
 

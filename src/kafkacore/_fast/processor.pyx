@@ -1,5 +1,7 @@
 """Processors: the loop around the connections of a home, and how it waits."""
 
+cimport cython
+
 from libc.errno cimport errno
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
@@ -159,6 +161,7 @@ cdef class SpinBudget:
         return load64(&self.spin.spun_ns)
 
 
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class NativeProcessor:
     """A processor thread; `nice` lowers its priority. Raises OSError when the system has no thread or descriptor
     left."""

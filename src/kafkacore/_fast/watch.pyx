@@ -1,5 +1,7 @@
 """Waiting for partitions on a Python loop, as watch.pxd says."""
 
+cimport cython
+
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 
@@ -63,15 +65,18 @@ cdef void destroy_watch(Parked *parked) noexcept nogil:
     post_release(post)
 
 
+@cython.no_gc  # its end needs what it keeps; a token that leads back to it is disarmed by `close`
 cdef class PartitionWatch:
     """Any number of waits, named by tokens. `fileno` is readable when `take` has something to tell."""
     cdef Post *post
     cdef dict armed              # token to addresses of its watches
     cdef dict tokens             # address to token
+    cdef set directories         # of what was ever armed: a native count of a partition does not keep its disk
 
     def __cinit__(self):
         self.armed = {}
         self.tokens = {}
+        self.directories = set()
         self.post = <Post *> calloc(1, sizeof(Post))
         if self.post == NULL:
             raise MemoryError
@@ -115,6 +120,7 @@ cdef class PartitionWatch:
         park_init(&watch.parked, &self.post.inbox)
         watch.parked.resume = resume_watch
         watch.parked.destroy = destroy_watch
+        self.directories.add(partition.directory)
         watch.post = self.post
         watch.partition = partition.partition
         watch.waiter.parked = &watch.parked

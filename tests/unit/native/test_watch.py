@@ -1,5 +1,6 @@
 """A loop waits for partitions: told once, of what it asked for, and nothing is left behind."""
 
+import gc
 import select
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.watch import PartitionWatch
 
 
@@ -76,3 +78,24 @@ def test_closing_frees_every_watch(partition: PartitionHandle) -> None:
     partition.append(batch())
     watching.close()
     assert watch.live() == before
+
+
+@pytest.mark.parametrize("cyclic", [False, True])
+def test_what_is_waited_for_outlives_its_owner(cyclic: bool) -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    made = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0)
+    made.become_leader(1, 0)
+    made.append(batch())
+    watching = PartitionWatch()
+    assert watching.arm("a", made, watch.FETCH, 1)
+    if cyclic:  # the collector takes all of it at once, in an order of its own
+        garbage: list[object] = [disk, made.directory.environment, made, watching]
+        garbage.append(garbage)
+        del garbage, watching
+    del disk, made
+    gc.collect()
+    if not cyclic:
+        watching.close()
+        del watching
+    assert watch.live() == 0

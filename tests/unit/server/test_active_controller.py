@@ -16,12 +16,15 @@ class Unreachable:
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()
+        self.both_asked = asyncio.Event()
         self.asked = 0
         self.raft = self.clients = self
         self.leader_id = None
 
     def request_for(self, leader: None) -> tuple[str, int] | None:
         self.asked += 1
+        if self.asked == 2:
+            self.both_asked.set()
         return ("127.0.0.1", 1) if self.asked == 1 else None
 
     async def send(self, host: str, port: int, request: object) -> object:
@@ -37,8 +40,7 @@ async def ask_twice() -> list[Any]:
     local = SimpleNamespace(ask=answered)
     active = ActiveController(cast(Any, others), cast(Any, local), "CONTROLLER", NEVER_MS)
     asking = [asyncio.create_task(active.ask(None, BrokerHeartbeatRequest(), NEVER_MS)) for _ in range(2)]
-    while others.asked < 2:
-        await asyncio.sleep(0)
+    await others.both_asked.wait()
     active.on_leading(1)
     # The second is answered while the first still waits for its lost request.
     first_answer = await asking[1]

@@ -337,7 +337,6 @@ cdef class ManualClock:
 
 
 @cython.no_gc_clear  # what native code uses must outlive whoever holds this, also within a cycle
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class Environment:
     """The world of a node: the real one, or the real one with the clock that is given."""
 

@@ -16,7 +16,7 @@ class DirectoryLocks:
     """The locks of all directories of a node, taken together and given back by `close`."""
 
     def __init__(self, directories: Iterable[str], files: Files = OS_FILES) -> None:
-        """Raises LogDirectoryError, and holds none, where one is in use; OSError where one cannot be written."""
+        """Raises LogDirectoryError, and holds none, where one is in use or cannot be written."""
         self._locks: list[Lock] = []
         try:
             for directory in dict.fromkeys(directories):
@@ -39,3 +39,8 @@ def _lock(directory: str, files: Files) -> Lock:
             f"{directory}: in use by another node, {path} is {error.strerror}; "
             "stop that node, or give this one a directory of its own (log.dirs)"
         ) from None
+    except OSError as error:
+        raise LogDirectoryError(
+            f"{directory}: {path} cannot be opened for writing: {error.strerror}; "
+            "make the directory writable for this user, or name another one (log.dirs)"
+        ) from error

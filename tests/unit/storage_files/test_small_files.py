@@ -311,3 +311,9 @@ def test_one_node_at_a_time_among_processes(tmp_path):
         child.stdin.close()
         child.wait(CHILD_TIMEOUT_S)
     DirectoryLocks([str(tmp_path)]).close()
+
+
+def test_a_lock_that_cannot_be_written_says_what_to_do(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(LogDirectoryError, match="make the directory writable for this user, or name another one"):
+        DirectoryLocks([str(tmp_path)])

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Micro paths by pytest-benchmark, what this machine can do at all, then whole brokers beside their peers.
+# Micro paths by pytest-benchmark, what this machine can do at all, a node's own costs, the planes under load, then whole
+# brokers beside their peers.
 # Results land in build/bench. Arguments go to the last: ci/bench.sh --rows produce fetch --rounds 3
 source "$(dirname "$0")/common.sh"
 
@@ -26,4 +27,6 @@ fi
 .venv/bin/python -m pytest benchmarks/micro -o python_files='bench_*.py' --benchmark-only \
     --benchmark-json=build/bench/micro.json
 .venv/bin/python benchmarks/floor/floor.py --directory build/bench | tee build/bench/floor.json
+.venv/bin/python -m benchmarks.node --out build/bench/node
+.venv/bin/python -m benchmarks.planes --out build/bench
 .venv/bin/python -m benchmarks.peers --out build/bench "$@"

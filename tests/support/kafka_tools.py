@@ -75,4 +75,8 @@ class KafkaTools:
     def close(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(20)
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:  # a forked process still has the other end of its input
+            self.process.kill()
+            self.process.wait()

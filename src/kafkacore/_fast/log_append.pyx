@@ -94,9 +94,8 @@ cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
     if log.state == LOG_CLOSED:
         return NOT_LEADER_OR_FOLLOWER
     if log.state == LOG_LAZY:
-        log_start_open(log, blocked)
-    else:
-        log_block(log, blocked)
+        return log_start_open(log, blocked)
+    log_block(log, blocked)
     return LOG_BLOCKED
 
 
@@ -205,8 +204,7 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         if error != 0:
             return error
     if should_roll(log, <int64_t> prepared.size, info.validated.max_timestamp, last):
-        log_start_roll(log, first, blocked)
-        return LOG_BLOCKED
+        return log_start_roll(log, first, blocked)
     if segment_reserve(log.active) < 0 or (
             prepared.idempotent and producers_reserve(log.producers, header) < 0) or (
             epochs_assign(log, leader_epoch, first) < 0):
@@ -284,8 +282,7 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
     if <int64_t> checked.valid_bytes > log.config.segment_bytes:
         return RECORD_LIST_TOO_LARGE
     if should_roll(log, <int64_t> checked.valid_bytes, checked.max_timestamp, checked.last_offset):
-        log_start_roll(log, checked.first_offset, blocked)
-        return LOG_BLOCKED
+        return log_start_roll(log, checked.first_offset, blocked)
     if reserve_all(log, records, checked.valid_bytes) < 0:
         return UNKNOWN_SERVER_ERROR
     error = write_bytes(log, records, checked.valid_bytes)

@@ -7,10 +7,10 @@ from kafkacore._fast.log cimport Log
 from kafkacore._fast.park cimport Waiter
 
 # --- under the lock ---
-# LAZY -> OPENING or OPEN -> ROLLING (the new segment begins at `base_offset`), as a pool job. `blocked` is queued
-# first.
-cdef void log_start_open(Log *log, Waiter *blocked) noexcept nogil
-cdef void log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil
+# LAZY -> OPENING or OPEN -> ROLLING (the new segment begins at `base_offset`), as a pool job. LOG_BLOCKED: `blocked` is
+# queued and will be woken. Else an error that clients retry, and nothing has changed.
+cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
+cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil
 # The checkpoint file follows the entries, soon.
 cdef void log_save_epochs(Log *log) noexcept nogil
 

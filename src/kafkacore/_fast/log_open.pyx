@@ -10,7 +10,7 @@ from kafkacore._fast.atomics cimport load32, load64, store64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
 from kafkacore._fast.log cimport (
-    LOG_CLOSED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Recent, SegmentList, config_release, log_block,
+    LOG_BLOCKED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Recent, SegmentList, config_release, log_block,
     log_directory_path, log_fail, log_hold_config, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked,
     log_wake_changed, recent_clear, segments_release,
 )
@@ -28,6 +28,7 @@ cdef extern from "<fcntl.h>" nogil:
 
 cdef enum:
     AHEAD_BYTES = 64 << 20
+    NOT_LEADER_OR_FOLLOWER = 6
 
 
 cdef Log *log_of_job(Job *job) noexcept nogil:
@@ -46,22 +47,26 @@ cdef Log *log_of_dirty(Dirty *dirty) noexcept nogil:
     return <Log *> (<char *> dirty - <size_t> &(<Log *> NULL).dirty)
 
 
-cdef void submit(Log *log, void (*run)(Job *job) noexcept nogil) noexcept nogil:
-    """Under the lock. The job holds a count until it is over."""
+cdef int submit(Log *log, int32_t state, void (*run)(Job *job) noexcept nogil, Waiter *blocked) noexcept nogil:
+    """Under the lock. LOG_BLOCKED: the job is on its way, holds a count until it is over, and wakes `blocked`. Else an error
+    that clients retry, and nothing has changed: the directory closes, or no thread can be had for it now."""
+    cdef int32_t before = log.state
     memset(&log.job, 0, sizeof(Job))
     log.job.run = run
+    log.state = state
     log.hold(log)
     if io_submit(log.dir, &log.job) < 0:
-        log.state = LOG_CLOSED  # the directory is closed: this process is on its way out
+        log.state = before
         log.release(log)
+        return NOT_LEADER_OR_FOLLOWER
+    log_block(log, blocked)
+    return LOG_BLOCKED
 
 
 # --- the first append ---
 
-cdef void log_start_open(Log *log, Waiter *blocked) noexcept nogil:
-    log_block(log, blocked)
-    log.state = LOG_OPENING
-    submit(log, run_open)
+cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil:
+    return submit(log, LOG_OPENING, run_open, blocked)
 
 
 cdef int write_identity(Log *log, const char *path) noexcept nogil:
@@ -143,11 +148,9 @@ cdef void run_open(Job *job) noexcept nogil:
 
 # --- rolls ---
 
-cdef void log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil:
-    log_block(log, blocked)
-    log.state = LOG_ROLLING
+cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil:
     log.roll_offset = base_offset
-    submit(log, run_roll)
+    return submit(log, LOG_ROLLING, run_roll, blocked)
 
 
 cdef int append_segment(Log *log, Segment *segment) noexcept nogil:

@@ -346,9 +346,8 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
         # Everything is due: an empty active segment stands in for it, so that the end offset stays on disk.
         mutex_lock(&log.lock)
         if log.state == LOG_OPEN and log.active == list.items[list.count - 1] and log.end_offset == high_watermark:
-            log_start_roll(log, log.end_offset, blocked)
-            due = LOG_BLOCKED
-        else:
+            due = log_start_roll(log, log.end_offset, blocked)
+        if due != LOG_BLOCKED:
             due = list.count - 1
         mutex_unlock(&log.lock)
     segments_release(list)

@@ -38,7 +38,7 @@ from kafkacore._fast.wire cimport (
 
 cdef enum:
     ACKS_ALL = -1
-    CALL_ARENA_BYTES = 4 << 20    # parsed request and answer of one call; a request that needs more is malformed
+    CALL_ARENA_BYTES = 64 << 20   # parsed request and answer of 100,000 partitions; what needs more is malformed
     FLEXIBLE_VERSION = 9
     ENDPOINTS_VERSION = 10
     TOPIC_ID_VERSION = 13

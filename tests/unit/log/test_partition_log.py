@@ -388,3 +388,14 @@ def test_a_deletion_during_a_sync_leaves_nobody_waiting_for_it() -> None:
     assert select.select([watch.fileno()], [], [], 10)[0]
     assert handle.high_watermark == handle.end_offset
     watch.close()
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_an_append_that_no_thread_can_prepare_is_refused_instead_of_left_waiting(tmp_path: Path, opened: bool) -> None:
+    log = led(tmp_path, segment_bytes=600)
+    if opened:
+        assert log.append(batch()).error == 0
+    log.directory.close()
+    errors = [log.append(batch()).error for _ in range(3)]
+    assert errors[-1] == NOT_LEADER_OR_FOLLOWER  # the first still fits into the segment that is there
+    assert log.state == ("open" if opened else "lazy")

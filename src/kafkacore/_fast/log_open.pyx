@@ -48,8 +48,8 @@ cdef Log *log_of_dirty(Dirty *dirty) noexcept nogil:
 
 
 cdef int submit(Log *log, int32_t state, void (*run)(Job *job) noexcept nogil, Waiter *blocked) noexcept nogil:
-    """Under the lock. LOG_BLOCKED: the job is on its way, holds a count until it is over, and wakes `blocked`. Else an error
-    that clients retry, and nothing has changed: the directory closes, or no thread can be had for it now."""
+    """Under the lock. LOG_BLOCKED: the job is on its way, holds a count until it is over, and wakes `blocked`. Else an
+    error that clients retry, and nothing has changed: the directory closes, or no thread can be had for it now."""
     cdef int32_t before = log.state
     memset(&log.job, 0, sizeof(Job))
     log.job.run = run

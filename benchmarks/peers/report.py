@@ -7,6 +7,8 @@ import statistics
 import time
 from pathlib import Path
 
+LOGARITHMIC_FROM = 100
+
 
 def conditions(rounds, directory):
     """What the figures depend on, in words."""
@@ -73,6 +75,8 @@ def plot(results, rows, names, path):
         ]
         colours = ["#c0392b" if name == "kafkacore" else "#7f8c8d" for name, _ in present]
         axis.bar([name for name, _ in present], middles, yerr=whiskers, color=colours, capsize=3)
+        if min(middles) > 0 and max(middles) > LOGARITHMIC_FROM * min(middles):
+            axis.set_yscale("log")  # else all but one bar would be flat
         axis.set_title(title, fontsize=9)
         axis.set_ylabel(shown, fontsize=8)
         axis.tick_params(labelsize=7, rotation=20)

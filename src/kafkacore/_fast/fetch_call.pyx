@@ -160,7 +160,8 @@ cdef bint copy_session(FetchCall *call) noexcept nogil:
         if name == NULL and kept.topic_size:
             return False
         call.count += 1
-        memcpy(name, <uint8_t *> (kept + 1), kept.topic_size)
+        if kept.topic_size:
+            memcpy(name, <uint8_t *> (kept + 1), kept.topic_size)
         part.topic.data = name
         part.topic.size = kept.topic_size
         memcpy(part.topic_id, kept.topic_id, 16)

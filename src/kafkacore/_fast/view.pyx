@@ -39,7 +39,8 @@ cdef void *arena_alloc(Arena *arena, size_t size) noexcept nogil:
         return NULL
     at = arena.at
     arena.at += size
-    memset(at, 0, size)
+    if size:  # an empty arena has no address to give for nothing
+        memset(at, 0, size)
     return at
 
 

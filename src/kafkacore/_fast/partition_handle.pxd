@@ -4,6 +4,8 @@ use.
 A method that may wait for a device lets go of the GIL and of every native lock while it waits.
 """
 
+from libc.stdint cimport int32_t
+
 from kafkacore._fast.io cimport LogDirectory
 from kafkacore._fast.log cimport LogConfig
 from kafkacore._fast.partition cimport Partition
@@ -19,3 +21,6 @@ cdef class PartitionHandle:
     cdef Partition *partition
     cdef readonly LogDirectory directory
     cdef readonly LogSettings settings  # as last configured
+
+    cdef int make(self, LogDirectory directory, bytes name, int32_t index, bytes topic_id, bint named,
+                  LogSettings settings) except -1

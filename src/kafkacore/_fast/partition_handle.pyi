@@ -260,3 +260,11 @@ class PartitionHandle:
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """KIP-101: epoch and end offset of the largest epoch at or below `epoch`; -1, -1 when unknown."""
+
+def new_partitions(
+    directory: LogDirectory, topic: str, topic_id: Uuid, indexes: Iterable[int], settings: LogSettings
+) -> list[PartitionHandle]:
+    """A handle for each index, as PartitionHandle makes one."""
+
+def lead_alone(handles: list[PartitionHandle], leader_id: int, leader_epoch: int, partition_epoch: int) -> None:
+    """`become_leader` of partitions that have no other replica."""

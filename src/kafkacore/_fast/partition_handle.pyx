@@ -216,18 +216,22 @@ cdef class PartitionHandle:
     may run on a loop's thread.
     """
 
-    def __cinit__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
-                  LogSettings settings=None):
-        cdef bytes name = topic.encode()
-        cdef bytes raw = bytes(topic_id) if topic_id is not None else bytes(16)
-        if settings is None:
-            settings = LogSettings()
+    def __init__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
+                 LogSettings settings=None):
+        if self.partition != NULL:
+            raise ValueError(f"{self!r} is a partition already")
+        raw = bytes(topic_id) if topic_id is not None else bytes(16)
+        self.make(directory, topic.encode(), index, raw, topic_id is not None, settings or LogSettings())
+
+    cdef int make(self, LogDirectory directory, bytes name, int32_t index, bytes topic_id, bint named,
+                  LogSettings settings) except -1:
         self.directory = directory
         self.settings = settings
         self.partition = partition_new(directory.dir, &directory.environment.env.clock, settings.config, name,
-                                       <int32_t> len(name), <const uint8_t *> <char *> raw, index, topic_id is not None)
+                                       <int32_t> len(name), <const uint8_t *> <char *> topic_id, index, named)
         if self.partition == NULL:
             raise MemoryError
+        return 0
 
     def __dealloc__(self):
         if self.partition != NULL:
@@ -622,6 +626,27 @@ cdef class PartitionHandle:
         with nogil:
             partition_epoch_end(self.partition, epoch, &found, &end_offset)
         return found, end_offset
+
+
+def new_partitions(LogDirectory directory not None, str topic not None, topic_id, indexes,
+                   LogSettings settings not None):
+    """A PartitionHandle for each index of one topic: a thousand topics are made in one turn of a loop."""
+    cdef bytes name = topic.encode()
+    cdef bytes raw = bytes(topic_id)
+    cdef PartitionHandle handle
+    cdef list made = []
+    for index in indexes:
+        handle = PartitionHandle.__new__(PartitionHandle)
+        handle.make(directory, name, index, raw, True, settings)
+        made.append(handle)
+    return made
+
+
+def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch):
+    """`become_leader` of partitions that have no other replica."""
+    cdef PartitionHandle handle
+    for handle in handles:
+        become(handle.partition, ROLE_LEADER, leader_id, leader_epoch, partition_epoch, 1, ())
 
 
 cdef object append_result(int error, AppendInfo *info):

@@ -123,6 +123,25 @@ class PartitionChunk:
     def isr_of(self, index: int) -> Ids:
         return _ids(self.isr[index * self.width : (index + 1) * self.width])
 
+    def directory_of(self, index: int, replica: int) -> Uuid:
+        start = 16 * (index * self.width + replica)
+        return Uuid(self.directories[start : start + 16])
+
+    def alike(self, index: int, count: int) -> bool:
+        """Whether `count` rows from `index` on say the same of their partitions: replicas, directories, leader, ISR,
+        epochs."""
+        if count == 1:
+            return True
+        first, end, width = index, index + count, self.width
+        for column in (self.leader, self.leader_epoch, self.partition_epoch):
+            if column[first:end] != column[first : first + 1] * count:
+                return False
+        for column in (self.replicas, self.isr):
+            if column[first * width : end * width] != column[first * width : (first + 1) * width] * count:
+                return False
+        start, wide = first * width * 16, width * 16
+        return self.directories[start : end * wide] == self.directories[start : start + wide] * count
+
     def put(self, index: int, row: Partition) -> None:
         """Over the row at `index`, which exists."""
         self._widen(len(row.replicas))
@@ -256,6 +275,24 @@ def _padded(values: Sequence[int], width: int) -> array[int]:
 
 
 Chunks = Sequence[PartitionChunk]
+
+
+def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk, int, int]]:
+    """Rows that follow each other and say the same, together: their chunk, the first row's index in it, how many."""
+    left = sorted(rows)
+    at = 0
+    while at < len(left):
+        row = left[at]
+        chunk, index = chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
+        most = min(len(left) - at, CHUNK_ROWS - index)
+        while left[at + most - 1] != row + most - 1:
+            most = (most + 1) // 2
+        # All of them are, where one broker has everything; else a few. Each try costs no more than what it finds.
+        count = most if at == 0 and chunk.alike(index, most) else 1
+        while count < most and chunk.alike(index, min(2 * count, most)):
+            count = min(2 * count, most)
+        yield chunk, index, count
+        at += count
 
 
 def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle, lead_alone
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
-from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, PartitionChunk
+from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, PartitionChunk, alike
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.storage.log_settings import log_settings
@@ -27,9 +27,10 @@ class Logs(Protocol):
     """Where partitions' logs come from and go to: the log manager."""
 
     def open(
-        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directories: Sequence[Uuid], settings: LogSettings
+        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """The logs that were found at start, or new ones that cost no file until their first append."""
+        """The logs that were found at start, or new ones that cost no file until their first append. They should lie
+        in `directory`."""
 
     def delete(self, partition: PartitionHandle) -> None:
         """Its topic is gone, or another broker's: renamed now, unlinked after file.delete.delay.ms."""
@@ -143,39 +144,47 @@ class ReplicaManager:
         if hosted is None:
             hosted = Hosted(topic.name, topic.topic_id, self.settings_of(image, topic.name))
         known = hosted.partitions
-        mine, opened, directories = [], [], []
-        for row in rows:
-            chunk, at = image.partition_chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
-            replicas, index = chunk.replicas_of(at), chunk.partition[at]
-            if self._node_id in replicas:
-                mine.append((chunk, at, index, replicas))
-                if index not in known:
-                    opened.append(index)
-                    directories.append(_directory(chunk, at, replicas.index(self._node_id)))
-            elif index in known:
-                self._drop(hosted, index)
-        if opened:
-            self._topics[topic.topic_id] = self._by_name[topic.name] = hosted
-            self._changed.add(topic.topic_id)
-            logs = self._logs.open(topic.name, topic.topic_id, opened, directories, hosted.settings)
-            known.update(zip(opened, logs, strict=True))
-        for chunk, at, index, replicas in mine:
-            self._become(image, topic.name, known[index], chunk, at, replicas)
+        for chunk, at, count in alike(image.partition_chunks, rows):
+            replicas, indexes = chunk.replicas_of(at), chunk.partition[at : at + count]
+            if self._node_id not in replicas:
+                for index in indexes:
+                    if index in known:
+                        self._drop(hosted, index)
+                continue
+            new = [index for index in indexes if index not in known]
+            if new:
+                self._open(hosted, new, chunk.directory_of(at, replicas.index(self._node_id)))
+            self._become(image, topic.name, [known[index] for index in indexes], chunk, at, replicas)
+
+    def _open(self, hosted: Hosted, indexes: Sequence[int], directory: Uuid) -> None:
+        self._topics[hosted.topic_id] = self._by_name[hosted.name] = hosted
+        self._changed.add(hosted.topic_id)
+        logs = self._logs.open(hosted.name, hosted.topic_id, indexes, directory, hosted.settings)
+        hosted.partitions.update(zip(indexes, logs, strict=True))
 
     def _become(
-        self, image: MetadataImage, topic: str, handle: PartitionHandle, chunk: PartitionChunk, at: int, replicas: Ids
+        self,
+        image: MetadataImage,
+        topic: str,
+        handles: list[PartitionHandle],
+        chunk: PartitionChunk,
+        at: int,
+        replicas: Ids,
     ) -> None:
+        """All of them what the row `at` says."""
         leader, leader_epoch, partition_epoch = chunk.leader[at], chunk.leader_epoch[at], chunk.partition_epoch[at]
         if leader != self._node_id:
-            handle.become_follower(leader, leader_epoch, partition_epoch)
+            for handle in handles:
+                handle.become_follower(leader, leader_epoch, partition_epoch)
         elif len(replicas) == 1:
-            handle.become_leader(leader, leader_epoch, partition_epoch)
+            lead_alone(handles, leader, leader_epoch, partition_epoch)
         else:
             isr = chunk.isr_of(at)
             followers = [(each, each in isr) for each in replicas if each != leader]
             # More than there are replicas can never be in sync: Kafka then asks for all of them.
             min_isr = min(self._min_isr(image, topic), len(replicas))
-            handle.become_leader(leader, leader_epoch, partition_epoch, followers, min_isr)
+            for handle in handles:
+                handle.become_leader(leader, leader_epoch, partition_epoch, followers, min_isr)
 
     def _drop_topic(self, topic_id: Uuid) -> None:
         hosted = self._topics.get(topic_id)
@@ -235,11 +244,6 @@ class ReplicaManager:
         """No more appends; whoever waits is told."""
         for partition in self.hosted():
             partition.close()
-
-
-def _directory(chunk: PartitionChunk, at: int, replica: int) -> Uuid:
-    start = 16 * (at * chunk.width + replica)
-    return Uuid(chunk.directories[start : start + 16])
 
 
 def _by_topic(image: MetadataImage, delta: MetadataDelta) -> dict[int, list[int]]:

@@ -33,7 +33,7 @@ class BrokerLogs:
         self._manager.load()
 
     def open(
-        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directories: Sequence[Uuid], settings: LogSettings
+        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
         """The logs that were found at start, or new ones that cost no file until their first append."""
         for index in indexes if self._leaving else ():
@@ -41,18 +41,14 @@ class BrokerLogs:
             if leaving is not None:
                 # Deleted and made again at once: the old directory must be renamed before the new one takes its name.
                 leaving.result()
-        placed: list[PartitionHandle] = []
-        if len(set(directories)) == 1:
-            placed = self._manager.create(topic, topic_id, indexes, self._paths.get(directories[0]))
-        else:
-            for index, directory in zip(indexes, directories, strict=True):
-                placed += self._manager.create(topic, topic_id, [index], self._paths.get(directory))
-        for partition, directory in zip(placed, directories, strict=True):
+        wanted = self._paths.get(directory)
+        placed = self._manager.create(topic, topic_id, indexes, wanted)
+        for partition in placed:
             if partition.settings is not settings:
                 partition.configure(settings)
-            lies_in = self._ids[partition.directory.path]
-            if lies_in != directory:
-                self._placed[topic_id, partition.index] = lies_in
+            path = partition.directory.path
+            if path != wanted:
+                self._placed[topic_id, partition.index] = self._ids[path]
         return placed
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle
+from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle, new_partitions
 from kafkacore._fast.uuid import ZERO, Uuid
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import checkpoints, clean_shutdown, log_loader, names, partition_metadata
@@ -199,44 +199,52 @@ class LogManager:
         append; it goes to the directory with the fewest, or to `path`. Raises LogDirectoryError where no directory
         serves."""
         settings = self._settings_of(topic)
-        indexes = list(indexes)
-        self._settle_topic_ids(topic, topic_id, indexes)
-        made: list[PartitionHandle] = []
+        keys = [(topic, index) for index in indexes]
+        found = self._with_topic_id(topic_id, self._held(keys))
+        missing = [key for key in keys if key not in found] if found else keys
         with self._mutex:
-            for index in indexes:
-                directory = self._holder((topic, index)) or self._choose(path)
-                handle = directory.partitions.get((topic, index))
-                if handle is None:
-                    handle = PartitionHandle(directory.native, topic, index, topic_id, settings)
-                    directory.partitions[topic, index] = handle
-                made.append(handle)
-        return made
+            for directory, part in self._spread(missing, path):
+                made = new_partitions(directory.native, topic, topic_id, [index for _, index in part], settings)
+                directory.partitions.update(zip(part, made, strict=True))
+                found.update(zip(part, made, strict=True))
+        return [found[key] for key in keys]
 
-    def _settle_topic_ids(self, topic: str, topic_id: Uuid, indexes: list[int]) -> None:
+    def _held(self, keys: list[Key]) -> dict[Key, PartitionHandle]:
+        with self._mutex:
+            return {key: one.partitions[key] for one in self._directories for key in keys if key in one.partitions}
+
+    def _with_topic_id(self, topic_id: Uuid, found: dict[Key, PartitionHandle]) -> dict[Key, PartitionHandle]:
         """A log without an id is the topic's, from before ids or made in a crash; one of another id is of a topic that
-        is gone.
+        is gone, and is put aside.
         """
-        for index in indexes:
-            handle = self.get(topic, index)
-            if handle is None or handle.topic_id == topic_id:
-                continue
+        settled = {}
+        for key, handle in found.items():
             if handle.topic_id == ZERO:
                 handle.assign_topic_id(topic_id)
-            else:
+            elif handle.topic_id != topic_id:
                 LOG.warning(
-                    "%s-%d: its log is of topic id %s, not %s, and is put aside",
-                    topic,
-                    index,
-                    handle.topic_id,
-                    topic_id,
+                    "%s-%d: its log is of topic id %s, not %s, and is put aside", *key, handle.topic_id, topic_id
                 )
-                self.delete([(topic, index)], names.Kind.STRAY)
+                self.delete([key], names.Kind.STRAY)
+                continue
+            settled[key] = handle
+        return settled
 
-    def _choose(self, path: str | None) -> _Directory:
+    def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[_Directory, list[Key]]]:
+        """Each to the directory that then has the fewest, or all to `path`."""
         serving = [one for one in self._directories if not one.failed and path in (None, one.path)]
-        if not serving:
+        if len(serving) == 1:
+            yield serving[0], keys
+        elif not serving and keys:
             raise LogDirectoryError(f"{path or 'every log directory'} is offline: replace the disk, restart the node")
-        return min(serving, key=lambda one: len(one.partitions))
+        else:
+            sizes = [len(one.partitions) for one in serving]
+            parts: list[list[Key]] = [[] for _ in serving]
+            for key in keys:
+                fewest = sizes.index(min(sizes))
+                sizes[fewest] += 1
+                parts[fewest].append(key)
+            yield from zip(serving, parts, strict=True)
 
     def configure(self, topic: str, settings: LogSettings) -> None:
         """Every log of the topic uses these settings from now on."""

@@ -35,9 +35,9 @@ class Logs:
         self.deleted: list[tuple[str, int]] = []
 
     def open(
-        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directories: Sequence[Uuid], settings: LogSettings
+        self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        assert list(directories) == [DIRECTORY] * len(indexes)
+        assert directory == DIRECTORY
         return [PartitionHandle(self.directory, topic, index, topic_id, settings) for index in indexes]
 
     def delete(self, partition: PartitionHandle) -> None:
@@ -105,6 +105,17 @@ def test_a_created_topic_is_led_and_published_at_once(world: World) -> None:
     assert world.locate("a", 2) == (None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert world.locate("a", 3) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert world.locate("b", 0) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_every_partition_of_a_wide_topic_has_the_role_that_its_row_says(world: World) -> None:
+    said = [(ME, (ME,), 0)] * 40 + [(OTHER, (OTHER, ME), 1), (ME, (ME, OTHER), 2)] * 20 + [(OTHER, (OTHER,), 0)] * 20
+    world.topic("a", ID_A, *[partition(ID_A, index, *each) for index, each in enumerate(said)])
+    handles = [world.replicas.by_name("a", index) for index in range(len(said))]
+    told = [handle and (handle.index, handle.role, handle.leader_epoch) for handle in handles]
+    assert told == [
+        (index, "leader" if leader == ME else "follower", epoch) if ME in replicas else None
+        for index, (leader, replicas, epoch) in enumerate(said)
+    ]
 
 
 @pytest.mark.parametrize(("at_broker", "at_topic"), [("2", None), ("1", "2")])

@@ -59,9 +59,9 @@ def dev(*arguments: str, **popen: Any) -> Iterator[Dev]:
             running.process.communicate()
 
 
-def fails(*arguments: str) -> str:
+def fails(*arguments: str, **run: Any) -> str:
     """What a command that exits with 1 says on stderr."""
-    ended = subprocess.run([*KAFKACORE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run([*KAFKACORE, *arguments], capture_output=True, text=True, timeout=60, check=False, **run)
     assert ended.returncode == 1, (ended.stdout, ended.stderr)
     return ended.stderr
 
@@ -182,6 +182,12 @@ def properties(directory: Path, **changes: str) -> Path:
     return path
 
 
+def zookeeper(directory: Path) -> Path:
+    path = directory / "zookeeper.properties"
+    path.write_text(f"zookeeper.connect=localhost:2181\nbroker.id=0\nlog.dirs={directory / 'logs'}\n")
+    return path
+
+
 def format_directories(path: Path, cluster_id: str = "MkU3OEVBNTcwNTJENDM2Qg") -> None:
     subprocess.run(
         [*KAFKACORE, "storage", "format", "-c", str(path), "-t", cluster_id],
@@ -237,6 +243,15 @@ def test_an_unformatted_directory_is_refused(tmp_path: Path) -> None:
     assert "format it first" in fails("start", str(properties(tmp_path)))
 
 
+def test_what_the_start_says_to_do_is_what_helps(tmp_path: Path) -> None:
+    path = properties(tmp_path, controller_quorum_voters="", controller_quorum_bootstrap_servers="127.0.0.1:0")
+    command = fails("start", str(path)).strip().rpartition("format it first: ")[2].replace("FILE", str(path))
+    command = command.replace("kafkacore", f"{sys.executable} -m kafkacore.tools.main")
+    subprocess.run(["bash", "-euc", command], check=True, capture_output=True, timeout=60)
+    with started(path) as process:
+        assert set(ready(process)) == {"PLAINTEXT", "CONTROLLER"}
+
+
 def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     format_directories(properties(tmp_path))
     other = properties(tmp_path, node_id="2", controller_quorum_voters="2@127.0.0.1:0")
@@ -267,12 +282,40 @@ def test_a_port_that_is_used_is_told_with_what_to_do(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         path = properties(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0")
         format_directories(path)
-        assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}" in fails("start", str(path))
+        said = "Address already in use (another process listens there; choose another port in"
+        errors = fails("start", str(path))
+        assert errors.startswith(f"kafkacore: cannot listen on PLAINTEXT://127.0.0.1:{port}: {said} listeners,")
+        path = properties(tmp_path, metrics_port=str(port))
+        errors = fails("start", str(path))
+        assert errors.startswith(f"kafkacore: cannot listen on http://127.0.0.1:{port}: {said} metrics.port,")
 
 
 def test_a_wrong_value_is_told_with_its_key(tmp_path: Path) -> None:
     errors = fails("start", str(properties(tmp_path, num_partitions="many")))
     assert "num.partitions=many" in errors and "an int" in errors
+
+
+def test_a_file_that_is_not_there_is_told_by_its_name() -> None:
+    assert fails("start", "/nowhere.properties") == (
+        "kafkacore: /nowhere.properties: cannot be read: No such file or directory\n"
+    )
+
+
+def test_an_unknown_log_level_is_told_with_those_there_are(tmp_path: Path) -> None:
+    errors = fails("start", str(properties(tmp_path)), env=os.environ | {"KAFKACORE_LOG_LEVEL": "loud"})
+    assert errors.startswith("kafkacore: KAFKACORE_LOG_LEVEL=LOUD: must be one of DEBUG, INFO")
+
+
+def test_what_would_be_open_to_everyone_does_not_start(tmp_path: Path) -> None:
+    protocols = "CONTROLLER:PLAINTEXT,SSL:SSL,OPEN:PLAINTEXT"
+    listeners = "SSL://127.0.0.1:0,OPEN://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    secured = properties(
+        tmp_path, listeners=listeners, listener_security_protocol_map=protocols, inter_broker_listener_name="OPEN"
+    )
+    assert "listeners=SSL://127.0.0.1:0: SSL is not there yet" in fails("start", str(secured))
+    authorised = properties(tmp_path, authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    assert "access control is not there yet" in fails("start", str(authorised))
+    assert "ZooKeeper mode is not there yet" in fails("start", str(zookeeper(tmp_path)))
 
 
 # --- the roles as processes of their own ---

@@ -1,4 +1,4 @@
-"""The one error of a configuration that cannot be used."""
+"""What is wrong with a configuration that cannot be used: a setting, or the file itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from __future__ import annotations
 class ConfigError(ValueError):
     """Names the key, the value that was given, and what is allowed. A password's value is never shown.
 
-    `key` is Kafka's name of the setting, or a path for an error in the file itself; `value` is None where nothing was
-    given.
+    `key` is Kafka's name of the setting; `value` is None where nothing was given.
     """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
@@ -16,3 +15,13 @@ class ConfigError(ValueError):
         self.key = key
         self.value = value
         self.allowed = allowed
+
+
+class ConfigFileError(ConfigError):
+    """A file of properties that cannot be read; `key` is its path, perhaps with a line, and `value` is None."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(source, None, problem)
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.allowed}"

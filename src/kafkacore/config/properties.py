@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kafkacore.config.errors import ConfigError
+from kafkacore.config.errors import ConfigError, ConfigFileError
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -27,19 +27,19 @@ _ESCAPED: Final = {
 
 
 def load(path: str) -> dict[str, str]:
-    """The properties of a file. Raises ConfigError where it cannot be read or an escape is malformed."""
+    """The properties of a file. Raises ConfigFileError where it cannot be read or an escape is malformed."""
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        raise ConfigError(path, None, f"cannot be read: {error.strerror}") from None
+        raise ConfigFileError(path, f"cannot be read: {error.strerror}") from None
     return parse(data, path)
 
 
 def parse(data: bytes, source: str = "properties") -> dict[str, str]:
     """The properties of a file's bytes, taken as UTF-8 where they are, else as ISO-8859-1, which is what Java takes.
 
-    The last of several lines with the same key counts. Raises ConfigError that names `source` and the line.
+    The last of several lines with the same key counts. Raises ConfigFileError that names `source` and the line.
     """
     try:
         text = data.decode("utf-8")
@@ -51,9 +51,8 @@ def parse(data: bytes, source: str = "properties") -> dict[str, str]:
         try:
             properties[_unescape(key)] = _unescape(value)
         except ValueError:
-            raise ConfigError(
-                f"{source} line {number}", line, "\\u must be followed by four hexadecimal digits"
-            ) from None
+            problem = f"\\u must be followed by four hexadecimal digits, in {line!r}"
+            raise ConfigFileError(f"{source} line {number}", problem) from None
     return properties
 
 

@@ -90,7 +90,7 @@ def allowed(key: Key) -> str:
     """In words, for people: `an int of at least 1`."""
     choices = next((check.partition(":")[2] for check in key.check.split() if check[:3] in ("in:", "ci:")), "")
     noun = _NOUNS.get(key.type, "one" if choices else "a text")
-    words = [_words(check) for check in key.check.split()]
+    words = [_words(check, key.type) for check in key.check.split()]
     return " ".join(
         [noun, *([f"of {choices.replace(',', ', ')}"] if choices else []), *(word for word in words if word)]
     )
@@ -210,7 +210,7 @@ def _is_replica(entry: str) -> bool:
     return not entry or (bool(colon) and partition.isdecimal() and broker.isdecimal())
 
 
-def _words(check: str) -> str:
+def _words(check: str, type_name: str) -> str:
     if ".." in check:
         low, _, high = check.partition("..")
         return f"from {low} to {high}" if low and high else f"of at least {low}" if low else f"of at most {high}"
@@ -218,7 +218,7 @@ def _words(check: str) -> str:
     if word == "or":
         return f"or {rest}"
     return {
-        "nonempty": "that is not empty",
+        "nonempty": "and not empty" if type_name == "list" else "that is not empty",
         "distinct": "without empty entries",
         "release": "naming a Kafka release from 0.8.0 to 3.9, as 3.9 or 3.9-IV0",
         "replicas": "of partition:broker entries, or *",

@@ -7,18 +7,19 @@ import socket
 from typing import Final, NamedTuple
 
 _HINTS: Final = {
-    errno.EADDRINUSE: "another process listens there; choose another port in `listeners`, or stop that process",
-    errno.EADDRNOTAVAIL: "this machine has no such address; correct the host in `listeners`",
-    errno.EACCES: "ports below 1024 need a privilege; choose a higher one in `listeners`",
+    errno.EADDRINUSE: "another process listens there; choose another port in {key}, or stop that process",
+    errno.EADDRNOTAVAIL: "this machine has no such address; correct the host in {key}",
+    errno.EACCES: "ports below 1024 need a privilege; choose a higher one in {key}",
 }
 
 
 class Listener(NamedTuple):
-    """Where to listen. `host` None: every address of the machine; `port` 0: any free one."""
+    """Where to listen. `host` None: every address of the machine; `port` 0: any free one; `key`: what configures it."""
 
     name: str
     host: str | None
     port: int
+    key: str = "listeners"
 
 
 class ListenError(OSError):
@@ -60,6 +61,6 @@ def _resolve(listener: Listener) -> tuple[int, tuple[str, int]]:
 
 def _explained(listener: Listener, error: OSError) -> ListenError:
     where = f"{listener.name}://{listener.host or ''}:{listener.port}"
-    hint = _HINTS.get(error.errno or 0, "")
+    hint = _HINTS.get(error.errno or 0, "").format(key=listener.key)
     text = f"cannot listen on {where}: {error.strerror or error}" + (f" ({hint})" if hint else "")
     return ListenError(error.errno or 0, text)

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from kafkacore.network.listeners import Listener, listen
 from kafkacore.observability.metrics import Buckets, Kind, MetricRegistry, Sample
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MAX_REQUEST_BYTES: Final = 8 << 10
 REQUEST_TIMEOUT_S: Final = 5.0
+BACKLOG: Final = 50
 
 
 def prometheus_name(sample: Sample) -> str:
@@ -91,8 +93,9 @@ class MetricsServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self, host: str | None, port: int) -> None:
-        """On every address of the machine when `host` is None. Raises OSError when the port is taken."""
-        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_REQUEST_BYTES)
+        """On every address of the machine when `host` is None. Raises ListenError when the port is taken."""
+        opened = listen(Listener("http", host, port, "metrics.port"), BACKLOG)
+        self._server = await asyncio.start_server(self._serve, sock=opened, limit=MAX_REQUEST_BYTES)
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -22,6 +22,7 @@ from kafkacore.server.channel import ActiveController, ControllerChannel
 from kafkacore.server.controller import ControllerServer
 from kafkacore.server.metadata_feed import MetadataFeed
 from kafkacore.server.metadata_replica import MetadataReplica
+from kafkacore.server.missing import refuse_what_is_missing
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
@@ -111,6 +112,7 @@ class Node:
 
     def _start(self) -> None:
         config, environment = self.config, Environment()
+        refuse_what_is_missing(config)
         directories = open_directories(config, environment.wall_ms())
         locks = DirectoryLocks(config.all_log_dirs)
         self._undo.append(locks.close)

@@ -10,7 +10,7 @@ from kafkacore._fast.uuid import Uuid
 from kafkacore.config import BrokerConfig
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import meta_properties
-from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
+from kafkacore.storage.errors import LogDirectoryError, MalformedFileError, reason
 from kafkacore.storage.meta_properties import MetaProperties
 from kafkacore.storage.names import metadata_directory
 
@@ -90,13 +90,12 @@ def open_directories(
     metadata_dir = config.metadata_log_dir
     if metadata_dir in loaded.failed:
         raise LogDirectoryError(
-            f"{metadata_dir}: cannot be read, and holds the metadata: {loaded.failed[metadata_dir]}"
+            f"{metadata_dir}: cannot be read, and holds the metadata: {reason(loaded.failed[metadata_dir])}"
         )
     loaded.check(None, config.node_id)
     if loaded.empty:
         raise LogDirectoryError(
-            f"{loaded.empty[0]}: has no meta.properties; format it first: "
-            "kafkacore storage format --config server.properties --cluster-id ID"
+            f"{loaded.empty[0]}: has no meta.properties; format it first: {_format_command(config, loaded)}"
         )
     directory_ids: dict[str, Uuid] = {}
     for directory, found in loaded.properties.items():
@@ -110,6 +109,18 @@ def open_directories(
     cluster_id = loaded.properties[metadata_dir].cluster_id
     assert cluster_id is not None
     return NodeDirectories(cluster_id, config.node_id, directory_ids, loaded.failed)
+
+
+def _format_command(config: BrokerConfig, loaded: Loaded) -> str:
+    """What formats the directories that are not formatted, as it can be pasted but for the name of the file."""
+    known = next((found.cluster_id for found in loaded.properties.values() if found.cluster_id), None)
+    words = ["kafkacore storage format --config FILE --cluster-id", known or '"$(kafkacore storage random-uuid)"']
+    if loaded.properties:
+        words.append("--ignore-formatted")
+    alone = len(config.controller_quorum_bootstrap_servers) == 1 and not config.controller_quorum_voters
+    if "controller" in config.process_roles and alone:
+        words.append("--standalone")
+    return " ".join(words)
 
 
 def _check_kraft(directory: str, found: MetaProperties, metadata_dir: str, files: Files) -> None:

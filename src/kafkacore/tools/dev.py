@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         def announce(node: Node) -> None:
             create_topics(node, topics)
-            _announce(node, directory, as_json=arguments.json)
+            _announce(node, as_json=arguments.json)
 
         try:
             running.run(Node(config), announce, with_parent=arguments.with_parent)
@@ -137,19 +137,20 @@ def create_topics(node: Node, topics: list[tuple[str, int]]) -> None:
             raise ConfigError("--topic", name, message or ErrorCode(error_code).message)
 
 
-def _announce(node: Node, directory: str, *, as_json: bool) -> None:
+def _announce(node: Node, *, as_json: bool) -> None:
     told: dict[str, Any] = {
         "bootstrap": node.bootstrap,
         "controller": node.controller,
         "metrics": node.metrics_address,
         "pid": os.getpid(),
-        "dir": directory,
+        "dir": node.config.metadata_log_dir,
     }
     if as_json:
         import json
 
         print(json.dumps(told), flush=True)
         return
+    files = ", ".join(node.config.all_log_dirs)
     print(f"ready: clients connect to {node.bootstrap}")
-    print(f"       controller {node.controller}, metrics {node.metrics_address}, files in {directory}")
+    print(f"       controller {node.controller}, metrics {node.metrics_address}, files in {files}")
     print("       stop it with Ctrl-C", flush=True)

@@ -43,12 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(module: ModuleType, arguments: argparse.Namespace) -> int:
     from kafkacore.config import ConfigError
-    from kafkacore.storage.errors import LogDirectoryError
+    from kafkacore.storage.errors import LogDirectoryError, reason
 
     try:
         return int(module.run(arguments))
     except (ConfigError, LogDirectoryError, OSError) as error:
-        print(f"kafkacore: {error}", file=sys.stderr)
+        print(f"kafkacore: {reason(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED

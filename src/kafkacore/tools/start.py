@@ -8,13 +8,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from kafkacore.config import BrokerConfig
+from kafkacore.config import BrokerConfig, ConfigError
 
 if TYPE_CHECKING:
     from kafkacore.server.node import Node
 
 DESCRIPTION: Final = "Runs a node by a server.properties, until SIGTERM."
 LOG_LEVEL: Final = "KAFKACORE_LOG_LEVEL"
+LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def log_to_stderr() -> None:
-    """At the level that the environment names; warnings and errors by default."""
+    """At the level that the environment names; warnings and errors by default. Raises ConfigError."""
     level = os.environ.get(LOG_LEVEL, "WARNING").upper()
+    if level not in LEVELS:
+        raise ConfigError(LOG_LEVEL, level, f"must be one of {', '.join(LEVELS)}")
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
 

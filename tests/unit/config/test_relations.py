@@ -174,7 +174,7 @@ def test_a_control_plane_that_fits_no_listener_is_refused(changes, allowed):
         ({"log.retention.ms": "0"}, "log.retention.ms", "at least 1, or -1"),
         ({"log.retention.minutes": "0"}, "log.retention.minutes", "at least 1, or -1"),
         ({"log.retention.hours": "0"}, "log.retention.hours", "at least 1, or -1"),
-        ({"log.dirs": ","}, "log.dirs", "without empty entries that is not empty"),
+        ({"log.dirs": ","}, "log.dirs", "without empty entries and not empty"),
         ({"log.cleaner.dedupe.buffer.size": "1048576"}, "log.cleaner.dedupe.buffer.size", "more than 1 MiB"),
         (
             {"log.cleaner.min.compaction.lag.ms": "2", "log.cleaner.max.compaction.lag.ms": "1"},

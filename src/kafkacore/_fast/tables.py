@@ -13,7 +13,9 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from kafkacore._named_tuple import NamedTuple
 
 TABLES: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "protocol", "tables")
 CURRENT: Final = "kafka-4.3"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
+
+from kafkacore._named_tuple import NamedTuple
 
 
 class Source(IntEnum):

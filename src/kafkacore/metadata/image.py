@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.partitions import CHUNK_ROWS, Partition, PartitionChunk
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, ControllerRegistration

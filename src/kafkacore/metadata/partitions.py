@@ -9,8 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
 
 CHUNK_ROWS: Final = 2048

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kafkacore._named_tuple import NamedTuple
 
 
-@dataclass(slots=True, frozen=True)
-class RequestContext:
+class RequestContext(NamedTuple):
     """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` of the node's
     clock."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+
+from kafkacore._named_tuple import NamedTuple
 
 
 class Kind(enum.Enum):

@@ -6,12 +6,13 @@ All of it comes from the heads of the message tables, read when first asked for.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from kafkacore._fast import tables
 from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
 from kafkacore._fast.message import Message, message_class
 from kafkacore._fast.wire import request_header
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol import messages
 
 

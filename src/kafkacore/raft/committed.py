@@ -4,8 +4,9 @@ place."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import Message
 
 

@@ -15,8 +15,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, election, messages, replication, transfer

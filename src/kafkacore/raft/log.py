@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from kafkacore._fast.batch import Batches
+from kafkacore._named_tuple import NamedTuple
 
 
 class OffsetAndEpoch(NamedTuple):

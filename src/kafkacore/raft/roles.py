@@ -3,8 +3,9 @@ milliseconds."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey
 

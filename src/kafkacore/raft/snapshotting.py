@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import Message, NoOpRecord
 from kafkacore.raft import snapshots
 from kafkacore.raft.committed import CommittedBatch

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import VotersRecord
 from kafkacore.protocol.uuid import ZERO, Uuid
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkacore._fast.batch import Batches, ControlRecordType, CorruptBatchError, RecordBatchBuilder
 from kafkacore._fast.errors import ProtocolError
 from kafkacore._fast.uuid import Uuid
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.config.addresses import Address
 from kafkacore.protocol.features import KRAFT_VERSION, METADATA_VERSION
 from kafkacore.protocol.messages import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkacore._fast.uuid import Uuid
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address, AddressError, is_host, parse_port
 from kafkacore.protocol.features import (

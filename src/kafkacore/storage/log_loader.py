@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import names
 

@@ -7,13 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle, new_partitions
 from kafkacore._fast.uuid import ZERO, Uuid
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import checkpoints, clean_shutdown, log_loader, names, partition_metadata
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
@@ -33,16 +33,16 @@ class Doomed(NamedTuple):
     due_ns: int
 
 
-@dataclass
 class _Directory:
-    native: LogDirectory
-    partitions: dict[Key, PartitionHandle] = field(default_factory=dict)
-    recovery_points: dict[Key, int] = field(default_factory=dict)
-    log_starts: dict[Key, int] = field(default_factory=dict)
-    high_watermarks: dict[Key, int] = field(default_factory=dict)
-    written: dict[str, dict[Key, int]] = field(default_factory=dict)  # checkpoints as they are on the disk
-    clean: bool = False
-    failed: bool = False
+    def __init__(self, native: LogDirectory) -> None:
+        self.native = native
+        self.partitions: dict[Key, PartitionHandle] = {}
+        self.recovery_points: dict[Key, int] = {}
+        self.log_starts: dict[Key, int] = {}
+        self.high_watermarks: dict[Key, int] = {}
+        self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
+        self.clean = False
+        self.failed = False
 
     @property
     def path(self) -> str:

@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 import select
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.env import Environment
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.storage.log_manager import LogManager
 
@@ -22,8 +22,7 @@ _DOOMED_CHECK_MS: Final = 5_000
 _NS_OF_A_MS: Final = 1_000_000
 
 
-@dataclass(frozen=True)
-class UpkeepIntervals:
+class UpkeepIntervals(NamedTuple):
     """In milliseconds, with Kafka's defaults."""
 
     initial_delay_ms: int = 30_000  # log.initial.task.delay.ms
@@ -33,6 +32,9 @@ class UpkeepIntervals:
     log_start_ms: int = 60_000  # log.flush.start.offset.checkpoint.interval.ms
     high_watermark_ms: int = 5_000  # replica.high.watermark.checkpoint.interval.ms
     producer_expiration_ms: int = 600_000  # producer.id.expiration.check.interval.ms
+
+
+DEFAULTS: Final = UpkeepIntervals()
 
 
 def intervals_from(config: BrokerConfig) -> UpkeepIntervals:
@@ -50,9 +52,7 @@ def intervals_from(config: BrokerConfig) -> UpkeepIntervals:
 class LogUpkeep:
     """Runs from `start` to `close`; sleeps until something is due or a directory fails."""
 
-    def __init__(
-        self, manager: LogManager, environment: Environment, intervals: UpkeepIntervals = UpkeepIntervals()
-    ) -> None:
+    def __init__(self, manager: LogManager, environment: Environment, intervals: UpkeepIntervals = DEFAULTS) -> None:
         self._manager = manager
         self._environment = environment
         self._scheduler = Scheduler(environment)

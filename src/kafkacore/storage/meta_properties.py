@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafkacore._fast.uuid import Uuid
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import ConfigError
 from kafkacore.config import properties as property_files
 from kafkacore.runtime.files import OS_FILES, Files, replace

@@ -27,7 +27,7 @@ def batch() -> bytes:
 
 def intervals(**due: int) -> UpkeepIntervals:
     """Only what is named is ever due."""
-    names = UpkeepIntervals.__dataclass_fields__
+    names = UpkeepIntervals._fields
     return UpkeepIntervals(**{name: due.get(name, 1 if name == "initial_delay_ms" else FAR_MS) for name in names})
 
 

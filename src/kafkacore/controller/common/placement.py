@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import NamedTuple
+
+from kafkacore._named_tuple import NamedTuple
 
 
 class UsableBroker(NamedTuple):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage
 from kafkacore.protocol.errors import ErrorCode, error_for

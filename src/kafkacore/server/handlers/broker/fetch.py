@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kafkacore._fast import watch
@@ -28,15 +27,15 @@ Topic = FetchResponse.FetchableTopicResponse
 Partition = FetchResponse.PartitionData
 
 
-@dataclass(slots=True)
 class Part:
     """One partition of the request and what was read of it."""
 
-    topic: Any
-    asked: Any
-    partition: PartitionHandle | None
-    error: ErrorCode
-    read: Any = None
+    __slots__ = ("asked", "error", "partition", "read", "topic")
+
+    def __init__(self, topic: Any, asked: Any, partition: PartitionHandle | None, error: ErrorCode) -> None:
+        self.topic, self.asked = topic, asked
+        self.partition, self.error = partition, error
+        self.read: Any = None
 
     @property
     def answers_at_once(self) -> bool:

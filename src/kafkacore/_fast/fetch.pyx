@@ -17,6 +17,7 @@ from kafkacore._fast.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.hot cimport KAFKA_STORAGE_ERROR, NONE, Hot, HotState, deadline_passed
 from kafkacore._fast.io cimport Job, io_submit
 from kafkacore._fast.log cimport LOG_BLOCKED
+from kafkacore._fast.log_aborted cimport log_aborted, log_may_be_aborted
 from kafkacore._fast.mail cimport Mail
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, park_hold, park_init, park_release
 from kafkacore._fast.partition cimport (
@@ -120,7 +121,7 @@ cdef int call_read(FetchCall *call) noexcept nogil:
 cdef int go_on(FetchCall *call, bint last) noexcept nogil:
     """Reads; then answers, waits for more, or hands the reading to the I/O pool. `last`: no more waiting."""
     while True:
-        if read_all(call, False) == LOG_BLOCKED or not all_cached(call):
+        if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
             return hand_over(call, last)
         if last or enough(call):
             return finish(call, call_answer(call))
@@ -135,7 +136,7 @@ cdef bint enough(FetchCall *call) noexcept nogil:
 cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
     """One reading of every partition within the bytes asked for. 0, or LOG_BLOCKED when one must wait for the disk."""
     cdef int64_t room = min(call.body.max_bytes, call.state.fetch_max_bytes)
-    cdef int isolation = READ_COMMITTED if call.body.isolation_level == 1 else READ_UNCOMMITTED
+    cdef int isolation = READ_COMMITTED if call.body.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
     cdef Part *part
     cdef int error
     cdef int32_t i
@@ -168,6 +169,19 @@ cdef void let_go_of_reads(FetchCall *call) noexcept nogil:
             segment_release(part.read.segment)
             part.read.segment = NULL
         part.read.size = 0
+        free(part.aborted)
+        part.aborted = NULL
+        part.aborted_count = 0
+
+
+cdef bint may_be_aborted(FetchCall *call) noexcept nogil:
+    """Whether transactions must be looked up in files, for a reader of committed records."""
+    cdef int32_t i
+    if call.body.isolation_level == READ_COMMITTED:
+        for i in range(call.count):
+            if call.parts[i].read.size > 0 and log_may_be_aborted(&call.parts[i].partition.log, call.parts[i].offset):
+                return True
+    return False
 
 
 cdef bint all_cached(FetchCall *call) noexcept nogil:
@@ -220,6 +234,8 @@ cdef void run_slowly(Job *job) noexcept nogil:
     for i in range(call.count):
         if call.parts[i].read.size > 0 and not call.parts[i].read.cached:
             warm(&call.parts[i])
+        if call.parts[i].read.size > 0 and call.body.isolation_level == READ_COMMITTED:
+            look_up_aborted(call, &call.parts[i])
 
 
 cdef void warm(const Part *part) noexcept nogil:
@@ -232,6 +248,17 @@ cdef void warm(const Part *part) noexcept nogil:
         if disk.pread(disk.self, part.read.segment.file, scratch, min(<int64_t> sizeof(scratch), end - at), at) <= 0:
             return  # the send meets the same error and closes the connection
         at += sizeof(scratch)
+
+
+cdef void look_up_aborted(FetchCall *call, Part *part) noexcept nogil:
+    part.aborted_count = log_aborted(&part.partition.log, part.offset, &part.read, &part.aborted)
+    if part.aborted_count < 0:  # records that may be none must not look committed
+        part.aborted_count = 0
+        part.error = KAFKA_STORAGE_ERROR
+        segment_release(part.read.segment)
+        part.read.segment = NULL
+        part.read.size = 0
+        call.failed = True
 
 
 cdef void slow_read_done(Mail *mail) noexcept nogil:
@@ -266,14 +293,15 @@ cdef void fail_all(FetchCall *call) noexcept nogil:
 cdef bint wait_for_more(FetchCall *call) noexcept nogil:
     """Queues a waiter on every partition; False when one moved since it was read (then none is queued)."""
     cdef Part *part
+    cdef bint committed = call.body.isolation_level == READ_COMMITTED
     cdef int64_t bound
     cdef int32_t i
     let_go_of_reads(call)
     for i in range(call.count):
         part = &call.parts[i]
-        bound = part.view.last_stable_offset if call.body.isolation_level == 1 else part.view.high_watermark
+        bound = part.view.last_stable_offset if committed else part.view.high_watermark
         part.waiter.parked = &call.parked
-        part.waiter.kind = WAIT_COMMITTED if call.body.isolation_level == 1 else WAIT_FETCH
+        part.waiter.kind = WAIT_COMMITTED if committed else WAIT_FETCH
         part.waiter.at = max(part.offset, bound)
         if not partition_wait(part.partition, &part.waiter):
             unwait_all(call)

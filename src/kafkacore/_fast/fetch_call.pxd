@@ -10,6 +10,7 @@ from kafkacore._fast.park cimport Parked, Waiter
 from kafkacore._fast.partition cimport FetchView, Partition
 from kafkacore._fast.plane cimport Request
 from kafkacore._fast.schema cimport Slice
+from kafkacore._fast.txn_index cimport AbortedTransaction as AbortedEntry
 from kafkacore._fast.view cimport Arena
 from kafkacore._fast.wire cimport FetchRequest, FetchResponse, PartitionData
 
@@ -28,6 +29,8 @@ ctypedef struct Part:
     int32_t max_bytes
     int64_t offset
     int16_t error
+    AbortedEntry *aborted   # that touch what was read, malloc'ed; of a reader of committed records
+    int64_t aborted_count
     ReadResult read               # its segment is counted while `size` is above zero
     FetchView view
     Waiter waiter

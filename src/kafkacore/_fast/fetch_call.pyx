@@ -17,13 +17,14 @@ from kafkacore._fast.hot cimport (
     FENCED_LEADER_EPOCH, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     answer_begin, endpoints_add, endpoints_begin,
 )
-from kafkacore._fast.partition cimport partition_hold
+from kafkacore._fast.partition cimport READ_COMMITTED, partition_hold
 from kafkacore._fast.plane cimport Request, request_table
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
 from kafkacore._fast.view cimport Gap, Program, arena_alloc, view_write
 from kafkacore._fast.wire cimport (
-    FetchPartition, FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData, fetch_response_program,
+    AbortedTransaction, FetchPartition, FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData,
+    fetch_response_program,
 )
 
 cdef enum:
@@ -275,7 +276,9 @@ cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
             topic.topic = part.topic
             memcpy(topic.topic_id, part.topic_id, 16)
             topic.partitions.items = &answers[used]
-        fill(call, &answers[used], part)
+        fill(&answers[used], part)
+        if call.body.isolation_level == READ_COMMITTED and not list_aborted(call, &answers[used], part):
+            return False
         call.named[used] = part
         topic.partitions.count += 1
         used += 1
@@ -287,7 +290,7 @@ cdef bint same_topic(const FetchableTopicResponse *topic, const Part *part) noex
         part.topic.size <= 0 or memcmp(topic.topic.data, part.topic.data, part.topic.size) == 0)
 
 
-cdef void fill(FetchCall *call, PartitionData *out, const Part *part) noexcept nogil:
+cdef void fill(PartitionData *out, const Part *part) noexcept nogil:
     out.partition_index = part.index
     out.error_code = part.error
     out.high_watermark = part.view.high_watermark
@@ -300,7 +303,7 @@ cdef void fill(FetchCall *call, PartitionData *out, const Part *part) noexcept n
     out.snapshot_id.end_offset = -1
     out.snapshot_id.epoch = -1
     out.preferred_read_replica = -1
-    out.aborted_transactions.count = 0 if call.body.isolation_level == 1 else -1
+    out.aborted_transactions.count = -1
     out.records.data = NULL               # a gap, filled with a range of the segment
     out.records.size = <int32_t> part.read.size
     if part.view.diverging_end_offset >= 0:
@@ -309,6 +312,20 @@ cdef void fill(FetchCall *call, PartitionData *out, const Part *part) noexcept n
     if part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH:
         out.current_leader.leader_id = part.view.leader_id
         out.current_leader.leader_epoch = part.view.leader_epoch
+
+
+cdef bint list_aborted(FetchCall *call, PartitionData *out, const Part *part) noexcept nogil:
+    cdef AbortedTransaction *listed
+    cdef int64_t i
+    listed = <AbortedTransaction *> arena_alloc(&call.arena, part.aborted_count * sizeof(AbortedTransaction))
+    if listed == NULL and part.aborted_count:
+        return False
+    for i in range(part.aborted_count):
+        listed[i].producer_id = part.aborted[i].producer_id
+        listed[i].first_offset = part.aborted[i].first_offset
+    out.aborted_transactions.items = listed
+    out.aborted_transactions.count = <int32_t> part.aborted_count
+    return True
 
 
 # --- writing ---

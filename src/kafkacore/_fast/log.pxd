@@ -102,6 +102,7 @@ ctypedef struct Log:
     int64_t commit_offset                # the next commit syncs up to here
     int64_t unflushed_since_ms           # -1 when all is synced
     int64_t first_unstable_offset        # of the oldest open transaction; -1 when none
+    int64_t last_aborted_offset          # none of the aborted transactions ends behind it; -1 when none; atomic
     int64_t total_bytes                  # of all segments; atomic
     int64_t appended_bytes               # since start; atomic, for metrics
     EpochEntry *epochs

@@ -258,6 +258,7 @@ cdef int reserve_all(Log *log, const uint8_t *records, size_t size) noexcept nog
 cdef int note_aborted(Log *log, const EndedTransaction *ended) noexcept nogil:
     cdef int result = txn_index_append(log.active, ended)
     if result == 0:
+        store64(&log.last_aborted_offset, ended.last_offset)
         return 0
     io_fail(log.dir, -result)
     log.state = LOG_FAILED

@@ -1,6 +1,6 @@
 """Python's hold on a partition and its log. A method that may wait for a device lets go of the GIL meanwhile."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -36,6 +36,7 @@ class ReadBytes(NamedTuple):
     leader_epoch: int
     diverging_epoch: int
     diverging_end_offset: int
+    aborted: list[tuple[int, int]]  # (producer id, first offset), of a read with isolation 1
 
 class LoadReport(NamedTuple):
     recovered_bytes: int
@@ -178,6 +179,7 @@ class PartitionHandle:
         indexed: Iterable[bool],
         snapshots: Sequence[int] = (),
         *,
+        aborted: Collection[int] = frozenset(),
         log_start_offset: int = 0,
         recovery_point: int = 0,
         clean: bool = False,

@@ -13,22 +13,26 @@ from kafkacore._fast.log cimport (
     LOG_BLOCKED, LogConfig, SegmentList, config_hold, config_new, config_release, log_hold_segments, log_set_config,
     segments_release,
 )
+from kafkacore._fast.log_aborted cimport log_aborted
 from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.log_open cimport log_commit_soon
 from kafkacore._fast.log_trim cimport log_delete_old, log_shut, log_stop, log_truncate_fully, log_truncate_to
-from kafkacore._fast.recovery cimport FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load
 from kafkacore._fast.log_read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
 from kafkacore._fast.park cimport WakeList, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView, Follower,
-    Partition, partition_append, partition_append_as_follower, partition_assign_topic_id, partition_become,
+    READ_COMMITTED, READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView,
+    Follower, Partition, partition_append, partition_append_as_follower, partition_assign_topic_id, partition_become,
     partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers, partition_fail,
     partition_high_watermark, partition_new, partition_read, partition_release, partition_restore, partition_unwait,
     partition_wait,
 )
+from kafkacore._fast.recovery cimport (
+    FILE_HAS_ABORTED, FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load,
+)
 from kafkacore._fast.segment cimport segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.txn_index cimport AbortedTransaction
 
 from collections import namedtuple
 from os import strerror
@@ -42,7 +46,7 @@ AppendResult = namedtuple(
 ReadBytes = namedtuple(
     "ReadBytes",
     "error records first_offset high_watermark last_stable_offset log_start_offset leader_id leader_epoch "
-    "diverging_epoch diverging_end_offset",
+    "diverging_epoch diverging_end_offset aborted",
 )
 LoadReport = namedtuple("LoadReport", "recovered_bytes truncated_bytes recovered_segments dropped_segments")
 SegmentInfo = namedtuple("SegmentInfo", "base_offset size_bytes sealed")
@@ -366,12 +370,12 @@ cdef class PartitionHandle:
 
     # --- its life on disk; all of these block ---
 
-    def load(self, base_offsets, indexed, snapshots=(), *, int64_t log_start_offset=0, int64_t recovery_point=0,
-             bint clean=False,
-             LoadProgress progress=None):
+    def load(self, base_offsets, indexed, snapshots=(), *, aborted=frozenset(), int64_t log_start_offset=0,
+             int64_t recovery_point=0, bint clean=False, LoadProgress progress=None):
         """Takes up what the directory holds, before the first use: `base_offsets` of its .log files, growing; for each
-        in `indexed`, whether its .index and .timeindex are there; offsets of its producer snapshots, growing. Unless
-        `clean`, what lies behind the recovery point is checked and rebuilt. Gives a LoadReport; raises OSError."""
+        in `indexed`, whether its .index and .timeindex are there; offsets of its producer snapshots, growing; `aborted`
+        base offsets of its .txnindex files. Unless `clean`, what lies behind the recovery point is checked and rebuilt.
+        Gives a LoadReport; raises OSError."""
         cdef LoadPlan plan
         cdef NativeReport report
         cdef int result
@@ -388,6 +392,8 @@ cdef class PartitionHandle:
                 raise MemoryError
             for i, has in enumerate(indexed):
                 files[<int> i] = FILE_HAS_INDEXES if has else 0
+                if base_offsets[i] in aborted:
+                    files[<int> i] |= FILE_HAS_ABORTED
             plan.base_offsets = offsets
             plan.files = files
             plan.count = <int32_t> len(base_offsets)
@@ -576,6 +582,8 @@ cdef class PartitionHandle:
         cdef bytes records = b""
         cdef int64_t got = 0
         cdef char *into
+        cdef AbortedTransaction *aborted = NULL
+        cdef int64_t aborted_count = 0
         cdef int error
         with nogil:
             error = partition_read(self.partition, offset, current_epoch, last_fetched_epoch, max_bytes, isolation,
@@ -587,13 +595,19 @@ cdef class PartitionHandle:
             with nogil:
                 got = found.segment.disk.pread(found.segment.disk.self, found.segment.file, into, found.size,
                                                found.position)
+                if isolation == READ_COMMITTED:
+                    aborted_count = log_aborted(&self.partition.log, offset, &found, &aborted)
         with nogil:
             segment_release(found.segment)
-        if got < 0:
-            raise OSError(-got, f"reading {self.topic}-{self.index} at offset {offset} failed")
+        try:
+            if got < 0 or aborted_count < 0:
+                raise OSError(-min(got, aborted_count), f"reading {self.topic}-{self.index} at offset {offset} failed")
+            listed = [(aborted[i].producer_id, aborted[i].first_offset) for i in range(aborted_count)]
+        finally:
+            free(aborted)
         return ReadBytes(error, records[:got], found.first_offset, view.high_watermark, view.last_stable_offset,
                          view.log_start_offset, view.leader_id, view.leader_epoch, view.diverging_epoch,
-                         view.diverging_end_offset)
+                         view.diverging_end_offset, listed)
 
     def offset_by_time(self, int64_t timestamp_ms, bound=None):
         """`(offset, timestamp, leader epoch)` of the first record at or after a time, below `bound` (the high

@@ -10,6 +10,7 @@ from kafkacore._fast.log cimport Log
 
 cdef enum:
     FILE_HAS_INDEXES = 1  # .index and .timeindex are there
+    FILE_HAS_ABORTED = 2  # so is .txnindex
 
 ctypedef struct LoadPlan:
     const int64_t *base_offsets      # of the .log files, growing

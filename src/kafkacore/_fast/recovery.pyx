@@ -27,7 +27,7 @@ from kafkacore._fast.segment cimport (
     segment_reset_indexes, segment_seal, segment_truncate, segment_unlink, segment_write_indexes,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
-from kafkacore._fast.txn_index cimport txn_index_append, txn_index_reset
+from kafkacore._fast.txn_index cimport txn_index_append, txn_index_last, txn_index_reset
 
 cdef enum:
     BLOCK_BYTES = 1 << 20
@@ -44,6 +44,7 @@ ctypedef struct Load:
     Segment **segments
     int32_t count
     int32_t first_recovered          # index of the first segment that was rebuilt; -1 when none
+    int64_t last_aborted_offset
     uint8_t *block
     int64_t block_bytes
     char *path
@@ -169,6 +170,9 @@ cdef int open_segments(Load *load) noexcept nogil:
             return <int> segment.size
         segment.created_ms = segment.modified_ms = log_now_ms(load.log)
         segment.entry_synced = True
+        result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
+        if result < 0:
+            return result
     return 0
 
 
@@ -342,6 +346,7 @@ cdef int replay_batch(Load *load, int32_t i, const BatchHeader *header, int64_t 
     result = producers_note_batch(load.producers, load.block, <size_t> header.size_bytes, &ended)
     if result == 0 and ended.last_offset >= 0 and ended.aborted and 0 <= load.first_recovered <= i:
         result = txn_index_append(segment, &ended)
+        load.last_aborted_offset = ended.last_offset
     return result
 
 
@@ -441,6 +446,7 @@ cdef int install(Load *load, int64_t end_offset) noexcept nogil:
     log.producers = load.producers
     log.snapshot_offset = load.snapshot_offset
     log.first_unstable_offset = producers_first_unstable(log.producers)
+    log.last_aborted_offset = load.last_aborted_offset
     log.end_offset = end_offset
     log.log_start_offset = log.local_log_start_offset = log_start(load)
     log.synced_offset = log.commit_offset = synced if synced > log.log_start_offset else log.log_start_offset
@@ -496,6 +502,7 @@ cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept n
     load.plan = plan
     load.report = report
     load.first_recovered = -1
+    load.last_aborted_offset = -1
     load.snapshot_offset = -1
     result = run_load(&load)
     for i in range(load.count):

@@ -83,6 +83,15 @@ cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcep
     return count
 
 
+cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil:
+    cdef AbortedTransaction *entries
+    cdef int64_t count = txn_index_read(segment, &entries)
+    if count > 0:
+        last_offset[0] = entries[count - 1].last_offset
+    free(entries)
+    return <int> count if count < 0 else 0
+
+
 cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil:
     cdef AbortedTransaction *entries
     cdef int64_t kept = 0

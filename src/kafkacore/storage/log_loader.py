@@ -19,11 +19,13 @@ _SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED  # of the meta
 
 
 class LogFiles(NamedTuple):
-    """Offsets grow. `indexed`: of each segment, whether both its indexes are there."""
+    """Offsets grow. `indexed`: of each segment, whether both its indexes are there; `aborted`: of those with a
+    transaction index."""
 
     base_offsets: list[int]
     indexed: list[bool]
     snapshots: list[int]
+    aborted: frozenset[int]
 
 
 def survey(path: str, files: Files = OS_FILES) -> LogFiles:
@@ -47,7 +49,10 @@ def survey(path: str, files: Files = OS_FILES) -> LogFiles:
             files.unlink(os.path.join(path, names.file_name(offset, suffix)))
     both = found.get(names.OFFSET_INDEX, set()) & found.get(names.TIME_INDEX, set())
     return LogFiles(
-        base_offsets, [offset in both for offset in base_offsets], sorted(found.get(names.PRODUCER_SNAPSHOT, ()))
+        base_offsets,
+        [offset in both for offset in base_offsets],
+        sorted(found.get(names.PRODUCER_SNAPSHOT, ())),
+        frozenset(found.get(names.TRANSACTION_INDEX, ())),
     )
 
 
@@ -67,6 +72,7 @@ def load(
         found.base_offsets,
         found.indexed,
         found.snapshots,
+        aborted=found.aborted,
         log_start_offset=log_start_offset,
         recovery_point=recovery_point,
         clean=clean,

@@ -25,6 +25,7 @@ NO_SESSION: Final = 0
 
 Topic = FetchResponse.FetchableTopicResponse
 Partition = FetchResponse.PartitionData
+Aborted = FetchResponse.AbortedTransaction
 
 
 class Part:
@@ -57,7 +58,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
             break
         if not await broker.waits.any(_waits(request, parts), left):
             deadline = loop.time()  # one last look
-    return _answer(broker, call, parts)
+    return _answer(broker, call, parts, request.isolation_level == READ_COMMITTED)
 
 
 def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> Iterator[Part]:
@@ -115,7 +116,7 @@ def _waits(request: FetchRequest, parts: list[Part]) -> Iterator[tuple[Partition
             yield part.partition, kind, max(part.asked.fetch_offset, bound)
 
 
-def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part]) -> FetchResponse:
+def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], committed: bool) -> FetchResponse:
     response = FetchResponse()
     moved: set[int] = set()
     topic = None
@@ -123,7 +124,7 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part]) -> F
         if topic is not part.topic:
             topic = part.topic
             response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))
-        answer = _partition(call, part)
+        answer = _partition(part, committed)
         if part.error in leaders.MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
             leader = leaders.current_leader(broker, part.partition.topic, part.partition.index)
             if leader is not None:
@@ -135,12 +136,12 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part]) -> F
     return response
 
 
-def _partition(call: RequestContext, part: Part) -> Partition:
+def _partition(part: Part, committed: bool) -> Partition:
     answer = Partition(
         partition_index=part.asked.partition,
         error_code=part.error,
         high_watermark=-1,
-        aborted_transactions=None,
+        aborted_transactions=[] if committed else None,
         records=b"",
     )
     read = part.read
@@ -154,4 +155,6 @@ def _partition(call: RequestContext, part: Part) -> Partition:
         answer.diverging_epoch.end_offset = read.diverging_end_offset
     else:
         answer.records = read.records
+        if committed:
+            answer.aborted_transactions = [Aborted(producer_id=by, first_offset=since) for by, since in read.aborted]
     return answer

@@ -1,0 +1,83 @@
+"""Readers of committed records: how far they see, and which aborted transactions they are told of (KIP-98)."""
+
+import pytest
+from transactions import ABORT, COMMIT, marker, records
+
+from kafkacore.storage import log_loader
+
+READ_COMMITTED = 1
+FIRST, SECOND, THIRD = 11, 22, 33
+
+
+@pytest.fixture
+def replicated(open_plane):
+    """Partition 0 holds 0-1 of FIRST, 2-3 of SECOND, 4 abort FIRST, 5 commit SECOND, 6-7 of FIRST, 8 abort FIRST, 9-10
+    of THIRD, which is open: in two segments, the second from offset 6."""
+    batches = [
+        records(0, FIRST), records(2, SECOND), marker(4, FIRST, ABORT), marker(5, SECOND, COMMIT),
+        records(6, FIRST, sequence=2), marker(8, FIRST, ABORT), records(9, THIRD),
+    ]  # fmt: skip
+    plane = open_plane(segment_bytes=sum(map(len, batches[:4])))
+    plane.partitions[0].become_follower(2, 0)
+    for batch in batches:
+        plane.partitions[0].append_as_follower(batch, 0)
+    plane.partitions[0].become_leader(1, 1)
+    assert [segment.base_offset for segment in plane.partitions[0].segments()] == [0, 6]
+    return plane
+
+
+def told(plane, offset, isolation=READ_COMMITTED, **limits):
+    answer = plane.client().fetch(plane.fetch_request({0: offset}, isolation_level=isolation, **limits))
+    part = answer.responses[0].partitions[0]
+    assert (part.error_code, part.last_stable_offset, part.high_watermark) == (0, 9, 11)
+    aborted = part.aborted_transactions
+    return None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
+
+
+def test_aborted_transactions_that_overlap_the_answer_are_told(replicated):
+    assert told(replicated, 0) == [(FIRST, 0)]  # up to the end of the first segment
+    assert told(replicated, 6) == [(FIRST, 6)]
+
+
+def test_one_that_ended_before_or_begins_behind_is_not_told(replicated):
+    assert told(replicated, 5) == []
+    first_batch = len(records(0, FIRST))
+    assert told(replicated, 0, partition_max_bytes=first_batch) == [(FIRST, 0)]
+    assert told(replicated, 5, partition_max_bytes=1) == []
+
+
+def test_a_marker_in_a_later_segment_is_found(open_plane):
+    batches = [records(0, FIRST), records(2, SECOND), marker(4, SECOND, COMMIT), marker(5, FIRST, ABORT)]
+    plane = open_plane(segment_bytes=len(batches[0]) + len(batches[1]))
+    plane.partitions[0].become_follower(2, 0)
+    for batch in batches:
+        plane.partitions[0].append_as_follower(batch, 0)
+    plane.partitions[0].become_leader(1, 1)
+    answer = plane.client().fetch(plane.fetch_request({0: 0}, isolation_level=READ_COMMITTED))
+    (aborted,) = answer.responses[0].partitions[0].aborted_transactions
+    assert (aborted.producer_id, aborted.first_offset) == (FIRST, 0)
+
+
+def test_others_are_told_nothing_and_see_what_is_open(replicated):
+    assert told(replicated, 0, isolation=0) is None
+    assert replicated.partitions[0].read(9, isolation=0).records != b""
+    assert replicated.partitions[0].read(9, isolation=READ_COMMITTED).records == b""
+
+
+def test_the_punted_read_tells_the_same(replicated):
+    for offset in range(10):
+        assert replicated.partitions[0].read(offset, isolation=READ_COMMITTED).aborted == told(replicated, offset)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_is_loaded_again_still_tells(replicated, open_plane, clean):
+    replicated.partitions[0].shut()
+    again = open_plane()
+    path = again.path / "t-0"
+    path.mkdir()
+    for file in (replicated.path / "t-0").iterdir():
+        (path / file.name).write_bytes(file.read_bytes())
+    log_loader.load(again.partitions[0], str(path), clean=clean)
+    again.partitions[0].become_leader(1, 2)
+    assert told(again, 0) == [(FIRST, 0)]
+    assert told(again, 6) == [(FIRST, 6)]

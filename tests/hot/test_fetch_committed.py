@@ -1,9 +1,9 @@
 """Readers of committed records: how far they see, and which aborted transactions they are told of (KIP-98)."""
 
 import pytest
-from transactions import ABORT, COMMIT, marker, records
 
 from kafkacore.storage import log_loader
+from transactions import ABORT, COMMIT, marker, records
 
 READ_COMMITTED = 1
 FIRST, SECOND, THIRD = 11, 22, 33

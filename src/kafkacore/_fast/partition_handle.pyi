@@ -179,7 +179,7 @@ class PartitionHandle:
         indexed: Iterable[bool],
         snapshots: Sequence[int] = (),
         *,
-        aborted: Collection[int] = frozenset(),
+        aborted: Collection[int] = ...,
         log_start_offset: int = 0,
         recovery_point: int = 0,
         clean: bool = False,

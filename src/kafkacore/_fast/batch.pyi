@@ -1,7 +1,9 @@
 """Record batches for Python: build them, walk them, look into them."""
 
+from array import array
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from typing import TypeAlias
 
 from typing_extensions import Buffer
 
@@ -10,6 +12,9 @@ from kafkacore._fast.errors import KafkaError
 
 CODEC_NAMES: dict[int, str]
 DEFAULT_LIMIT_BYTES: int
+
+# Values that lie together: their bytes, where each of them ends, the first that is meant, and behind the last.
+RecordRows: TypeAlias = tuple[bytes, array[int], int, int]
 
 class ControlRecordType(IntEnum):
     """The `type` of a control record's key (version and type, 16 bits each)."""
@@ -168,6 +173,11 @@ class RecordBatchBuilder:
 
         `timestamp` is in milliseconds, -1 for none; `offset_delta` is one after the last where not given.
         Raises InvalidRecordError, or ValueError once the batch is built.
+        """
+
+    def append_rows(self, timestamp: int, data: Buffer, ends: Buffer, first: int, last: int) -> bool:
+        """A record without key for each row in `[first, last)`: its value is `data` from where the row before it ends
+        to where it ends. False when one does not fit; those before it are added. Raises InvalidRecordError, ValueError.
         """
 
     @property

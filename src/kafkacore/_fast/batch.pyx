@@ -47,6 +47,9 @@ cdef enum:
 cdef int64_t live = 0
 
 
+RecordRows = tuple  # as append_rows takes them
+
+
 class ControlRecordType(IntEnum):
     """The `type` of a control record's key (version and type, 16 bits each)."""
 
@@ -542,6 +545,35 @@ cdef class RecordBatchBuilder:
                 f"timestamp {timestamp} must be -1 or more, and offset delta {offset_delta} more than "
                 f"{self.builder.header.last_offset_delta}"
             )
+        return status == BATCH_OK
+
+    def append_rows(self, int64_t timestamp, const uint8_t[::1] data, const int64_t[::1] ends, int64_t first,
+                    int64_t last):
+        """Adds a record without key for each row in `[first, last)`, its value the bytes of `data` from where the row
+        before it ends to where it ends. False when one does not fit into `limit_bytes`; those before it are added.
+
+        Raises:
+            InvalidRecordError: a timestamp below -1.
+            ValueError: rows that are not there, or the batch is built already.
+        """
+        cdef int64_t row, start
+        cdef int status = BATCH_OK
+        if self.closed:
+            raise ValueError("this batch is built; make another RecordBatchBuilder")
+        if not 0 <= first <= last <= ends.shape[0]:
+            raise ValueError(f"rows {first} to {last} are asked for, there are {ends.shape[0]}")
+        for row in range(first, last):
+            start = ends[row - 1] if row else 0
+            if not 0 <= start <= ends[row] <= data.shape[0] or ends[row] - start > MAX_BATCH_BYTES:
+                raise ValueError(f"row {row} is outside the data")
+            status = builder_append(
+                &self.builder, self.builder.header.last_offset_delta + 1, timestamp, NULL, -1,
+                &data[0] + start, <int32_t> (ends[row] - start), NULL, 0, 0,
+            )
+            if status != BATCH_OK:
+                break
+        if status == BATCH_BAD_RECORD:
+            raise InvalidRecordError(f"timestamp {timestamp} must be -1 or more")
         return status == BATCH_OK
 
     cdef int add(

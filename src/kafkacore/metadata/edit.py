@@ -7,13 +7,14 @@ it touches, so that a batch costs what it changes and not what there is.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from kafkacore.metadata import image as images
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
-from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, merge, partition_of
+from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, Records
+from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, merge
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
 from kafkacore.protocol.messages import Message
@@ -55,27 +56,18 @@ class Edit:
 
     # --- in and out ---
 
-    def replay(self, record: Message, offset: int = -1) -> None:
-        """One record at its offset."""
+    def replay(self, record: Message | PartitionRun, offset: int = -1) -> None:
+        """One record at its offset, or a run of them from there on."""
         replayer = _REPLAYERS.get(record.NAME)
         if replayer is None:
             raise MetadataError(f"a {record.NAME} is not metadata")
         replayer(self, record, offset)
 
-    def replay_batch(self, records: Sequence[Any], base_offset: int) -> None:
-        index, count = 0, len(records)
-        while index < count:
-            record = records[index]
-            if record.NAME != "PartitionRecord":
-                self.replay(record, base_offset + index)
-                index += 1
-                continue
-            # Those of one topic follow each other, and are as cheap together as a few of them alone.
-            end, topic_id = index + 1, record.topic_id
-            while end < count and records[end].NAME == "PartitionRecord" and records[end].topic_id == topic_id:
-                end += 1
-            self._add_partitions(records[index:end])
-            index = end
+    def replay_batch(self, records: Records, base_offset: int) -> None:
+        offset = base_offset
+        for record in records:
+            self.replay(record, offset)
+            offset += record.count if type(record) is PartitionRun else 1
 
     def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """The root after all that was replayed; the edit is at its end."""
@@ -122,7 +114,7 @@ class Edit:
         else:
             chunk[index] = topic
 
-    def _topic(self, topic_id: Any, record: Message) -> tuple[int, Topic]:
+    def _topic(self, topic_id: Any, record: Message | PartitionRun) -> tuple[int, Topic]:
         row = self._topics_by_id.get(topic_id)
         if row is None:
             raise MetadataError(f"{record!r} is about a topic that does not exist")
@@ -183,64 +175,63 @@ class Edit:
             else:
                 self._lookalikes.pop(key)
 
-    def add_partition(self, record: Any, offset: int) -> None:
-        self._add_partitions([record])
-
-    def _add_partitions(self, records: Sequence[Any]) -> None:
-        """PartitionRecords of one topic."""
-        topic_row, topic = self._topic(records[0].topic_id, records[0])
+    def add_partitions(self, record: Any, offset: int) -> None:
+        """A PartitionRecord, or a run of them."""
+        run = record if type(record) is PartitionRun else PartitionRun.of(record)
+        topic_row, topic = self._topic(run.topic_id, run)
         rows = topic.partition_rows
         if topic.topic_id not in self._own_rows:
             self._own_rows.add(topic.topic_id)
             rows = rows[:]
             self._put_topic(topic_row, topic._replace(partition_rows=rows))
-        ids = [record.partition_id for record in records]
-        if self._free_partitions is None and ids == list(range(len(rows), len(rows) + len(ids))):
-            self._append_rows(rows, topic_row, records)
+        first, end, partitions = run.first, run.first + run.count, run.columns.partition
+        known = len(rows)
+        if self._free_partitions is None and partitions[first:end] == array("i", range(known, known + run.count)):
+            self._append_rows(rows, topic_row, run)
             return
-        for record in records:
-            self._place(rows, topic_row, record)
+        for index in range(first, end):
+            self._place(rows, topic_row, run.columns, index)
 
-    def _append_rows(self, rows: array[int], topic_row: int, records: Sequence[Any]) -> None:
+    def _append_rows(self, rows: array[int], topic_row: int, run: PartitionRun) -> None:
         done = 0
-        while done < len(records):
-            first = self._partition_rows
-            part = records[done : done + CHUNK_ROWS - first % CHUNK_ROWS]
-            self._partition_chunk(first // CHUNK_ROWS).extend(topic_row, part)
-            self._partition_rows += len(part)
-            new = range(first, first + len(part))
+        while done < run.count:
+            at = self._partition_rows
+            count = min(run.count - done, CHUNK_ROWS - at % CHUNK_ROWS)
+            self._partition_chunk(at // CHUNK_ROWS).extend(topic_row, run.columns, run.first + done, count)
+            self._partition_rows += count
+            new = range(at, at + count)
             rows.extend(new)
             self.delta.partition_rows.update(new)
-            done += len(part)
-        self._partition_count += len(records)
+            done += count
+        self._partition_count += run.count
 
-    def _place(self, rows: array[int], topic_row: int, record: Any) -> None:
+    def _place(self, rows: array[int], topic_row: int, columns: PartitionRecords, index: int) -> None:
         """A partition out of order, in a row that was free, or over what there is."""
-        partition = record.partition_id
+        partition = columns.partition[index]
         if partition < 0:
-            raise MetadataError(f"{record!r} has a negative partition")
+            raise MetadataError(f"a PartitionRecord has a negative partition, {partition}")
         if partition < len(rows) and rows[partition] >= 0:
-            self._overwrite(rows[partition], topic_row, record)
+            self._overwrite(rows[partition], topic_row, columns, index)
             return
         if partition > len(rows) + CHUNK_ROWS * CHUNK_ROWS:
-            raise MetadataError(f"{record!r} leaves more partitions out than a topic can have")
+            raise MetadataError(f"partition {partition} leaves more partitions out than a topic can have")
         rows.extend([-1] * (partition + 1 - len(rows)))
-        rows[partition] = row = self._new_row(topic_row, record)
+        rows[partition] = row = self._new_row(topic_row, columns, index)
         self._partition_count += 1
         self.delta.partition_rows.add(row)
 
-    def _new_row(self, topic_row: int, record: Any) -> int:
+    def _new_row(self, topic_row: int, columns: PartitionRecords, index: int) -> int:
         if self._free_partitions is not None:
             row, self._free_partitions = self._free_partitions
-            self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, partition_of(topic_row, record))
+            self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, columns.row(index, topic_row))
             return row
         row = self._partition_rows
         self._partition_rows += 1
-        self._partition_chunk(row // CHUNK_ROWS).extend(topic_row, [record])
+        self._partition_chunk(row // CHUNK_ROWS).extend(topic_row, columns, index, 1)
         return row
 
-    def _overwrite(self, row: int, topic_row: int, record: Any) -> None:
-        self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, partition_of(topic_row, record))
+    def _overwrite(self, row: int, topic_row: int, columns: PartitionRecords, index: int) -> None:
+        self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, columns.row(index, topic_row))
         self.delta.partition_rows.add(row)
 
     def change_partition(self, record: Any, offset: int) -> None:
@@ -400,7 +391,7 @@ _REPLAYERS: Final[dict[str, Replayer]] = {
     "RegisterBrokerRecord": Edit.register_broker,
     "UnregisterBrokerRecord": Edit.unregister_broker,
     "TopicRecord": Edit.add_topic,
-    "PartitionRecord": Edit.add_partition,
+    "PartitionRecord": Edit.add_partitions,
     "ConfigRecord": Edit.set_config,
     "PartitionChangeRecord": Edit.change_partition,
     "FenceBrokerRecord": Edit.fence_broker,

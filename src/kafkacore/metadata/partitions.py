@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from kafkacore._named_tuple import NamedTuple
@@ -65,16 +64,16 @@ def _blank(width: int, count: int) -> array[int]:
     return array("i", [-1]) * (width * count)
 
 
-class PartitionChunk:
-    """Up to CHUNK_ROWS rows. `width` is the most replicas that a row has; shorter rows are filled with -1."""
+class PartitionColumns:
+    """What is known of partitions, a column each. `width` is the most replicas that a row has; shorter rows are filled
+    with -1."""
 
     __slots__ = (
         "directories", "isr", "leader", "leader_epoch", "partition", "partition_epoch", "rare", "recovery", "replicas",
-        "topic", "width",
+        "width",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.topic = array("i")
         self.partition = array("i")
         self.leader = array("i")
         self.leader_epoch = array("i")
@@ -87,7 +86,57 @@ class PartitionChunk:
         self.rare: dict[int, Rare] = {}
 
     def __len__(self) -> int:
-        return len(self.topic)
+        return len(self.partition)
+
+    def row(self, index: int, topic_row: int) -> Partition:
+        width, start = self.width, index * self.width
+        replicas = _ids(self.replicas[start : start + width])
+        isr = _ids(self.isr[start : start + width])
+        at = start * 16
+        directories = tuple(
+            [Uuid(bytes(self.directories[at + 16 * i : at + 16 * i + 16])) for i in range(len(replicas))]
+        )
+        rare = self.rare.get(index, NOTHING_RARE)
+        return Partition(
+            topic_row, self.partition[index], replicas, directories, isr, self.leader[index],
+            self.leader_epoch[index], self.partition_epoch[index], self.recovery[index], *rare,
+        )  # fmt: skip
+
+    def take(self, source: PartitionColumns, first: int, count: int) -> None:
+        """`count` rows of another, from `first` on, as new rows."""
+        end, at = first + count, len(self)
+        self.widen(source.width)
+        self.partition += source.partition[first:end]
+        self.leader += source.leader[first:end]
+        self.leader_epoch += source.leader_epoch[first:end]
+        self.partition_epoch += source.partition_epoch[first:end]
+        self.recovery += source.recovery[first:end]
+        width = source.width
+        self.replicas += _widened(source.replicas[first * width : end * width], width, self.width)
+        self.isr += _widened(source.isr[first * width : end * width], width, self.width)
+        wide = 16 * width
+        self.directories += _widened_bytes(source.directories[first * wide : end * wide], wide, 16 * self.width)
+        for index in source.rare:
+            if first <= index < end:
+                self.rare[at + index - first] = source.rare[index]
+
+    def widen(self, width: int) -> None:
+        """Room for as many replicas in each row."""
+        old = self.width
+        if width > old:
+            self.replicas, self.isr = _widened(self.replicas, old, width), _widened(self.isr, old, width)
+            self.directories = _widened_bytes(self.directories, 16 * old, 16 * width)
+            self.width = width
+
+
+class PartitionChunk(PartitionColumns):
+    """Up to CHUNK_ROWS rows of an image, with the row of each one's topic."""
+
+    __slots__ = ("topic",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topic = array("i")
 
     def copy(self) -> PartitionChunk:
         made = PartitionChunk.__new__(PartitionChunk)
@@ -105,18 +154,7 @@ class PartitionChunk:
         return made
 
     def get(self, index: int) -> Partition:
-        width, start = self.width, index * self.width
-        replicas = _ids(self.replicas[start : start + width])
-        isr = _ids(self.isr[start : start + width])
-        at = start * 16
-        directories = tuple(
-            [Uuid(bytes(self.directories[at + 16 * i : at + 16 * i + 16])) for i in range(len(replicas))]
-        )
-        rare = self.rare.get(index, NOTHING_RARE)
-        return Partition(
-            self.topic[index], self.partition[index], replicas, directories, isr, self.leader[index],
-            self.leader_epoch[index], self.partition_epoch[index], self.recovery[index], *rare,
-        )  # fmt: skip
+        return self.row(index, self.topic[index])
 
     def replicas_of(self, index: int) -> Ids:
         return _ids(self.replicas[index * self.width : (index + 1) * self.width])
@@ -145,7 +183,7 @@ class PartitionChunk:
 
     def put(self, index: int, row: Partition) -> None:
         """Over the row at `index`, which exists."""
-        self._widen(len(row.replicas))
+        self.widen(len(row.replicas))
         self.topic[index] = row.topic_row
         self.partition[index] = row.partition
         self.leader[index] = row.leader
@@ -169,70 +207,10 @@ class PartitionChunk:
         self.replicas[start:end] = self.isr[start:end] = _blank(self.width, 1)
         self.rare.pop(index, None)
 
-    def extend(self, topic_row: int, records: Sequence[Any]) -> None:
-        """PartitionRecords as new rows, a column at a time: this is how every created partition comes here."""
-        replicas = [record.replicas for record in records]
-        isrs = [record.isr for record in records]
-        directories = [record.directories for record in records]
-        widths = {*map(len, replicas), *map(len, isrs), *map(len, directories)}
-        if widths != {self.width}:
-            self._widen(max(widths))
-            width = self.width
-            replicas, isrs = [_padded(each, width) for each in replicas], [_padded(each, width) for each in isrs]
-            unknown = [MIGRATING_DIRECTORY] * width
-            directories = [[*each, *unknown[len(each) :]] for each in directories]
-        self.replicas.extend(chain.from_iterable(replicas))
-        self.isr.extend(chain.from_iterable(isrs))
-        self.directories += b"".join(chain.from_iterable(directories))
-        first = len(self.topic)
-        self.topic.extend([topic_row] * len(records))
-        self.partition.extend([record.partition_id for record in records])
-        self.leader.extend([record.leader for record in records])
-        self.leader_epoch.extend([record.leader_epoch for record in records])
-        self.partition_epoch.extend([record.partition_epoch for record in records])
-        self.recovery += bytes([record.leader_recovery_state for record in records])
-        for index, record in enumerate(records, first):
-            if (
-                record.removing_replicas
-                or record.adding_replicas
-                or record.eligible_leader_replicas
-                or record.last_known_elr
-            ):
-                self.rare[index] = rare_of(record)
-
-    def _widen(self, width: int) -> None:
-        old = self.width
-        if width <= old:
-            return
-        rows = len(self.topic)
-        replicas, isr = _blank(width, rows), _blank(width, rows)
-        directories = bytearray(16 * width * rows)
-        for index in range(rows):
-            to, start = index * width, index * old
-            replicas[to : to + old] = self.replicas[start : start + old]
-            isr[to : to + old] = self.isr[start : start + old]
-            directories[16 * to : 16 * (to + old)] = self.directories[16 * start : 16 * (start + old)]
-        self.width, self.replicas, self.isr, self.directories = width, replicas, isr, directories
-
-
-def rare_of(record: Any) -> Rare:
-    return Rare(
-        tuple(record.removing_replicas),
-        tuple(record.adding_replicas),
-        tuple(record.eligible_leader_replicas or ()),
-        tuple(record.last_known_elr or ()),
-    )
-
-
-def partition_of(topic_row: int, record: Any) -> Partition:
-    """What a PartitionRecord says. Directories are missing in records from before KIP-858."""
-    replicas = tuple(record.replicas)
-    return Partition(
-        topic_row, record.partition_id, replicas,
-        tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(replicas),
-        tuple(record.isr), record.leader, record.leader_epoch, record.partition_epoch, record.leader_recovery_state,
-        *rare_of(record),
-    )  # fmt: skip
+    def extend(self, topic_row: int, source: PartitionColumns, first: int, count: int) -> None:
+        """New rows of one topic: this is how every created partition comes here."""
+        self.topic += array("i", [topic_row]) * count
+        self.take(source, first, count)
 
 
 def merge(row: Partition, change: Any) -> Partition:
@@ -269,6 +247,22 @@ def merge(row: Partition, change: Any) -> Partition:
 def _ids(values: Sequence[int]) -> Ids:
     made = tuple(values)
     return made if -1 not in made else tuple([value for value in made if value >= 0])
+
+
+def _widened(values: array[int], old: int, width: int) -> array[int]:
+    """Rows of `old` numbers as rows of `width`."""
+    if width == old:
+        return values
+    made = _blank(width, len(values) // old)
+    for place in range(old):
+        made[place::width] = values[place::old]
+    return made
+
+
+def _widened_bytes(values: bytearray, old: int, width: int) -> bytearray:
+    if width == old:
+        return values
+    return bytearray().join([values[at : at + old].ljust(width, b"\0") for at in range(0, len(values), old)])
 
 
 def _padded(values: Sequence[int], width: int) -> array[int]:

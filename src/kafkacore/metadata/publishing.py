@@ -5,11 +5,12 @@ A root inside of a metadata transaction is not shown: its records count when the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkacore.metadata.partition_records import PartitionRun, Records, record_count
 from kafkacore.metadata.snapshot import image_of
 from kafkacore.protocol.messages import Message
 
@@ -38,15 +39,17 @@ class MetadataPublisher:
         if self.image is not EMPTY_IMAGE:
             subscriber(self.image, None)
 
-    def apply(self, records: Sequence[Message], base_offset: int, epoch: int, timestamp_ms: int) -> None:
+    def apply(self, records: Records, base_offset: int, epoch: int, timestamp_ms: int) -> None:
         """A committed batch of records. Raises MetadataError; then nothing was changed and this node cannot go on."""
-        self._replay(records, base_offset, base_offset + len(records) - 1, epoch, timestamp_ms)
+        self._replay(records, base_offset, base_offset + record_count(records) - 1, epoch, timestamp_ms)
 
     def skip(self, last_offset: int, epoch: int, timestamp_ms: int) -> None:
         """A batch without metadata (control records): the image is at a later offset."""
         self._replay((), last_offset, last_offset, epoch, timestamp_ms)
 
-    def load_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+    def load_snapshot(
+        self, records: Iterable[Message | PartitionRun], offset: int, epoch: int, timestamp_ms: int
+    ) -> None:
         """In place of all that was applied. `offset` is of the last record that the snapshot stands for."""
         self._head = image_of(records, offset, epoch, timestamp_ms)
         self._unpublished = MetadataDelta()
@@ -57,7 +60,7 @@ class MetadataPublisher:
         changes, so both may hold it. `delta` is None when it does not tell all."""
         self._advance(head, delta)
 
-    def _replay(self, records: Sequence[Message], base: int, last: int, epoch: int, timestamp_ms: int) -> None:
+    def _replay(self, records: Records, base: int, last: int, epoch: int, timestamp_ms: int) -> None:
         edit = Edit(self._head)
         edit.replay_batch(records, base)
         self._advance(edit.freeze(last, epoch, timestamp_ms), None if edit.aborted else edit.delta)

@@ -6,14 +6,19 @@ that may run in the cluster can read it.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
+from kafkacore._fast.batch import RecordRows
+from kafkacore.metadata.partition_records import PartitionRun, Records
 from kafkacore.protocol import messages
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.features import MetadataVersion
 from kafkacore.protocol.messages import Message
+
+Value = bytes | RecordRows  # one record's, or those of several
 
 FRAME_VERSION: Final = 1
 _MAX_VARINT_BYTES: Final = 5
@@ -86,6 +91,22 @@ class RecordWriter:
         says."""
         frame = self._frames.get(type(record)) or self._frame(record)
         return record.encode(*frame)
+
+    def encode_all(self, records: Records) -> list[Value]:
+        """The values of a batch. Columns that runs share are encoded once, by one native call."""
+        encoded: dict[int, tuple[bytes, array[int]]] = {}
+        values: list[Value] = []
+        for record in records:
+            if not isinstance(record, PartitionRun):
+                values.append(self.encode(record))
+                continue
+            rows = encoded.get(id(record.columns))
+            if rows is None:
+                version = self.metadata_version.record_version(record.NAME)
+                rows = record.columns.encode(version, _header(record.API_KEY, version))
+                encoded[id(record.columns)] = rows
+            values.append((*rows, record.first, record.first + record.count))
+        return values
 
     def _frame(self, record: Message) -> tuple[int, bytes]:
         if record.NAME == "BrokerRegistrationChangeRecord":

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kafkacore._fast.batch import Batches, ControlRecordType, RecordBatchBuilder
+from kafkacore._fast.batch import Batches, ControlRecordType, RecordBatchBuilder, RecordRows
 from kafkacore.protocol.messages import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -18,6 +18,8 @@ from kafkacore.protocol.messages import (
     VotersRecord,
 )
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+
+Value = bytes | RecordRows  # one record's, or those of several
 
 MAX_BATCH_BYTES: Final = (
     8 << 20
@@ -45,13 +47,16 @@ def control_batch(records: Sequence[Message], base_offset: int, epoch: int, time
 
 
 def data_batch(
-    values: Iterable[bytes], base_offset: int, epoch: int, timestamp_ms: int, max_bytes: int = MAX_BATCH_BYTES
+    values: Iterable[Value], base_offset: int, epoch: int, timestamp_ms: int, max_bytes: int = MAX_BATCH_BYTES
 ) -> bytes | None:
     """One batch, which is atomic; None when it would be over `max_bytes`."""
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, limit_bytes=max_bytes)
-    append = builder.append
     for value in values:
-        if not append(timestamp_ms, None, value):
+        if isinstance(value, bytes):
+            fits = builder.append(timestamp_ms, None, value)
+        else:
+            fits = builder.append_rows(timestamp_ms, *value)
+        if not fits:
             return None
     return builder.build()
 

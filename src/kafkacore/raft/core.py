@@ -207,7 +207,7 @@ class Raft:
         election.vote_persisted(self)
         self._send_what_is_due()
 
-    def append(self, values: Sequence[bytes]) -> int | None:
+    def append(self, values: Sequence[control.Value]) -> int | None:
         """Leader only: appends records as one atomic batch. Returns the offset of the last; None when the batch
         would be over `max_batch_bytes`. They are committed when the high watermark is above it in the same epoch."""
         limit = self.config.max_batch_bytes

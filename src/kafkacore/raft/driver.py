@@ -17,6 +17,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import snapshots
 from kafkacore.raft.committed import CommittedBatch, Listener
+from kafkacore.raft.control import Value
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.roles import Leader
@@ -68,7 +69,7 @@ class RaftDriver:
         self._pending: dict[int, asyncio.Future[Message]] = {}
         self._tokens = 0
         self._delivered = 0
-        self._decoded: dict[int, Sequence[Message]] = {}
+        self._decoded: dict[int, Sequence[Any]] = {}
         self._told_epoch: tuple[int, bool] = (-1, False)
         self._tasks: set[asyncio.Task[None]] = set()
         self._persisting = self._syncing = self._scheduled = False
@@ -152,7 +153,7 @@ class RaftDriver:
         finally:
             del self._pending[token]
 
-    def append(self, records: Sequence[Message], values: Sequence[bytes]) -> int | None:
+    def append(self, records: Sequence[Any], values: Sequence[Value]) -> int | None:
         """As leader: one batch of records with their encoded values. The offset of the last; None when it is too
         large."""
         if not self.raft.is_leader:

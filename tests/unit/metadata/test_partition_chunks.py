@@ -5,17 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkacore.metadata.partition_records import PartitionRecords
 from kafkacore.metadata.partitions import CHUNK_ROWS, Partition, PartitionChunk, alike
-from kafkacore.protocol.messages import PartitionRecord
 from kafkacore.protocol.uuid import Uuid
 
-HERE, THERE = Uuid(b"h" * 16), Uuid(b"t" * 16)
-BLANK = PartitionRecord(replicas=[0], isr=[0], directories=[HERE])
+HERE, THERE, TOPIC_ID = Uuid(b"h" * 16), Uuid(b"t" * 16), Uuid(b"i" * 16)
 
 
 def chunk_of(*rows: Partition) -> PartitionChunk:
     chunk = PartitionChunk()
-    chunk.extend(0, [BLANK] * len(rows))
+    blank = PartitionRecords()
+    blank.add(TOPIC_ID, 0, len(rows), (0,), (0,), 0, [HERE])
+    chunk.extend(0, blank, 0, len(rows))
     for index, row in enumerate(rows):
         chunk.put(index, row)
     return chunk

@@ -20,7 +20,8 @@ from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation, T
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
-from kafkacore.metadata.records import RecordWriter, decode_record
+from kafkacore.metadata.partition_records import Records
+from kafkacore.metadata.records import RecordWriter, Value, decode_record
 from kafkacore.metadata.snapshot import image_of, records_of
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.features import METADATA_VERSION, metadata_version
@@ -52,7 +53,7 @@ class Quorum(Protocol):
     def leads(self, epoch: int) -> bool:
         """Whether this replica leads the epoch now."""
 
-    def append(self, records: Sequence[Message], values: Sequence[bytes]) -> int | None:
+    def append(self, records: Records, values: Sequence[Value]) -> int | None:
         """As leader: one batch. The offset of its last record; None when it is too large for one."""
 
 
@@ -283,13 +284,13 @@ class QuorumController:
             self._append_batch(records[start : start + size])
         return self._head.offset
 
-    def _append_batch(self, records: list[Message]) -> None:
+    def _append_batch(self, records: Records) -> None:
         base = self._quorum.end_offset
         # First replayed, then appended: what does not fit the image never gets into the log.
         edit = Edit(self._head)
         edit.replay_batch(records, base)
         writer = self._writer_for(edit)
-        last = self._quorum.append(records, [writer.encode(record) for record in records])
+        last = self._quorum.append(records, writer.encode_all(records))
         if last is None:
             raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
         now = self._now_ms()

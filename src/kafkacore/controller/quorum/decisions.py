@@ -8,8 +8,8 @@ from typing import Any, Final
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage
+from kafkacore.metadata.partition_records import Records, record_count
 from kafkacore.protocol.errors import ErrorCode, error_for
-from kafkacore.protocol.messages import Message
 
 MAX_RECORDS_PER_USER_OP: Final = 10_000
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
@@ -20,7 +20,7 @@ UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 class Decision(NamedTuple):
     """`atomic` records go into one batch; others may be parted, so that the last of them is the one that counts."""
 
-    records: list[Message]
+    records: Records
     response: Any
     atomic: bool = True
 
@@ -34,9 +34,9 @@ class Settings(NamedTuple):
     random: Random
 
 
-def limit_records(records: list[Message]) -> None:
+def limit_records(records: Records) -> None:
     """Raises POLICY_VIOLATION for one request that asks for too much at once."""
-    if len(records) > MAX_RECORDS_PER_USER_OP:
+    if record_count(records) > MAX_RECORDS_PER_USER_OP:
         raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 from kafkacore.config import BrokerConfig, ConfigError, TopicConfig
@@ -21,13 +22,14 @@ from kafkacore.metadata.image import (
     has_collision_characters,
     unify_collision_characters,
 )
+from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun
+from kafkacore.metadata.partitions import Ids
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import (
     ConfigRecord,
     CreatePartitionsResponse,
     CreateTopicsResponse,
     Message,
-    PartitionRecord,
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
@@ -80,7 +82,7 @@ class TopicCreation:
     ) -> None:
         self._image, self._settings, self._new_id, self._descriptions = image, settings, new_id, descriptions
         self._placement = Placement(image, settings)
-        self._records: list[Message] = []
+        self._records: list[Message | PartitionRun] = []
 
     def decide(self, request: Any) -> Decision:
         """Raises POLICY_VIOLATION for too much at once; whatever else is wrong is told for each topic."""
@@ -116,7 +118,7 @@ class TopicCreation:
         records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         for key in sorted(overrides):
             records.append(ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=key, value=overrides[key]))
-        records += self._placement.records(topic_id, 0, replicas)
+        records.append(self._placement.run(topic_id, 0, replicas))
         return Result(
             name=topic.name,
             topic_id=topic_id,
@@ -159,7 +161,7 @@ class PartitionGrowth:
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image = image
         self._placement = Placement(image, settings)
-        self._records: list[Message] = []
+        self._records: list[Message | PartitionRun] = []
 
     def decide(self, request: Any) -> Decision:
         names = [topic.name for topic in request.topics]
@@ -196,7 +198,7 @@ class PartitionGrowth:
         if asked.count - count > MAX_PARTITIONS_PER_REQUEST:
             raise error_for(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         replicas = self._placement.of_more(topic, asked, count)
-        self._records += self._placement.records(topic.topic_id, count, replicas)
+        self._records.append(self._placement.run(topic.topic_id, count, replicas))
         # What is over the limit fails the whole request, and soon.
         limit_records(self._records)
 
@@ -212,6 +214,8 @@ class Placement:
             if not each.in_controlled_shutdown and each.has_uncordoned_directory
         ]
         self._active = {each.broker_id for each in image.brokers.values() if each.active}
+        self._columns = PartitionRecords()
+        self._placements: dict[Ids, tuple[Ids, Ids, list[Uuid]]] = {}
 
     def of_new_topic(self, topic: Any) -> Placed:
         if topic.assignments:
@@ -250,24 +254,25 @@ class Placement:
             placed.append(list(assignment.broker_ids))
         return placed
 
-    def records(self, topic_id: Uuid, first: int, placed: Placed) -> list[Message]:
-        """A PartitionRecord each. Partitions with the same replicas share their lists, which nobody changes."""
-        shared: dict[tuple[int, ...], tuple[list[int], list[int], list[Uuid]]] = {}
-        made: list[Message] = []
-        for partition, placement in enumerate(placed, first):
-            known = shared.get(tuple(placement))
-            if known is None:
-                isr = [each for each in placement if each in self._active]
-                directories = [default_directory(self._image, each) for each in placement]
-                known = shared[tuple(placement)] = placement, isr, directories
-            replicas, isr, directories = known
-            made.append(
-                PartitionRecord(
-                    partition_id=partition, topic_id=topic_id, replicas=replicas, isr=isr, leader=isr[0],
-                    leader_epoch=0, partition_epoch=0, directories=directories,
-                )
-            )  # fmt: skip
-        return made
+    def run(self, topic_id: Uuid, first: int, placed: Placed) -> PartitionRun:
+        """The records of new partitions of a topic, all of them."""
+        columns = self._columns
+        begin, partition = len(columns), first
+        for placement, alike in groupby(placed):
+            count = sum(1 for _ in alike)
+            replicas, isr, directories = self._known(tuple(placement))
+            columns.add(topic_id, partition, count, replicas, isr, isr[0], directories)
+            partition += count
+        return PartitionRun(topic_id, columns, begin, len(placed))
+
+    def _known(self, replicas: Ids) -> tuple[Ids, Ids, list[Uuid]]:
+        """Replicas, those in sync at first, and the directory of each."""
+        known = self._placements.get(replicas)
+        if known is None:
+            isr = tuple([each for each in replicas if each in self._active])
+            directories = [default_directory(self._image, each) for each in replicas]
+            known = self._placements[replicas] = replicas, isr, directories
+        return known
 
     def _automatically(self, partitions: int, factor: int) -> Placed:
         try:

@@ -1,0 +1,154 @@
+"""PartitionRecords in columns: how they are decided, written, read and replayed, many at a time.
+
+A sequence of records holds a PartitionRun in place of the records of partitions of one topic that follow each other.
+The runs of one request, or of one batch, share their columns: those are written by one native call.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkacore.metadata.partitions import NOTHING_RARE, Ids, PartitionColumns, Rare
+from kafkacore.protocol.messages import Message
+from kafkacore.protocol.uuid import Uuid
+
+if TYPE_CHECKING:
+    from kafkacore._fast.columns import RowCodec
+
+NAME: Final = "PartitionRecord"
+API_KEY: Final = 3  # its number in a frame
+_RARE: Final = {
+    "removing_replicas": "removing",
+    "adding_replicas": "adding",
+    "eligible_leader_replicas": "elr",
+    "last_known_elr": "last_known_elr",
+}
+
+
+class PartitionRecords(PartitionColumns):
+    """Rows for records; `topic_ids` has 16 bytes for each."""
+
+    __slots__ = ("topic_ids",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.topic_ids = bytearray()
+
+    def add(
+        self, topic_id: Uuid, first: int, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]
+    ) -> None:
+        """New partitions of a topic that are alike, numbered from `first` on."""
+        self.widen(len(replicas))
+        room = self.width - len(replicas)
+        self.topic_ids += topic_id * count
+        self.partition += array("i", range(first, first + count))
+        self.leader += array("i", [leader]) * count
+        self.leader_epoch += array("i", [0]) * count
+        self.partition_epoch += array("i", [0]) * count
+        self.recovery += bytes(count)
+        self.replicas += array("i", [*replicas, *[-1] * room]) * count
+        self.isr += array("i", [*isr, *[-1] * (self.width - len(isr))]) * count
+        self.directories += b"".join([*directories, bytes(16 * room)]) * count
+
+    def add_record(self, record: Any) -> None:
+        """Directories are missing in records from before KIP-858."""
+        self.widen(max(len(record.replicas), len(record.isr), len(record.directories)))
+        self.topic_ids += record.topic_id
+        self.partition.append(record.partition_id)
+        self.leader.append(record.leader)
+        self.leader_epoch.append(record.leader_epoch)
+        self.partition_epoch.append(record.partition_epoch)
+        self.recovery.append(record.leader_recovery_state)
+        self.replicas.extend([*record.replicas, *[-1] * (self.width - len(record.replicas))])
+        self.isr.extend([*record.isr, *[-1] * (self.width - len(record.isr))])
+        # MIGRATING_DIRECTORY, where none is told, is all zeros.
+        self.directories += b"".join(record.directories).ljust(16 * self.width, b"\0")
+        rare = Rare(
+            tuple(record.removing_replicas),
+            tuple(record.adding_replicas),
+            tuple(record.eligible_leader_replicas or ()),
+            tuple(record.last_known_elr or ()),
+        )
+        if rare != NOTHING_RARE:
+            self.rare[len(self) - 1] = rare
+
+    def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
+        """All rows as records behind `prefix` each, and where each of them ends."""
+        count, width = len(self), self.width
+        missing = self.replicas.count(-1)
+        used = array("i", [width]) * count
+        if missing:
+            for at, replica in enumerate(self.replicas):
+                if replica < 0:
+                    used[at // width] -= 1
+        columns: dict[str, Any] = {
+            "partition_id": self.partition,
+            "topic_id": self.topic_ids,
+            "replicas": _wide(self.replicas, "i", count, width),
+            "isr": _wide(self.isr, "i", count, width),
+            "leader": self.leader,
+            "leader_recovery_state": self.recovery,
+            "leader_epoch": self.leader_epoch,
+            "partition_epoch": self.partition_epoch,
+            "directories": (_wide(self.directories, "B", count, width, 16), used),
+        }
+        if self.rare:
+            columns |= {name: self._rare_column(field) for name, field in _RARE.items()}
+        return _codec(version).encode(columns, prefix=prefix)
+
+    def _rare_column(self, field: str) -> tuple[memoryview, array[int]]:
+        """Null where there is nothing, as in a record."""
+        told = {index: getattr(rare, field) for index, rare in self.rare.items()}
+        width = max(1, *map(len, told.values()))
+        values = array("i", [-1]) * (width * len(self))
+        # The first two are arrays that are never null.
+        counts = array("i", [0 if field in ("removing", "adding") else -1]) * len(self)
+        for index, ids in told.items():
+            if ids:
+                values[index * width : index * width + len(ids)] = array("i", ids)
+                counts[index] = len(ids)
+        return _wide(values, "i", len(self), width), counts
+
+
+class PartitionRun:
+    """`count` rows of `columns` from `first` on, all of one topic, in place of as many records."""
+
+    NAME, API_KEY = NAME, API_KEY
+    __slots__ = ("columns", "count", "first", "topic_id")
+
+    def __init__(self, topic_id: Uuid, columns: PartitionRecords, first: int, count: int) -> None:
+        self.topic_id, self.columns, self.first, self.count = topic_id, columns, first, count
+
+    @classmethod
+    def of(cls, record: Any) -> PartitionRun:
+        """A PartitionRecord."""
+        columns = PartitionRecords()
+        columns.add_record(record)
+        return cls(record.topic_id, columns, 0, 1)
+
+    def __repr__(self) -> str:
+        told = self.columns.partition[self.first : self.first + self.count]
+        return f"PartitionRecord(topic_id={self.topic_id!r}, partition_id={', '.join(map(str, told))})"
+
+
+# What a batch of metadata holds, in order.
+Records = Sequence[Message | PartitionRun]
+
+
+def record_count(records: Iterable[Any]) -> int:
+    """Records in the log: a run stands for several."""
+    return sum([record.count if type(record) is PartitionRun else 1 for record in records])
+
+
+@cache
+def _codec(version: int) -> RowCodec:
+    from kafkacore._fast.columns import RowCodec  # not needed before a partition is made
+
+    return RowCodec(NAME, version)
+
+
+def _wide(values: array[int] | bytearray, code: str, *shape: int) -> memoryview:
+    return memoryview(values).cast("B").cast(code, shape)  # type: ignore[call-overload, no-any-return]

@@ -1,0 +1,181 @@
+"""PartitionRecords in columns beside the same records one at a time: written, replayed and batched alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.errors import UnsupportedVersionError
+from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, record_count
+from kafkacore.metadata.partitions import CHUNK_ROWS
+from kafkacore.metadata.records import MetadataError, RecordWriter, decode_record
+from kafkacore.metadata.snapshot import records_of
+from kafkacore.protocol.features import metadata_version
+from kafkacore.protocol.messages import FeatureLevelRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import control
+
+NOW = 1_700_000_000_000
+IDS = st.lists(st.integers(0, 1000), max_size=4, unique=True)
+EPOCHS = st.integers(0, 2**31 - 1)
+
+
+def topic_id(number: int) -> Uuid:
+    return Uuid(number.to_bytes(16, "big"))
+
+
+@st.composite
+def placed(draw: Any) -> dict[str, Any]:
+    replicas = draw(st.lists(st.integers(0, 1000), min_size=1, max_size=5, unique=True))
+    return {
+        "replicas": replicas,
+        "isr": draw(st.lists(st.sampled_from(replicas), max_size=5, unique=True)),
+        "directories": [Uuid(draw(st.binary(min_size=16, max_size=16))) for _ in replicas],
+        "leader": draw(st.integers(-1, 1000)),
+    }
+
+
+@st.composite
+def partition_records(draw: Any) -> dict[str, Any]:
+    values = draw(placed()) | {
+        "leader_recovery_state": draw(st.integers(0, 1)),
+        "leader_epoch": draw(EPOCHS),
+        "partition_epoch": draw(EPOCHS),
+    }
+    if draw(st.booleans()):
+        values |= {"removing_replicas": draw(IDS), "adding_replicas": draw(IDS)}
+    if draw(st.booleans()):
+        values |= {"eligible_leader_replicas": draw(IDS) or None, "last_known_elr": draw(IDS) or None}
+    return values
+
+
+def messages(topics: list[list[dict[str, Any]]]) -> list[Any]:
+    """A TopicRecord and its PartitionRecords, topic after topic."""
+    made: list[Any] = []
+    for number, partitions in enumerate(topics):
+        made.append(TopicRecord(name=f"t{number}", topic_id=topic_id(number)))
+        for index, values in enumerate(partitions):
+            made.append(PartitionRecord(topic_id=topic_id(number), partition_id=index, **values))
+    return made
+
+
+def with_runs(records: list[Any]) -> list[Any]:
+    """The same records with those of partitions in the columns that they share."""
+    columns = PartitionRecords()
+    made: list[Any] = []
+    for record in records:
+        if record.NAME != "PartitionRecord":
+            made.append(record)
+            continue
+        columns.add_record(record)
+        if isinstance(made[-1], PartitionRun) and made[-1].topic_id == record.topic_id:
+            made[-1].count += 1
+        else:
+            made.append(PartitionRun(record.topic_id, columns, len(columns) - 1, 1))
+    return made
+
+
+def image_of(records: list[Any], base: MetadataImage = EMPTY_IMAGE) -> MetadataImage:
+    edit = Edit(base)
+    edit.replay_batch(records, 7)
+    return edit.freeze(7 + record_count(records) - 1, 1, 1)
+
+
+TOPICS = st.lists(st.lists(partition_records(), max_size=4), min_size=1, max_size=4)
+
+
+@given(TOPICS)
+@settings(max_examples=150, deadline=None)
+def test_columns_are_written_as_the_records_are(topics: list[list[dict[str, Any]]]) -> None:
+    records = messages(topics)
+    writer = RecordWriter(metadata_version(30))
+    one_by_one = [writer.encode(record) for record in records]
+    runs = with_runs(records)
+    assert record_count(runs) == len(records)
+    batch = control.data_batch(writer.encode_all(runs), 40, 3, NOW)
+    assert batch == control.data_batch(one_by_one, 40, 3, NOW)
+    assert batch is not None
+    assert [decode_record(record.value) for each in Batches(batch) for record in each] == records
+
+
+@given(TOPICS)
+@settings(max_examples=100, deadline=None)
+def test_columns_are_replayed_as_the_records_are(topics: list[list[dict[str, Any]]]) -> None:
+    records = [FeatureLevelRecord(name="metadata.version", feature_level=30), *messages(topics)]
+    mine, twin = image_of(with_runs(records)), image_of(records)
+    assert list(records_of(mine)) == list(records_of(twin))
+    assert (mine.partition_count, mine.offset) == (twin.partition_count, twin.offset)
+
+
+@given(placed(), st.integers(0, 5), st.integers(1, 9), placed())
+@settings(max_examples=100, deadline=None)
+def test_what_is_decided_is_what_a_record_would_say(
+    before: dict[str, Any], first: int, count: int, values: dict[str, Any]
+) -> None:
+    values["isr"] = values["isr"] or values["replicas"]
+    mine, twin = PartitionRecords(), PartitionRecords()
+    for columns in (mine, twin):
+        columns.add_record(PartitionRecord(topic_id=topic_id(1), **before))
+    mine.add(
+        topic_id(2), first, count, tuple(values["replicas"]), tuple(values["isr"]), values["leader"],
+        values["directories"],
+    )  # fmt: skip
+    for index in range(first, first + count):
+        twin.add_record(
+            PartitionRecord(topic_id=topic_id(2), partition_id=index, leader_epoch=0, partition_epoch=0, **values)
+        )
+    assert mine.encode(2, b"p") == twin.encode(2, b"p")
+
+
+def test_a_run_goes_on_in_the_next_chunk_and_into_rows_that_are_free() -> None:
+    alike = {"replicas": [1], "isr": [1], "leader": 1, "directories": [topic_id(77)]}
+    base = image_of(with_runs(messages([[alike] * 3, [alike] * (CHUNK_ROWS - 5)])))
+    longer = with_runs(messages([[], [], [alike] * (CHUNK_ROWS + 9)])[2:])
+    image = image_of(longer, base)
+    topic = image.topic("t2")
+    assert topic is not None
+    assert list(topic.partition_rows) == list(range(CHUNK_ROWS - 2, 2 * CHUNK_ROWS + 7))
+    assert [image.partition_at(row).partition for row in topic.partition_rows] == list(range(CHUNK_ROWS + 9))
+    freed = image_of([RemoveTopicRecord(topic_id=topic_id(0))], image)
+    again = image_of(with_runs(messages([[], [], [], [alike] * 5])[3:]), freed)
+    topic = again.topic("t3")
+    assert topic is not None
+    assert sorted(topic.partition_rows) == [0, 1, 2, 2 * CHUNK_ROWS + 7, 2 * CHUNK_ROWS + 8]
+    assert [again.partition_at(row).partition for row in topic.partition_rows] == [0, 1, 2, 3, 4]
+
+
+def test_a_run_of_a_topic_that_is_not_there_is_refused() -> None:
+    columns = PartitionRecords()
+    columns.add(topic_id(5), 0, 3, (1,), (1,), 1, [topic_id(77)])
+    with pytest.raises(MetadataError, match=r"partition_id=0, 1, 2.* does not exist"):
+        image_of([PartitionRun(topic_id(5), columns, 0, 3)])
+
+
+def test_a_version_without_directories_does_not_take_them() -> None:
+    columns = PartitionRecords()
+    columns.add(topic_id(5), 0, 3, (1,), (1,), 1, [topic_id(77)])
+    record = PartitionRecord(topic_id=topic_id(5), replicas=[1], isr=[1], leader=1, directories=[topic_id(77)])
+    for encode in (lambda: columns.encode(0, b""), lambda: record.encode(0)):
+        with pytest.raises(UnsupportedVersionError, match="directories"):
+            encode()
+
+
+def test_a_batch_over_its_limit_is_none_and_rows_must_be_there() -> None:
+    columns = PartitionRecords()
+    columns.add(topic_id(5), 0, 100, (1,), (1,), 1, [topic_id(77)])
+    data, ends = columns.encode(2, b"")
+    assert control.data_batch([(data, ends, 0, 100)], 0, 1, NOW, 4000) is None
+    builder = RecordBatchBuilder()
+    for first, last in ((-1, 2), (2, 1), (0, 101)):
+        with pytest.raises(ValueError, match="rows"):
+            builder.append_rows(NOW, data, ends, first, last)
+    with pytest.raises(ValueError, match="outside"):
+        builder.append_rows(NOW, data[:-1], ends, 99, 100)
+    assert builder.append_rows(NOW, data, ends, 99, 100)
+    assert builder.record_count == 1

@@ -126,7 +126,7 @@ def python_name(name: str) -> str:
 def message(name: str) -> Message:
     """The joined message. Raises KeyError when no release has one of that name."""
     current = release_table(CURRENT, name)
-    former = release_table(FORMER, name) if current is None or not current.kind.startswith("coordinator") else None
+    former = release_table(FORMER, name) if current is None or _has_older_versions(current) else None
     tables: list[tuple[Versions, Table]] = []
     if current is not None and not current.versions.empty:
         tables.append((current.versions, current))
@@ -139,6 +139,11 @@ def message(name: str) -> Message:
     if not tables:
         raise KeyError(name)
     return Message(name, tuple(tables))
+
+
+def _has_older_versions(current: Table) -> bool:
+    """Whether the former release may have versions that the current one lacks."""
+    return not current.kind.startswith("coordinator") and (current.versions.empty or current.versions.lowest > 0)
 
 
 def release_table(release: str, name: str) -> Table | None:

@@ -54,7 +54,9 @@ def _resolve(listener: Listener) -> tuple[int, tuple[str, int]]:
         if socket.has_dualstack_ipv6():
             return socket.AF_INET6, ("::", listener.port)
         return socket.AF_INET, ("0.0.0.0", listener.port)
-    found = socket.getaddrinfo(listener.host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    # As bytes: text would be encoded by rules (IDNA) whose tables a start would load for a plain name or address.
+    host = listener.host.encode() if listener.host.isascii() else listener.host
+    found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # IPv4 first: a name such as localhost has both, and clients try 127.0.0.1 before ::1.
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     family, _, _, _, address = found[0]

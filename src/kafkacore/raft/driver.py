@@ -166,9 +166,12 @@ class RaftDriver:
             self._schedule()
         return last
 
-    def request_for(self, leader_id: int) -> tuple[str, int] | None:
-        """Where the leader is, when it is known."""
-        return self.raft.leader_endpoint if self.raft.leader_id == leader_id else None
+    @property
+    def leader_elsewhere(self) -> tuple[str, int] | None:
+        """Where the leader is, when it is known and another node: one that was elected here a moment ago, and is not
+        active yet, is waited for rather than asked over the network.
+        """
+        return None if self.raft.is_leader else self.raft.leader_endpoint
 
     # --- snapshots ---
 

@@ -57,8 +57,7 @@ class ActiveController:
     async def _attempt(self, call: RequestContext | None, request: Message) -> Any | None:
         if self._leads and self._local is not None:
             return await self._local.ask(call or self._own(request), request)
-        raft = self._replica.raft
-        where = raft.request_for(raft.leader_id)
+        where = self._replica.raft.leader_elsewhere
         if where is None or self._leads:
             return None
         if call is None:

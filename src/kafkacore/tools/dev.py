@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import sys
-import tempfile
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,6 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         directory = arguments.dir
         if directory is None:
+            import shutil
+            import tempfile
+
             directory = tempfile.mkdtemp(prefix="kafkacore-")
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
         directory = os.path.abspath(directory)

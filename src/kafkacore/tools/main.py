@@ -18,6 +18,7 @@ COMMANDS: Final = {
 }
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
+HELP_WIDTH: Final = 80
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +37,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 0 if asked_for_help else USAGE_ERROR
     module = import_module(f"kafkacore.tools.{given[0]}")
-    parser = argparse.ArgumentParser(prog=f"kafkacore {given[0]}", description=module.DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog=f"kafkacore {given[0]}",
+        description=module.DESCRIPTION,
+        # A given width: to ask for the terminal's, argparse loads shutil and every compression that it knows.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=HELP_WIDTH),
+    )
     module.add_arguments(parser)
     return _run(module, parser.parse_args(given[1:]))
 

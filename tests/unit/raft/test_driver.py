@@ -260,3 +260,14 @@ def test_who_waits_when_it_stops_is_told(run) -> None:
         assert error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.BROKER_NOT_AVAILABLE)
 
     run(story)
+
+
+def test_a_leader_is_not_somewhere_else(run) -> None:
+    async def story(harness):
+        driver = harness.driver
+        assert driver.leader_elsewhere is None
+        assert driver.raft.leader_endpoint is not None
+        driver.raft.become_follower(driver.epoch + 1, 7, ("there", 9093))
+        assert driver.leader_elsewhere == ("there", 9093)
+
+    run(story)

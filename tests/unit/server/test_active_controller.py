@@ -19,9 +19,9 @@ class Unreachable:
         self.both_asked = asyncio.Event()
         self.asked = 0
         self.raft = self.clients = self
-        self.leader_id = None
 
-    def request_for(self, leader: None) -> tuple[str, int] | None:
+    @property
+    def leader_elsewhere(self) -> tuple[str, int] | None:
         self.asked += 1
         if self.asked == 2:
             self.both_asked.set()

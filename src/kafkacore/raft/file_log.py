@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from kafkacore._fast.batch import Batches
@@ -19,6 +20,7 @@ TO_THE_END: Final = 3  # of PartitionHandle.read: whoever leads
 NOBODY: Final = -1
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
+LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class MetadataLogError(OSError):
@@ -128,6 +130,10 @@ class FileLog(LogEpochs):
         self.epochs.clear()
 
     def close(self) -> None:
-        """Everything on disk. Blocking."""
-        self._handle.shut()
-        self._handle.close()
+        """Everything on disk, unless the directory has failed. Blocking."""
+        try:
+            self._handle.shut()
+        except OSError as error:
+            LOG.warning("the metadata log is not shut in order: %s", error)
+        finally:
+            self._handle.close()

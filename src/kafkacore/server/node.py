@@ -233,7 +233,8 @@ class Node:
         """Any thread. A broker goes on as long as one of its directories serves."""
         broker = self._broker
         if not manager.native_directories:
-            self._failed(OSError(f"every log directory has failed, {path} was the last one"))
+            why = f"every log directory has failed, the last one was {path}: {manager.failure(path)}"
+            self._failed(OSError(f"{why}; put that right, and start the node again"))
         elif broker is not None:
             for directory_id, each in ids.items():
                 if each == path:

@@ -121,7 +121,11 @@ def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | Non
     except (CorruptBatchError, ProtocolError) as error:
         raise MalformedFileError(path, str(error)) from None
     if not any(record.startswith(_FRAME) and _is_metadata_version(record) for record in records):
-        raise MalformedFileError(path, "has no level of metadata.version; format the directory again")
+        raise MalformedFileError(
+            path,
+            "has no level of metadata.version, it was cut off: copy it from one that was formatted with the same "
+            "--release-version and --feature",
+        )
     return records
 
 

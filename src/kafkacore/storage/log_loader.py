@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 from typing import TYPE_CHECKING, Final
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import names
+from kafkacore.storage.checkpoints import LEADER_EPOCH
+from kafkacore.storage.errors import MalformedFileError
 
 if TYPE_CHECKING:
     from kafkacore._fast.partition_handle import LoadProgress, LoadReport, PartitionHandle
@@ -66,18 +69,26 @@ def load(
     progress: LoadProgress | None = None,
     files: Files = OS_FILES,
 ) -> LoadReport:
-    """Takes up the log in `path`, which must be where `partition` keeps it. Blocking. Raises OSError."""
+    """Takes up the log in `path`, where `partition` keeps it. Blocks. Raises OSError, MalformedFileError."""
     found = survey(path, files)
-    report = partition.load(
-        found.base_offsets,
-        found.indexed,
-        found.snapshots,
-        aborted=found.aborted,
-        log_start_offset=log_start_offset,
-        recovery_point=recovery_point,
-        clean=clean,
-        progress=progress,
-    )
+    try:
+        report = partition.load(
+            found.base_offsets,
+            found.indexed,
+            found.snapshots,
+            aborted=found.aborted,
+            log_start_offset=log_start_offset,
+            recovery_point=recovery_point,
+            clean=clean,
+            progress=progress,
+        )
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        epochs = os.path.join(path, LEADER_EPOCH)
+        raise MalformedFileError(
+            epochs, "is malformed; restore it, or remove it: the epochs of the next records are noted again"
+        ) from None
     if report.truncated_bytes or report.dropped_segments:
         LOG.warning(
             "%s: %d bytes that no whole batch covers were cut off, and %d segments behind them",

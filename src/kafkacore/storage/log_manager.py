@@ -97,6 +97,10 @@ class LogManager:
         """Of those that serve."""
         return [directory.native for directory in self._directories if not directory.failed]
 
+    def failure(self, path: str) -> str:
+        """What made the directory fail, in the operating system's words."""
+        return next(os.strerror(one.native.offline_errno) for one in self._directories if one.path == path)
+
     # --- loading ---
 
     def load(self) -> None:
@@ -144,8 +148,8 @@ class LogManager:
         """What is malformed says nothing, as in Kafka: recovery then starts at the beginning."""
         try:
             return checkpoints.OffsetCheckpoint(path, name, self._files).read()
-        except MalformedFileError:
-            LOG.exception("a checkpoint is ignored")
+        except MalformedFileError as error:
+            LOG.warning("a checkpoint is ignored: %s", error)
             return {}
 
     def _sort_out(self, path: str, name: str) -> names.PartitionDirectory | None:
@@ -236,7 +240,9 @@ class LogManager:
         if len(serving) == 1:
             yield serving[0], keys
         elif not serving and keys:
-            raise LogDirectoryError(f"{path or 'every log directory'} is offline: replace the disk, restart the node")
+            raise LogDirectoryError(
+                f"{path or 'every log directory'} is offline, the log says why: put that right and start the node again"
+            )
         else:
             sizes = [len(one.partitions) for one in serving]
             parts: list[list[Key]] = [[] for _ in serving]

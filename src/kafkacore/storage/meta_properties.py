@@ -65,6 +65,8 @@ def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
 
 
 def _from_lines(path: str, lines: dict[str, str]) -> MetaProperties:
+    if not lines:
+        raise MalformedFileError(path, "is empty; restore its version, cluster.id, node.id and directory.id")
     version = _number(path, lines, "version") if "version" in lines else 0
     if version not in (0, 1):
         raise MalformedFileError(path, f"version={version} is not known; 0 and 1 are")

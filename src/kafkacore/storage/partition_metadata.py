@@ -11,6 +11,7 @@ from kafkacore.storage.errors import MalformedFileError
 
 NAME: Final = "partition.metadata"
 _VERSION: Final = 0
+_WHAT_IT_IS: Final = f"write it again, as two lines `version: {_VERSION}` and `topic_id: ID` with the id of the topic"
 
 
 def encode(topic_id: Uuid) -> bytes:
@@ -29,13 +30,15 @@ def read(directory: str, files: Files = OS_FILES) -> Uuid | None:
         lines = files.read(path).decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
         return None
+    if not lines:
+        raise MalformedFileError(path, f"is empty; {_WHAT_IT_IS}")
     fields = dict(_field(path, line) for line in lines)
     if fields.get("version") != str(_VERSION):
         raise MalformedFileError(path, f"has version {fields.get('version')!r}, and only version {_VERSION} is known")
     try:
         topic_id = Uuid.parse(fields.get("topic_id", ""))
     except ValueError as error:
-        raise MalformedFileError(path, f"topic_id {error}") from None
+        raise MalformedFileError(path, f"topic_id {error}; {_WHAT_IT_IS}") from None
     if topic_id == ZERO:
         raise MalformedFileError(path, f"topic_id {topic_id} is not the id of a topic")
     return topic_id
@@ -44,5 +47,5 @@ def read(directory: str, files: Files = OS_FILES) -> Uuid | None:
 def _field(path: str, line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon:
-        raise MalformedFileError(path, f"line {line!r} is not a name and a value")
+        raise MalformedFileError(path, f"line {line!r} is not a name and a value; {_WHAT_IT_IS}")
     return name.strip(), value.strip()

@@ -65,7 +65,11 @@ def decode(data: bytes, path: str = NAME) -> QuorumState:
     try:
         fields = json.loads(data.split(b"\n", 1)[0])
     except ValueError:
-        raise MalformedFileError(path, "is not JSON; without it this node cannot know how it voted") from None
+        raise MalformedFileError(
+            path,
+            "is not JSON; without it this node cannot know how it voted: restore it, or format a new directory for "
+            "this controller and let it follow the others",
+        ) from None
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
         raise MalformedFileError(path, "has no data_version of 0 or 1")
     try:

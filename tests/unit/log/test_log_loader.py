@@ -15,6 +15,7 @@ from kafkacore._fast.uuid import Uuid
 from kafkacore.config.broker import BrokerConfig
 from kafkacore.config.topic import TopicConfig
 from kafkacore.storage import log_loader
+from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.log_settings import log_settings
 
 NODE = {
@@ -152,7 +153,7 @@ def test_a_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) -> Non
 def test_a_malformed_epoch_checkpoint_is_told(tmp_path: Path) -> None:
     path = made(tmp_path)
     (path / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n")
-    with pytest.raises(OSError, match="leader-epoch-checkpoint is malformed"):
+    with pytest.raises(MalformedFileError, match=r"t-0/leader-epoch-checkpoint: is malformed; .*remove it"):
         loaded(tmp_path)
 
 

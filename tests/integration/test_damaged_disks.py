@@ -1,0 +1,158 @@
+"""A node on files that were cut off, and on a disk that is full or read-only: it starts, or says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from kafkacore.server.node import Node
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.tools import dev
+
+SMALL_SEGMENTS = ["log.segment.bytes=1048576"]
+VALUE = os.urandom(1000)  # nothing that compresses
+PATIENCE_S = 20
+
+
+def started(directory: Path) -> Node:
+    config = dev.configuration(str(directory), 0, SMALL_SEGMENTS)
+    dev.prepare(config)
+    node = Node(config)
+    node.start()
+    return node
+
+
+def produce_until(bootstrap: str, enough: int) -> dict[int, bytes]:
+    """What was acknowledged, by offset: `enough` records, or as many as there were before one failed."""
+    acknowledged: dict[int, bytes] = {}
+    failed: list[str] = []
+    producer = Producer({
+        "bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "message.timeout.ms": 2000, "log_level": 0,
+        "queue.buffering.max.messages": 1000,
+    })  # fmt: skip
+
+    def delivered(error, message):
+        if error is None:
+            acknowledged[message.offset()] = message.value()
+        else:
+            failed.append(str(error))
+
+    for number in range(enough):
+        while not failed and len(producer) > 100:
+            producer.poll(0.01)
+        if failed:
+            break
+        producer.produce("t", b"%d:" % number + VALUE, partition=0, on_delivery=delivered)
+    producer.flush(PATIENCE_S)
+    return acknowledged
+
+
+def consume(bootstrap: str, count: int) -> list[bytes]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("t", 0, 0)])
+    found: list[bytes] = []
+    while len(found) < count:
+        messages = consumer.consume(count - len(found), PATIENCE_S)
+        assert messages, f"only {len(found)} of {count} came"
+        assert [message.error() for message in messages if message.error()] == []
+        found += [message.value() for message in messages]
+    consumer.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a node that was stopped in order, with a log of several segments."""
+    directory = tmp_path_factory.mktemp("used")
+    node = started(directory)
+    assert node.bootstrap is not None
+    assert len(produce_until(node.bootstrap, 2500)) == 2500
+    node.stop()
+    return directory
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_whatever_file_is_cut_the_node_starts_or_names_it(used: Path, tmp_path: Path, clean: bool) -> None:
+    files = [path for path in sorted(used.rglob("*")) if path.is_file() and path.stat().st_size]
+    assert len(files) > 15
+    refused, unnamed = set(), []
+    for path in files:
+        size = path.stat().st_size
+        for length in sorted({0, size // 3, size - 1}):
+            directory = tmp_path / "node"
+            shutil.copytree(used, directory)
+            if not clean:
+                (directory / ".kafka_cleanshutdown").unlink()
+            cut = directory / path.relative_to(used)
+            if cut.exists():
+                os.truncate(cut, length)
+            try:
+                started(directory).stop()
+            except LogDirectoryError as error:
+                refused.add(path.name)
+                if not str(error).startswith(f"{cut}: "):
+                    unnamed.append((path.name, length, str(error)))
+            shutil.rmtree(directory)
+    assert unnamed == []
+    # These cannot be made again from anything else; all of them are replaced whole when they are written.
+    assert refused == {
+        "bootstrap.checkpoint", "leader-epoch-checkpoint", "meta.properties", "partition.metadata", "quorum-state",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Three nodes one after the other on a disk of 6 MiB, which is read-only for the second and larger for the third;
+    each prints where it is."""
+    mounted = subprocess.run(
+        ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no user namespaces here: {mounted.stderr.decode().strip()}")
+    node = f"{sys.executable} -m kafkacore.tools.main dev --json --dir ."
+    script = f"""
+        mount -t tmpfs -o size=6m none . && cd "$PWD"
+        {node}; echo "the first ended with $?" >&2
+        mount -o remount,ro .
+        {node}; echo "the second ended with $?" >&2
+        mount -o remount,rw,size=64m .
+        exec {node}
+    """
+    with process(["unshare", "-Urm", "bash", "-c", script], tmp_path) as running:
+        yield running
+
+
+@contextmanager
+def process(command: list[str], directory: Path) -> Iterator[subprocess.Popen[str]]:
+    running = subprocess.Popen(command, cwd=directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            running.kill()
+        running.communicate()
+
+
+def test_a_full_and_a_read_only_disk_stop_the_node_and_lose_nothing(small_disk: subprocess.Popen[str]) -> None:
+    assert small_disk.stdout is not None
+    acknowledged = produce_until(json.loads(small_disk.stdout.readline())["bootstrap"], 10_000)
+    assert 3000 < len(acknowledged) < 7000
+    found = consume(json.loads(small_disk.stdout.readline())["bootstrap"], max(acknowledged) + 1)
+    assert [offset for offset, value in acknowledged.items() if found[offset] != value] == []
+    small_disk.terminate()
+    _, said = small_disk.communicate(timeout=PATIENCE_S)
+    full, read_only = said.split("the first ended with 1\n")
+    assert "No space left on device; put that right, and start the node again\n" in full
+    assert "Traceback" not in said
+    assert read_only.startswith("kafkacore: ") and "Read-only file system; make the directory writable" in read_only
+    assert "the second ended with 1\n" in read_only

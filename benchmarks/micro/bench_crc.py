@@ -1,4 +1,5 @@
-"""CRC-32C by every implementation that this processor offers, beside the others that Python clients use.
+"""CRC-32C by every implementation that this processor offers, beside the others that Python clients use; and CRC-32,
+as gzip has it, beside zlib's.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_crc.py --benchmark-group-by=group --benchmark-columns=min,median
 """
@@ -6,6 +7,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,8 @@ from kafkacore._fast.crc32c import implementations
 
 WAYS: dict[str, Callable[..., int]] = {f"kafkacore {name}": way for name, way in implementations().items()}
 WAYS["aiokafka"] = crc32c_cython
+WAYS |= {f"kafkacore CRC-32 {name}": way for name, way in implementations(ieee=True).items()}
+WAYS["zlib CRC-32"] = zlib.crc32
 
 
 @pytest.mark.parametrize("name", WAYS)

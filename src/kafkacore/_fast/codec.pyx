@@ -19,6 +19,8 @@ from kafkacore._fast.codec_library cimport (
     Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_package_libs, snappy, zlib, zstd,
 )
 from kafkacore._fast.cursor cimport Writer, be32, put32, reserve
+from kafkacore._fast.gunzip cimport GUNZIP_ROOM_BYTES, Gunzip, gunzip_begin, gunzip_next
+from kafkacore._fast.inflate cimport INFLATE_WINDOW, make_inflate_tables
 from kafkacore._fast.snappy cimport SNAPPY_HASH_BITS, snappy_bound, snappy_deflate, snappy_inflate, snappy_promised
 
 cdef enum:
@@ -50,7 +52,7 @@ cdef enum:
 cdef enum InflateState:
     ENDED = 0
     READING = 1
-    BETWEEN = 2                  # a gzip member or zstd frame is complete; another may follow
+    BETWEEN = 2                  # a zstd frame is complete; another may follow
     RAW_SNAPPY = 3
     WHOLE = 4                    # the fallback put the whole body into the scratch
     FAILED = 5
@@ -65,6 +67,7 @@ default_limits.max_ratio = 1000
 
 cdef int64_t made_contexts = 0
 
+make_inflate_tables()
 set_package_libs(os.fsencode(os.path.join(os.path.dirname(os.path.dirname(__file__)), "_libs")))
 
 
@@ -86,9 +89,7 @@ cdef CodecContext *codec_context_new() noexcept nogil:
 cdef void codec_context_free(CodecContext *context) noexcept nogil:
     if context == NULL:
         return
-    if context.gzip_reader != NULL:
-        zlib.inflate_end(<ZStream *> context.gzip_reader)
-        free(context.gzip_reader)
+    free(context.gzip_reader)
     free_gzip_writer(context)
     if context.lz4_reader != NULL:
         lz4.free_reader(context.lz4_reader)
@@ -182,18 +183,12 @@ cdef int deflate_fallback(int codec, int level, const uint8_t *source, size_t si
 # --- inflating -----------------------------------------------------------------------------------------------------
 
 cdef int begin_gzip(CodecContext *context) noexcept nogil:
-    cdef ZStream *stream = <ZStream *> context.gzip_reader
-    if stream == NULL:
-        stream = <ZStream *> calloc(1, sizeof(ZStream))
-        if stream == NULL:
+    if context.gzip_reader == NULL:
+        context.gzip_reader = calloc(1, sizeof(Gunzip))
+        if context.gzip_reader == NULL:
             return CODEC_NO_MEMORY
-        if zlib.inflate_init(stream, GZIP_WINDOW_BITS, ZLIB_VERSION, sizeof(ZStream)) != Z_OK:
-            free(stream)
-            return CODEC_NO_MEMORY
-        context.gzip_reader = stream
-    else:
-        zlib.inflate_reset(stream)
-    return CODEC_OK
+    gunzip_begin(<Gunzip *> context.gzip_reader)
+    return need_scratch(context, GUNZIP_ROOM_BYTES)
 
 
 cdef inline bint kafka_reads_lz4(const uint8_t *source, size_t size) noexcept nogil:
@@ -258,10 +253,10 @@ cdef int inflate_begin(
         status = begin_snappy(context)
     elif codec == CODEC_LZ4 and not kafka_reads_lz4(context.source, size):
         status = CODEC_CORRUPT
-    elif not open_library(codec):
-        status = begin_fallback(context)
     elif codec == CODEC_GZIP:
         status = begin_gzip(context)
+    elif not open_library(codec):
+        status = begin_fallback(context)
     elif codec == CODEC_LZ4:
         status = begin_lz4(context)
     else:
@@ -269,29 +264,6 @@ cdef int inflate_begin(
     if status != CODEC_OK:
         context.state = FAILED
     return status
-
-
-cdef int64_t next_gzip(CodecContext *context) noexcept nogil:
-    cdef ZStream *stream = <ZStream *> context.gzip_reader
-    cdef int status
-    stream.next_out = context.scratch
-    stream.avail_out = SCRATCH_BYTES
-    while stream.avail_out:
-        if context.state == BETWEEN:
-            if context.source == context.source_end:
-                context.state = ENDED
-                break
-            zlib.inflate_reset(stream)
-            context.state = READING
-        stream.next_in = context.source
-        stream.avail_in = <unsigned> (context.source_end - context.source)
-        status = zlib.inflate(stream, 0)
-        context.source = stream.next_in
-        if status == Z_STREAM_END:
-            context.state = BETWEEN
-        elif status != Z_OK:  # Z_BUF_ERROR, too: input is over and the member is not
-            return CODEC_NO_MEMORY if status == Z_MEM_ERROR else CODEC_CORRUPT
-    return SCRATCH_BYTES - stream.avail_out
 
 
 cdef int64_t next_lz4(CodecContext *context) noexcept nogil:
@@ -384,6 +356,7 @@ cdef int64_t next_snappy(CodecContext *context) noexcept nogil:
 
 cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept nogil:
     cdef int64_t given
+    cdef size_t at = 0
     if context.state == ENDED:
         return 0
     if context.state == FAILED:
@@ -392,7 +365,8 @@ cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept
         context.state = ENDED
         given = context.whole_bytes
     elif context.codec == CODEC_GZIP:
-        given = next_gzip(context)
+        given = gunzip_next(<Gunzip *> context.gzip_reader, context.scratch, &context.source, context.source_end)
+        at = INFLATE_WINDOW
     elif context.codec == CODEC_LZ4:
         given = next_lz4(context)
     elif context.codec == CODEC_ZSTD:
@@ -405,7 +379,7 @@ cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept
         context.state = FAILED
         return given
     context.inflated_bytes += given
-    chunk[0] = context.scratch
+    chunk[0] = context.scratch + at
     return given
 
 

@@ -13,5 +13,5 @@ def combine(first: int, second: int, second_size_bytes: int) -> int:
 def implementation() -> str:
     """Which way was chosen: "avx512", "sse42", "armv8" or "table"."""
 
-def implementations() -> dict[str, Callable[[Buffer, int], int]]:
-    """Every way that this processor offers, by name, as functions `(data, seed)`."""
+def implementations(ieee: bool = False) -> dict[str, Callable[[Buffer, int], int]]:
+    """Every way that this processor offers, by name, as functions `(data, seed)`; `ieee`: of CRC-32, not CRC-32C."""

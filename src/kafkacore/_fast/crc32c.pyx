@@ -1,10 +1,11 @@
-"""CRC-32C by the fastest means this processor has, chosen once at import.
+"""CRC-32C, and the CRC-32 of gzip and of old messages, by the fastest means this processor has, chosen once at import.
 
-Four ways, all compiled in (no -march), the best one that the processor offers is taken:
+All ways are compiled in (no -march), the best one that the processor offers is taken:
 - `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for
-  Generic Polynomials Using PCLMULQDQ", Intel 2009), the residue by the crc32 instruction;
+  Generic Polynomials Using PCLMULQDQ", Intel 2009), the residue as below;
 - `sse42`, `armv8`: the crc32 instruction on three independent streams, whose sums are joined by shifting tables (the
   instruction gives one result per cycle but takes three);
+- for CRC-32, which no instruction of x86 makes, `pclmul`: four 128-bit accumulators, folded; `armv8` is one stream;
 - `table`: slicing by eight (Kounavis and Berry, 2005).
 """
 
@@ -18,12 +19,14 @@ cdef extern from * nogil:
     #include <string.h>
 
     #define KC_CRC_POLY 0x82f63b78u      /* Castagnoli, bits reversed */
+    #define KC_CRC32_POLY 0xedb88320u    /* IEEE 802.3, bits reversed */
     #define KC_CRC_LONG 4096             /* bytes of one of three streams */
     #define KC_CRC_SHORT 256
 
     typedef uint32_t (*kc_crc_fn)(uint32_t crc, const uint8_t *p, size_t n);
 
     static uint32_t kc_crc_slices[8][256];
+    static uint32_t kc_crc32_slices[8][256];
     static uint32_t kc_crc_after_long[4][256];   /* by a byte of a sum: what it is once KC_CRC_LONG zero bytes follow */
     static uint32_t kc_crc_after_short[4][256];
     static uint32_t kc_crc_x2n[31];              /* x^(2^n) modulo the polynomial */
@@ -57,17 +60,22 @@ cdef extern from * nogil:
         }
     }
 
-    static void kc_crc_make_tables(void) {
+    static void kc_crc_make_slices(uint32_t slices[8][256], uint32_t poly) {
         for (int i = 0; i < 256; i++) {
             uint32_t crc = (uint32_t)i;
-            for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ ((crc & 1) ? KC_CRC_POLY : 0);
-            kc_crc_slices[0][i] = crc;
+            for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ ((crc & 1) ? poly : 0);
+            slices[0][i] = crc;
         }
         for (int k = 1; k < 8; k++)
             for (int i = 0; i < 256; i++) {
-                uint32_t crc = kc_crc_slices[k - 1][i];
-                kc_crc_slices[k][i] = (crc >> 8) ^ kc_crc_slices[0][crc & 0xff];
+                uint32_t crc = slices[k - 1][i];
+                slices[k][i] = (crc >> 8) ^ slices[0][crc & 0xff];
             }
+    }
+
+    static void kc_crc_make_tables(void) {
+        kc_crc_make_slices(kc_crc_slices, KC_CRC_POLY);
+        kc_crc_make_slices(kc_crc32_slices, KC_CRC32_POLY);
         kc_crc_x2n[0] = 0x40000000u;
         for (int n = 1; n < 31; n++) kc_crc_x2n[n] = kc_crc_multiply(kc_crc_x2n[n - 1], kc_crc_x2n[n - 1]);
         kc_crc_shift_table(kc_crc_after_long, kc_crc_shift(KC_CRC_LONG));
@@ -80,16 +88,23 @@ cdef extern from * nogil:
 
     static inline uint64_t kc_crc_load(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
-    static uint32_t kc_crc_table(uint32_t crc, const uint8_t *p, size_t n) {
+    static inline uint32_t kc_crc_sliced(uint32_t slices[8][256], uint32_t crc, const uint8_t *p, size_t n) {
         for (; n >= 8; n -= 8, p += 8) {
             uint64_t v = kc_crc_load(p) ^ crc;
-            crc = kc_crc_slices[7][v & 0xff] ^ kc_crc_slices[6][(v >> 8) & 0xff]
-                ^ kc_crc_slices[5][(v >> 16) & 0xff] ^ kc_crc_slices[4][(v >> 24) & 0xff]
-                ^ kc_crc_slices[3][(v >> 32) & 0xff] ^ kc_crc_slices[2][(v >> 40) & 0xff]
-                ^ kc_crc_slices[1][(v >> 48) & 0xff] ^ kc_crc_slices[0][v >> 56];
+            crc = slices[7][v & 0xff] ^ slices[6][(v >> 8) & 0xff]
+                ^ slices[5][(v >> 16) & 0xff] ^ slices[4][(v >> 24) & 0xff]
+                ^ slices[3][(v >> 32) & 0xff] ^ slices[2][(v >> 40) & 0xff]
+                ^ slices[1][(v >> 48) & 0xff] ^ slices[0][v >> 56];
         }
-        while (n--) crc = (crc >> 8) ^ kc_crc_slices[0][(crc ^ *p++) & 0xff];
+        while (n--) crc = (crc >> 8) ^ slices[0][(crc ^ *p++) & 0xff];
         return crc;
+    }
+
+    static uint32_t kc_crc_table(uint32_t crc, const uint8_t *p, size_t n) {
+        return kc_crc_sliced(kc_crc_slices, crc, p, n);
+    }
+    static uint32_t kc_crc32_table(uint32_t crc, const uint8_t *p, size_t n) {
+        return kc_crc_sliced(kc_crc32_slices, crc, p, n);
     }
 
     /* The body of the instruction's way, for any processor that has one: STEP8 and STEP1 name the instruction. */
@@ -127,11 +142,12 @@ cdef extern from * nogil:
     /* x * x^(distance) for each 128-bit lane, plus y: k holds x^(distance+31) and x^(distance-33). */
     #define KC_FOLD(x, k, y) _mm512_ternarylogic_epi64(                                         \\
         _mm512_clmulepi64_epi128((x), (k), 0x00), _mm512_clmulepi64_epi128((x), (k), 0x11), (y), 0x96)
-    __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul")))
-    static uint32_t kc_crc_avx512(uint32_t crc, const uint8_t *p, size_t n) {
-        if (n < 256) return kc_crc_sse42(crc, p, n);
-        const __m512i by256 = _mm512_broadcast_i32x4(_mm_set_epi64x(0xb9e02b86, 0xdcb17aa4));
-        const __m512i by64 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x9e4addf8, 0x740eef02));
+    /* Folds all whole blocks of 64 of `n` >= 256 bytes into `residue`, whose sum from 0 is theirs; gives what is left
+       of n. The constants are for distances of 256 and 64 bytes. */
+    __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul"), always_inline))
+    static inline size_t kc_crc_fold512(uint32_t crc, const uint8_t *p, size_t n, __m128i k256, __m128i k64,
+                                        uint8_t residue[64]) {
+        const __m512i by256 = _mm512_broadcast_i32x4(k256), by64 = _mm512_broadcast_i32x4(k64);
         __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
         __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
         for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
@@ -144,19 +160,65 @@ cdef extern from * nogil:
         c = KC_FOLD(b, by64, c);
         d = KC_FOLD(c, by64, d);
         for (; n >= 64; p += 64, n -= 64) d = KC_FOLD(d, by64, _mm512_loadu_si512(p));
-        uint8_t residue[64];
         _mm512_storeu_si512(residue, d);
+        return n;
+    }
+
+    __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul")))
+    static uint32_t kc_crc_avx512(uint32_t crc, const uint8_t *p, size_t n) {
+        uint8_t residue[64];
+        if (n < 256) return kc_crc_sse42(crc, p, n);
+        size_t left = kc_crc_fold512(crc, p, n, _mm_set_epi64x(0xb9e02b86, 0xdcb17aa4),
+                                     _mm_set_epi64x(0x9e4addf8, 0x740eef02), residue);
         uint64_t sum = 0;
         for (int i = 0; i < 64; i += 8) KC_STEP8(sum, kc_crc_load(residue + i));
-        for (; n >= 8; n -= 8, p += 8) KC_STEP8(sum, kc_crc_load(p));
+        for (p += n - left, n = left; n >= 8; n -= 8, p += 8) KC_STEP8(sum, kc_crc_load(p));
         for (; n; n--, p++) KC_STEP1(sum, *p);
         return (uint32_t)sum;
+    }
+
+    /* The same by 128 bits, for short data and for processors without the wide registers. */
+    #define KC_FOLD128(x, k, y) _mm_xor_si128((y),                                              \\
+        _mm_xor_si128(_mm_clmulepi64_si128((x), (k), 0x00), _mm_clmulepi64_si128((x), (k), 0x11)))
+    #define KC_LOAD128(at) _mm_loadu_si128((const __m128i *)(at))
+    __attribute__((target("pclmul,sse2")))
+    static uint32_t kc_crc32_pclmul(uint32_t crc, const uint8_t *p, size_t n) {
+        const __m128i by64 = _mm_set_epi64x(0x1d9513d7, 0x8f352d95), by16 = _mm_set_epi64x(0xccaa009e, 0xae689191);
+        uint8_t residue[16];
+        if (n < 64) return kc_crc32_table(crc, p, n);
+        __m128i a = _mm_xor_si128(KC_LOAD128(p), _mm_cvtsi32_si128((int)crc));
+        __m128i b = KC_LOAD128(p + 16), c = KC_LOAD128(p + 32), d = KC_LOAD128(p + 48);
+        for (p += 64, n -= 64; n >= 64; p += 64, n -= 64) {
+            a = KC_FOLD128(a, by64, KC_LOAD128(p));
+            b = KC_FOLD128(b, by64, KC_LOAD128(p + 16));
+            c = KC_FOLD128(c, by64, KC_LOAD128(p + 32));
+            d = KC_FOLD128(d, by64, KC_LOAD128(p + 48));
+        }
+        b = KC_FOLD128(a, by16, b);
+        c = KC_FOLD128(b, by16, c);
+        d = KC_FOLD128(c, by16, d);
+        for (; n >= 16; p += 16, n -= 16) d = KC_FOLD128(d, by16, KC_LOAD128(p));
+        _mm_storeu_si128((__m128i *)residue, d);
+        return kc_crc32_table(kc_crc32_table(0, residue, 16), p, n);
+    }
+
+    __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul")))
+    static uint32_t kc_crc32_avx512(uint32_t crc, const uint8_t *p, size_t n) {
+        uint8_t residue[64];
+        if (n < 256) return kc_crc32_pclmul(crc, p, n);
+        size_t left = kc_crc_fold512(crc, p, n, _mm_set_epi64x(0xe95c1271, 0xce3371cb),
+                                     _mm_set_epi64x(0x1d9513d7, 0x8f352d95), residue);
+        return kc_crc32_pclmul(kc_crc32_pclmul(0, residue, 64), p + n - left, left);
     }
 
     /* By the instruction itself: __builtin_cpu_supports needs a runtime that not every toolchain brings. */
     static int kc_cpu_has_sse42(void) {
         unsigned a, b, c, d;
         return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
+    }
+    static int kc_cpu_has_pclmul(void) {
+        unsigned a, b, c, d;
+        return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_PCLMUL);
     }
     static int kc_cpu_has_avx512(void) {
         unsigned a, b, c, d, low, high;
@@ -172,33 +234,40 @@ cdef extern from * nogil:
     #define KC_STEP8(crc, v) __asm__(".arch_extension crc\\n\\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"((uint64_t)(v)))
     #define KC_STEP1(crc, v) __asm__(".arch_extension crc\\n\\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)(v)))
     static uint32_t kc_crc_armv8(uint32_t crc, const uint8_t *p, size_t n) { KC_CRC_BY_INSTRUCTION }
+    #define KC_STEP32(name, crc, v) __asm__(".arch_extension crc\\n\\t" name : "+r"(crc) : "r"(v))
+    static uint32_t kc_crc32_armv8(uint32_t crc, const uint8_t *p, size_t n) {
+        for (; n >= 8; n -= 8, p += 8) KC_STEP32("crc32x %w0, %w0, %x1", crc, kc_crc_load(p));
+        for (; n; n--, p++) KC_STEP32("crc32b %w0, %w0, %w1", crc, (uint32_t)*p);
+        return crc;
+    }
+    static int kc_cpu_has_crc(void) { return (getauxval(AT_HWCAP) & (1 << 7)) != 0; }   /* HWCAP_CRC32 */
     #endif
 
     /* One of the ways by its number, best first; NULL when this processor lacks it. */
-    static kc_crc_fn kc_crc_way(int number, const char **name) {
+    static kc_crc_fn kc_crc_way(int ieee, int number, const char **name) {
         switch (number) {
     #if defined(__x86_64__)
         case 0:
             *name = "avx512";
-            return kc_cpu_has_avx512() ? kc_crc_avx512 : NULL;
+            return !kc_cpu_has_avx512() ? NULL : ieee ? kc_crc32_avx512 : kc_crc_avx512;
         case 1:
-            *name = "sse42";
-            return kc_cpu_has_sse42() ? kc_crc_sse42 : NULL;
+            *name = ieee ? "pclmul" : "sse42";
+            return ieee ? (kc_cpu_has_pclmul() ? kc_crc32_pclmul : NULL) : kc_cpu_has_sse42() ? kc_crc_sse42 : NULL;
     #elif defined(__aarch64__)
         case 0:
             *name = "armv8";
-            return getauxval(AT_HWCAP) & (1 << 7) ? kc_crc_armv8 : NULL;   /* HWCAP_CRC32 */
+            return !kc_cpu_has_crc() ? NULL : ieee ? kc_crc32_armv8 : kc_crc_armv8;
     #endif
         case 2:
             *name = "table";
-            return kc_crc_table;
+            return ieee ? kc_crc32_table : kc_crc_table;
         default:
             return NULL;
         }
     }
     """
     ctypedef uint32_t (*CrcWay "kc_crc_fn")(uint32_t crc, const unsigned char *data, size_t size) noexcept
-    CrcWay way_by_number "kc_crc_way"(int number, const char **name) noexcept
+    CrcWay way_by_number "kc_crc_way"(bint ieee, int number, const char **name) noexcept
     void make_tables "kc_crc_make_tables"() noexcept
     uint32_t multiply "kc_crc_multiply"(uint32_t a, uint32_t b) noexcept
     uint32_t shift "kc_crc_shift"(uint64_t size) noexcept
@@ -209,25 +278,30 @@ cdef enum:
 
 cdef const char *way_name = NULL
 cdef CrcWay chosen = NULL
+cdef CrcWay chosen_ieee = NULL
 
 
-cdef CrcWay best_way() noexcept nogil:
-    global way_name
+cdef CrcWay best_way(bint ieee, const char **name) noexcept nogil:
     cdef int number
     cdef CrcWay way = NULL
     for number in range(WAYS):
-        way = way_by_number(number, &way_name)
+        way = way_by_number(ieee, number, name)
         if way != NULL:
             break
     return way
 
 
 make_tables()
-chosen = best_way()
+chosen_ieee = best_way(True, &way_name)
+chosen = best_way(False, &way_name)
 
 
 cdef uint32_t crc32c(uint32_t seed, const void *data, size_t size) noexcept nogil:
     return ~chosen(~seed, <const unsigned char *> data, size)
+
+
+cdef uint32_t crc32(uint32_t seed, const void *data, size_t size) noexcept nogil:
+    return ~chosen_ieee(~seed, <const unsigned char *> data, size)
 
 
 cdef uint32_t crc32c_combine(uint32_t first, uint32_t second, uint64_t second_size_bytes) noexcept nogil:
@@ -264,23 +338,25 @@ def implementation():
     return way_name.decode()
 
 
-def implementations():
-    """Every way that this processor offers, by name, as functions `(data, seed=0)`, which tests compare."""
+def implementations(ieee=False):
+    """Every way that this processor offers, by name, as functions `(data, seed=0)`, which tests compare; `ieee`: of
+    CRC-32.
+    """
     cdef const char *name = NULL
     cdef int number
     found = {}
     for number in range(WAYS):
-        if way_by_number(number, &name) != NULL:
-            found[name.decode()] = Way(number)
+        if way_by_number(ieee, number, &name) != NULL:
+            found[name.decode()] = Way(ieee, number)
     return found
 
 
 cdef class Way:
     cdef CrcWay way
 
-    def __init__(self, int number):
+    def __init__(self, bint ieee, int number):
         cdef const char *name
-        self.way = way_by_number(number, &name)
+        self.way = way_by_number(ieee, number, &name)
         if self.way == NULL:
             raise ValueError(f"this processor has no CRC implementation {number}")
 

@@ -7,7 +7,7 @@ from libc.string cimport memcpy
 from kafkacore._fast.codec cimport (
     CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_TOO_LARGE, CodecContext, InflateLimits, deflate_all, inflate_all,
 )
-from kafkacore._fast.crc32c cimport crc32c
+from kafkacore._fast.crc32c cimport crc32, crc32c
 from kafkacore._fast.cursor cimport (
     Reader, Writer, be16, be32, be64, put16, put32, put64, reader_init, reserve, writer_free, writer_init, zigzag64,
 )
@@ -78,23 +78,11 @@ cdef int parse_old_header(const uint8_t *p, size_t available, BatchHeader *heade
     return BATCH_OK
 
 
-cdef uint32_t crc32(const uint8_t *p, size_t size) noexcept nogil:
-    """CRC-32 (IEEE) of a magic 0 or 1 message, by the bit: such entries come only from old directories."""
-    cdef uint32_t crc = 0xFFFFFFFFu
-    cdef size_t i
-    cdef int _bit
-    for i in range(size):
-        crc ^= p[i]
-        for _bit in range(8):
-            crc = (crc >> 1) ^ (0xEDB88320u & (~(crc & 1) + 1))
-    return ~crc
-
-
 cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil:
     cdef const uint8_t *p = <const uint8_t *> data
     if <int8_t> p[MAGIC_AT] >= 2:
         return crc32c(0, p + ATTRIBUTES_AT, size - ATTRIBUTES_AT)
-    return crc32(p + MAGIC_AT, size - MAGIC_AT)
+    return crc32(0, p + MAGIC_AT, size - MAGIC_AT)
 
 
 cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil:

@@ -1,8 +1,9 @@
-"""CRC-32C: published vectors, every implementation that this processor offers, going on and joining."""
+"""CRC-32C and CRC-32: published vectors, every implementation that this processor offers, going on and joining."""
 
 from __future__ import annotations
 
 import random
+import zlib
 
 import pytest
 
@@ -52,6 +53,18 @@ def test_every_implementation_agrees_at_every_length_and_alignment(name: str) ->
         start, seed = rng.randrange(0, 64), rng.getrandbits(32)
         data = memoryview(block)[start : start + length]
         assert way(data, seed) == table(data, seed), (length, start)
+
+
+@pytest.mark.parametrize("name", sorted(implementations(ieee=True)))
+def test_every_implementation_of_crc32_agrees_with_zlib(name: str) -> None:
+    rng = random.Random(4)
+    way = implementations(ieee=True)[name]
+    block = rng.randbytes(70100)
+    assert way(b"123456789", 0) == 0xCBF43926  # the check value of the CRC catalogue
+    for length in LENGTHS:
+        start, seed = rng.randrange(0, 64), rng.getrandbits(32)
+        data = memoryview(block)[start : start + length]
+        assert way(data, seed) == zlib.crc32(data, seed), (length, start)
 
 
 def test_the_best_implementation_is_chosen() -> None:

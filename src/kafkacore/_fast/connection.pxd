@@ -91,6 +91,7 @@ ctypedef struct Connection:
     bint want_write
     bint judged               # the gate's word on `waiting` is `verdict`
     bint hung_up              # epoll has told that it sends no more
+    bint drained              # the socket had nothing left; epoll tells when it has again
     int16_t prefix_size       # received of `prefix`
     int32_t frame_size        # what the prefix says
     int64_t slow_mark         # bytes of `frame` that were there when its slowness was last looked at

@@ -278,6 +278,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
         connection_close(conn)
         return
     home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    conn.drained = False
     if events & EPOLLRDHUP:
         conn.hung_up = True  # what it sent before is still read
     connection_go_on(conn)
@@ -292,7 +293,7 @@ cdef void connection_go_on(Connection *conn) noexcept nogil:
     turn.end = NULL
     turn.bytes = 0
     turn.frames = 0
-    turn.dry = False
+    turn.dry = conn.drained and conn.interest & EPOLLIN
     if conn.rest != NULL:
         turn.at = conn.rest.data + conn.rest_at
         turn.end = conn.rest.data + conn.rest.size
@@ -308,6 +309,7 @@ cdef void connection_go_on(Connection *conn) noexcept nogil:
             break
     if conn.is_closed:
         return
+    conn.drained = turn.dry
     keep_rest(conn, &turn)
     if conn.doomed:
         connection_close(conn)

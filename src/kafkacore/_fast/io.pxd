@@ -4,9 +4,13 @@ Processors and loops submit jobs; a pool thread of the log directory runs them; 
 of an object whose number is bounded elsewhere; `io_submit` fails only when the directory is closed.
 
 The committer of a directory collects dirty files; a round syncs each once and then tells every one of them up to where
-it is synced, so that waiting acknowledgements share one fdatasync (group commit). Commits of different files overlap,
-because a journalling file system merges them; commits of one file never do. A write or sync that fails takes the
-directory offline (`io_fail`) and is never retried.
+it is synced, so that waiting acknowledgements share one fdatasync (group commit). Producers that were answered together
+come back together: for a quarter of what the last sync of their file took, counted from its end, the next one waits
+for as many as there were. One that was alone never waits.
+
+Commits of different files overlap: a journalling file system and the device's queue of flushes merge them. Commits of
+one file never do: of two syncs under way on one descriptor the kernel tells only one that a write failed. A write or
+sync that fails takes the directory offline (`io_fail`) and is never retried.
 
 Threads are started when there is work for one more of them, up to the limit: an idle directory has none.
 """
@@ -15,6 +19,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.env cimport Disk, Environment
 from kafkacore._fast.mail cimport Inbox, Mail
+from kafkacore._fast.sync cimport Condition
 
 cdef enum:
     IO_MAX_THREADS = 64
@@ -30,6 +35,12 @@ ctypedef struct Job:
 ctypedef struct Dirty:
     Dirty *next
     int32_t state         # atomic: idle, queued, running, running with another commit asked for
+    int32_t asked         # atomic: how often a commit was asked for since the last one began
+    int32_t awaited       # atomic: the committer waits until `asked` has come so far; 0: for nobody
+    int32_t company       # the committer's own, like the next two: who is about to ask, as the last commit tells
+    int64_t ended_ns      # the last commit
+    int64_t took_ns
+    Condition *arrival    # under the pool's lock: of the committer that waits for company
     # On a committer thread: sync, then publish. 0 or -errno; what is below zero takes the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil
     void (*idle)(Dirty *dirty) noexcept nogil  # the count that was taken for `io_dirty` goes back

@@ -34,3 +34,9 @@ class LogDirectory:
 
 def live_count() -> int:
     """Open log directories in this process."""
+
+def company_wait(asked: int, company: int, since_ns: int, took_ns: int) -> int:
+    """How long, in ns, a commit waits for more who ask for it, before it begins.
+
+    `asked` wait for it already, `company` did lately; the last one ended `since_ns` ago and took `took_ns`.
+    """

@@ -6,12 +6,13 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport strdup
 
-from kafkacore._fast.atomics cimport add32, add64, cas32, load32, load64, store32
+from kafkacore._fast.atomics cimport add32, add64, cas32, fence, load32, load64, store32, swap32
 from kafkacore._fast.env cimport Disk, Environment, disk_that_lasts
 from kafkacore._fast.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
 from kafkacore._fast.sync cimport (
-    Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal, condition_wait,
-    mutex_destroy, mutex_init, mutex_lock, mutex_unlock, thread_join, thread_start
+    Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal,
+    condition_wait, condition_wait_ns, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, thread_join,
+    thread_start,
 )
 
 from os import strerror
@@ -28,7 +29,9 @@ cdef extern from * nogil:
     int64_t now_ns "kc_io_now_ns"() noexcept
 
 cdef enum:
-    COMMITTERS = 4        # syncs under way at once; more of them wait for the same journal
+    COMMITTERS = 16       # syncs under way at once: the device's queue merges their flushes
+    COMPANY_SHARE = 4     # a commit waits for company for this part of what the last one took ...
+    COMPANY_NS = 1000000  # ... and no longer, however slow the device
 
 cdef enum:
     IDLE = 0
@@ -157,12 +160,50 @@ cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
     crew.newest = dirty
 
 
+cdef int64_t company_wait_ns(int32_t asked, int32_t company, int64_t since_ns, int64_t took_ns) noexcept nogil:
+    """How long a commit that `asked` wait for may wait for more of them, `since_ns` after the last one, which took
+    `took_ns`. Who was answered by it comes back at once, or is not worth waiting for."""
+    if asked >= company:
+        return 0
+    return max(min(took_ns // COMPANY_SHARE, COMPANY_NS) - since_ns, 0)
+
+
+cdef void await_company(Crew *crew, Dirty *dirty, Condition *arrival) noexcept nogil:
+    """Under the lock, which it lets go of while it waits."""
+    cdef int64_t wait_ns
+    dirty.arrival = arrival
+    store32(&dirty.awaited, dirty.company)
+    while not crew.stopping:
+        fence()  # `awaited` is seen before `asked` is read; who asks does both the other way round
+        wait_ns = company_wait_ns(load32(&dirty.asked), dirty.company, now_ns() - dirty.ended_ns, dirty.took_ns)
+        if wait_ns == 0:
+            break
+        condition_wait_ns(arrival, &crew.lock, wait_ns)
+    store32(&dirty.awaited, 0)
+    dirty.arrival = NULL
+
+
+cdef void run_commit(LogDir *dir, Dirty *dirty) noexcept nogil:
+    cdef int32_t asked
+    cdef int64_t began_ns = now_ns()
+    cdef int result
+    asked = swap32(&dirty.asked, 0)
+    store32(&dirty.state, RUNNING)
+    result = dirty.commit(dirty)
+    dirty.ended_ns = now_ns()
+    dirty.took_ns = dirty.ended_ns - began_ns
+    dirty.company = asked + load32(&dirty.asked)
+    add64(&dir.sync_ns, dirty.took_ns)
+    add64(&dir.syncs, 1)
+    if result < 0:
+        io_fail(dir, -result)
+
+
 cdef void *commit(void *argument) noexcept nogil:
     cdef Crew *crew = <Crew *> argument
-    cdef LogDir *dir = crew.dir
     cdef Dirty *dirty
-    cdef int64_t began_ns
-    cdef int result
+    cdef Condition arrival
+    condition_init(&arrival)
     mutex_lock(&crew.lock)
     while True:
         while crew.oldest == NULL and not crew.stopping:
@@ -175,14 +216,9 @@ cdef void *commit(void *argument) noexcept nogil:
         crew.oldest = dirty.next
         if dirty.next == NULL:
             crew.newest = NULL
+        await_company(crew, dirty, &arrival)
         mutex_unlock(&crew.lock)
-        store32(&dirty.state, RUNNING)
-        began_ns = now_ns()
-        result = dirty.commit(dirty)
-        add64(&dir.sync_ns, now_ns() - began_ns)
-        add64(&dir.syncs, 1)
-        if result < 0:
-            io_fail(dir, -result)
+        run_commit(crew.dir, dirty)
         if cas32(&dirty.state, RUNNING, IDLE):
             dirty.idle(dirty)
             mutex_lock(&crew.lock)
@@ -191,23 +227,43 @@ cdef void *commit(void *argument) noexcept nogil:
             store32(&dirty.state, QUEUED)
             push_dirty(crew, dirty)
     mutex_unlock(&crew.lock)
+    condition_destroy(&arrival)
     return NULL
 
 
-cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil:
-    cdef Crew *crew
+cdef bint ask(Dirty *dirty) noexcept nogil:
+    """Has a commit that has not begun cover what was written; False when there is none."""
     cdef int32_t state
-    cdef bint queued = False
     while True:
         state = load32(&dirty.state)
         if state == QUEUED or state == AGAIN:
-            return False
+            return True
         if state == RUNNING:
             if cas32(&dirty.state, RUNNING, AGAIN):
-                return False
+                return True
         elif cas32(&dirty.state, IDLE, QUEUED):
-            break
-    crew = &(<Pool *> dir.pool).commits
+            return False
+
+
+cdef void arrive(Crew *crew, Dirty *dirty) noexcept nogil:
+    """Tells a committer that waits for company when this makes it complete."""
+    cdef int32_t asked = add32(&dirty.asked, 1)
+    fence()
+    if asked != load32(&dirty.awaited):
+        return
+    mutex_lock(&crew.lock)
+    if dirty.arrival != NULL:
+        condition_signal(dirty.arrival)
+    mutex_unlock(&crew.lock)
+
+
+cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil:
+    cdef Crew *crew = &(<Pool *> dir.pool).commits
+    cdef bint queued = False
+    if ask(dirty):
+        arrive(crew, dirty)
+        return False
+    add32(&dirty.asked, 1)
     mutex_lock(&crew.lock)
     if not crew.stopping and crew_call(crew, commit) == 0:
         push_dirty(crew, dirty)
@@ -342,6 +398,11 @@ cdef class LogDirectory:
     def fail(self, int error):
         """Takes the directory offline as an I/O error would."""
         io_fail(self.dir, error)
+
+
+def company_wait(int asked, int company, int64_t since_ns, int64_t took_ns):
+    """How long, in ns, a commit waits before it begins."""
+    return company_wait_ns(asked, company, since_ns, took_ns)
 
 
 def live_count():

@@ -17,7 +17,11 @@ cdef void log_save_epochs(Log *log) noexcept nogil
 # Blocks ahead of a large active segment, soon.
 cdef void log_reserve_ahead(Log *log) noexcept nogil
 
+# The committer's next round syncs all up to `offset`, once it is called.
+cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
+
 # --- without the lock ---
 cdef void log_commit_init(Log *log) noexcept nogil  # once, before the log is used
-# Syncs all up to `offset` in the committer's next round.
+cdef void log_call_committer(Log *log) noexcept nogil
+# Both.
 cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil

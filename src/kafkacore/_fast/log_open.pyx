@@ -6,16 +6,16 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset, strlen
 
-from kafkacore._fast.atomics cimport load32, load64, store64
+from kafkacore._fast.atomics cimport add32, load32, load64, store64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
 from kafkacore._fast.log cimport (
     LOG_BLOCKED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Recent, SegmentList, config_release, log_block,
-    log_directory_path, log_fail, log_hold_config, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked,
+    log_directory_path, log_fail, log_hold_config, log_now_ms, log_set_segments, log_wake_blocked,
     log_wake_changed, recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, write_producer_snapshot
-from kafkacore._fast.park cimport WAKE_READY, Waiter
+from kafkacore._fast.park cimport WAKE_READY, Waiter, WakeList, wake_all
 from kafkacore._fast.producers cimport producers_new
 from kafkacore._fast.segment cimport (
     Segment, segment_create, segment_end_times, segment_forget_indexes, segment_hold, segment_new, segment_release,
@@ -231,9 +231,17 @@ cdef void log_commit_init(Log *log) noexcept nogil:
 
 cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil:
     mutex_lock(&log.lock)
+    log_want_synced(log, offset)
+    mutex_unlock(&log.lock)
+    log_call_committer(log)
+
+
+cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
     if log.commit_offset < offset:
         log.commit_offset = offset
-    mutex_unlock(&log.lock)
+
+
+cdef void log_call_committer(Log *log) noexcept nogil:
     log.hold(log)
     if not io_dirty(log.dir, &log.dirty):
         log.release(log)
@@ -263,18 +271,24 @@ cdef int sync_snapshot(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef int sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
-    """`next_base`: of the segment that follows, -1 for the last. A dropped segment has nothing left to lose."""
+    """`next_base`: of the segment that follows, -1 for the last, whose size is told with the round's end. A dropped
+    segment has nothing left to lose."""
     cdef int64_t size = load64(&segment.size)
     cdef int result = segment_sync(segment, load32(&segment.sealed) != 0)
     if result == 0 and next_base >= 0:
         result = sync_snapshot(log, next_base)
     if result < 0:
         return 0 if load32(&segment.dropped) else result
-    mutex_lock(&log.lock)
+    if next_base >= 0:
+        mutex_lock(&log.lock)
+        note_synced_size(log, segment, size, cuts)
+        mutex_unlock(&log.lock)
+    return 0
+
+
+cdef void note_synced_size(Log *log, Segment *segment, int64_t size, int64_t cuts) noexcept nogil:
     if log.cuts == cuts and segment.synced_size < size:
         store64(&segment.synced_size, size)
-    mutex_unlock(&log.lock)
-    return 0
 
 
 cdef int sync_names(Log *log, SegmentList *list) noexcept nogil:
@@ -313,38 +327,53 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
 
 
 cdef bint commit_round(Log *log) noexcept nogil:
-    """False when segments went meanwhile, so that the sync says nothing."""
+    """False when segments went meanwhile, so that the sync says nothing. Two turns with the lock, since appends want it
+    all the while."""
     cdef SegmentList *list
-    cdef bint is_told
-    cdef int64_t until, end_offset, synced_offset, base_offset, cuts
+    cdef Segment *last = NULL
+    cdef WakeList wakes
+    cdef bint is_told, more
+    cdef int64_t until, synced_offset, cuts
+    cdef int64_t last_size = 0
     cdef int result
     mutex_lock(&log.lock)
     until = log.commit_offset
-    end_offset = log.end_offset
     synced_offset = log.synced_offset
     cuts = log.cuts
-    base_offset = log.active.base_offset if log.active != NULL else 0
+    list = log.segments
+    if list != NULL:
+        add32(&list.refs, 1)
+    if log.active != NULL and until > log.active.base_offset:
+        # The active segment is synced as a whole.
+        last = log.active
+        last_size = last.size
+        until = log.end_offset
     mutex_unlock(&log.lock)
-    list = log_hold_segments(log)
     if list == NULL or load32(&log.dir.offline):
         segments_release(list)
         return True
-    if until > base_offset:
-        until = end_offset  # the active segment is synced as a whole
     result = sync_up_to(log, list, synced_offset, until, cuts)
-    segments_release(list)
     if result < 0:
+        segments_release(list)
         log_fail(log, -result)
         return True
+    wakes.count = 0
+    wakes.why = WAKE_READY
     mutex_lock(&log.lock)
     # What was synced before a truncation says nothing of what took its offsets since.
     is_told = log.cuts == cuts
     if is_told and log.synced_offset < until:
         log.synced_offset = until
+    if last != NULL:
+        note_synced_size(log, last, last_size, cuts)
     if log.synced_offset == log.end_offset:
         log.unflushed_since_ms = -1
+    more = log.on_change != NULL and log.on_change(log, &wakes)
     mutex_unlock(&log.lock)
-    log_wake_changed(log, WAKE_READY)
+    segments_release(list)
+    wake_all(&wakes)
+    if more:
+        log_wake_changed(log, WAKE_READY)
     return is_told
 
 

@@ -15,7 +15,7 @@ from kafkacore._fast.log_append cimport (
     Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free
 )
 from kafkacore._fast.log_files cimport write_partition_metadata
-from kafkacore._fast.log_open cimport log_commit_init, log_commit_soon, log_save_epochs
+from kafkacore._fast.log_open cimport log_call_committer, log_commit_init, log_save_epochs, log_want_synced
 from kafkacore._fast.log_read cimport log_read, log_read_slowly
 from kafkacore._fast.log_trim cimport log_advance_start
 from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
@@ -323,13 +323,15 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
         more = partition_advance(p, wakes)
         wait_for[0] = acknowledged_at(p, acks, info.last_offset)
         sync = not info.duplicate and p.log.end_offset - p.log.synced_offset >= p.log.config.flush_messages
+        if sync:
+            log_want_synced(&p.log, info.last_offset + 1)
     mutex_unlock(&p.log.lock)
     if error == LOG_BLOCKED:
         # It comes again, and must be what its producer sent: the broker's time is refused from anybody else.
         memcpy(records, header, kept)
     prepared_free(&prepared)
     if sync:
-        log_commit_soon(&p.log, info.last_offset + 1)
+        log_call_committer(&p.log)
     if more:
         wake_rest(p, wakes)
     return error

@@ -1,0 +1,97 @@
+"""Syncs that acknowledgements wait for: who shares one, and which run side by side."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory, company_wait
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import Uuid
+
+SYNC_MS = 50
+MILLISECOND_NS = 1_000_000
+
+
+def batch() -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 100)
+    return builder.build()
+
+
+def led(directory: LogDirectory, index: int, **settings: int) -> PartitionHandle:
+    handle = PartitionHandle(directory, "orders", index, Uuid.random(), LogSettings(**settings))
+    handle.become_leader(1, 0)
+    return handle
+
+
+def test_a_producer_that_was_alone_never_waits() -> None:
+    assert company_wait(asked=1, company=1, since_ns=0, took_ns=SYNC_MS * MILLISECOND_NS) == 0
+    assert company_wait(asked=1, company=0, since_ns=0, took_ns=0) == 0  # the first of all
+
+
+def test_whose_company_is_complete_is_not_kept_waiting() -> None:
+    assert company_wait(asked=15, company=16, since_ns=0, took_ns=400_000) > 0
+    assert company_wait(asked=16, company=16, since_ns=0, took_ns=400_000) == 0
+    assert company_wait(asked=17, company=16, since_ns=0, took_ns=400_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("since_ns", "took_ns", "wait_ns"),
+    [
+        (0, 400_000, 100_000),  # a quarter of the last sync ...
+        (30_000, 400_000, 70_000),  # ... from its end
+        (100_000, 400_000, 0),
+        (10**12, 400_000, 0),  # company of long ago
+        (0, 80 * MILLISECOND_NS, MILLISECOND_NS),  # a slow device does not make it long
+        (0, 0, 0),
+    ],
+)
+def test_the_wait_for_company_is_short_beside_a_sync(since_ns: int, took_ns: int, wait_ns: int) -> None:
+    assert company_wait(asked=1, company=16, since_ns=since_ns, took_ns=took_ns) == wait_ns
+
+
+def test_the_files_of_a_directory_are_synced_side_by_side() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    directory = LogDirectory(disk.environment(), "/data")
+    handles = [led(directory, index) for index in range(12)]
+    for handle in handles:
+        handle.append(batch())
+    disk.slow_down(SYNC_MS * 1000)
+    before_ns = directory.syncs[1]
+    began_ns = time.monotonic_ns()
+    for handle in handles:
+        handle.flush_soon()
+    assert all(handle.flush() for handle in handles)
+    taken_ns = time.monotonic_ns() - began_ns
+    together_ns = directory.syncs[1] - before_ns
+    assert together_ns >= len(handles) * SYNC_MS * MILLISECOND_NS
+    assert taken_ns < together_ns / 6
+
+
+def test_each_acknowledgement_of_many_producers_comes_after_its_sync(tmp_path: Path) -> None:
+    directory = LogDirectory(Environment(), str(tmp_path))
+    handles = [led(directory, index, flush_messages=1) for index in range(3)]
+    early: list[int] = []
+
+    def produce(handle: PartitionHandle) -> None:
+        for _ in range(40):
+            last = handle.append(batch(), acks=-1).last_offset
+            if handle.synced_offset <= last or handle.high_watermark <= last:
+                early.append(last)
+
+    threads = [threading.Thread(target=produce, args=(handle,)) for handle in handles for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not early
+    assert [handle.synced_offset for handle in handles] == [160] * 3
+    assert directory.syncs[0] <= 480 + 3 * 3  # never more than one each

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.errors import UnsupportedVersionError
+from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, record_count
 from kafkacore.metadata.partitions import CHUNK_ROWS
-from kafkacore.metadata.records import MetadataError, RecordWriter, decode_record
+from kafkacore.metadata.records import MetadataError, RecordWriter, decode_batch, decode_record
 from kafkacore.metadata.snapshot import records_of
 from kafkacore.protocol.features import metadata_version
 from kafkacore.protocol.messages import FeatureLevelRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -131,6 +131,60 @@ def test_what_is_decided_is_what_a_record_would_say(
             PartitionRecord(topic_id=topic_id(2), partition_id=index, leader_epoch=0, partition_epoch=0, **values)
         )
     assert mine.encode(2, b"p") == twin.encode(2, b"p")
+
+
+@given(TOPICS, st.integers(25, 30), st.sampled_from(["none", "lz4"]))
+@settings(max_examples=150, deadline=None)
+def test_a_batch_is_read_as_its_records_are(topics: list[list[dict[str, Any]]], level: int, codec: str) -> None:
+    for values in [values for topic in topics for values in topic] if level < 28 else ():
+        values.pop("eligible_leader_replicas", None)
+        values.pop("last_known_elr", None)
+    records = messages(topics)
+    writer = RecordWriter(metadata_version(level))
+    builder = RecordBatchBuilder(codec=codec)
+    for record in records:
+        builder.append(NOW, None, writer.encode(record))
+    [batch] = Batches(builder.build())
+    read = decode_batch(batch)
+    assert record_count(read) == len(records)
+    assert sum(record.NAME == "PartitionRecord" for record in read) == sum(bool(topic) for topic in topics)
+    head = [FeatureLevelRecord(name="metadata.version", feature_level=level)]
+    twin = image_of([*head, *(decode_record(record.value) for record in batch)])
+    assert list(records_of(image_of([*head, *read]))) == list(records_of(twin))
+
+
+def test_a_batch_of_the_widest_records_and_of_a_broken_one() -> None:
+    writer = RecordWriter(metadata_version(30))
+    wide = [
+        PartitionRecord(
+            topic_id=topic_id(1), partition_id=index, replicas=list(range(count)), isr=[1],
+            directories=[topic_id(9)] * count,
+        )
+        for index, count in enumerate((1, 2, 3, 64, 65, 300))
+    ]  # fmt: skip
+    for length in range(1, len(wide) + 1):
+        builder = RecordBatchBuilder()
+        for record in wide[:length]:
+            builder.append(NOW, None, writer.encode(record))
+        [batch] = Batches(builder.build())
+        [run] = decode_batch(batch)
+        assert isinstance(run, PartitionRun)
+        assert [len(run.columns.row(at, 0).replicas) for at in range(length)] == [1, 2, 3, 64, 65, 300][:length]
+    builder = RecordBatchBuilder()
+    for value in (writer.encode(wide[0]), writer.encode(wide[1])[:-1]):
+        builder.append(NOW, None, value)
+    [batch] = Batches(builder.build())
+    with pytest.raises(ProtocolError, match="PartitionRecord"):
+        decode_batch(batch)
+
+
+@pytest.mark.parametrize("value", [None, b"", b"\x01", b"\x01\x03", b"\x01\x03\xff", b"\x02\x03\x00"])
+def test_a_value_that_is_no_record_is_refused(value: bytes | None) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(NOW, None, value)
+    [batch] = Batches(builder.build())
+    with pytest.raises(MetadataError):
+        decode_batch(batch)
 
 
 def test_a_run_goes_on_in_the_next_chunk_and_into_rows_that_are_free() -> None:

@@ -12,7 +12,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum.controller import QuorumController
 from kafkacore.controller.quorum.decisions import Settings
 from kafkacore.metadata.publishing import MetadataPublisher
-from kafkacore.metadata.records import RecordWriter, decode_record
+from kafkacore.metadata.records import RecordWriter, decode_batch
 from kafkacore.protocol.features import FEATURES, metadata_version
 from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest, FeatureLevelRecord
 from kafkacore.protocol.uuid import Uuid
@@ -113,7 +113,7 @@ class Harness:
             RaftConfig(node_id=1, directory_id=Uuid(b"d" * 16), cluster_id=CLUSTER, voters=voters),
             self.log,
             self.state,
-            decode=decode_record,
+            decode=decode_batch,
             persist=self.persist,
             network=None,
             executor=self.executor,

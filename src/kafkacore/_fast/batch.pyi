@@ -99,6 +99,10 @@ class Batch:
     def is_transactional(self) -> bool: ...
     @property
     def is_control(self) -> bool: ...
+    def values(self) -> tuple[memoryview, array[int], array[int]]:
+        """`(data, starts, ends)`: where in `data` the value of each record lies; a null one is empty. Raises as
+        iterating does."""
+
     @property
     def delete_horizon_ms(self) -> int | None:
         """When tombstones in this batch may go (KIP-534)."""

@@ -12,6 +12,7 @@ A record holds no copy: `key`, `value` and `headers` are made when they are aske
 memoryviews into the batch.
 """
 
+import array
 from enum import IntEnum
 
 cimport cython
@@ -306,6 +307,30 @@ cdef class Batch:
     def record_count(self):
         """As the header says; -1 for magic 0 and 1, whose headers do not."""
         return self.header.record_count
+
+    def values(self):
+        """`(data, starts, ends)`: where in `data` the value of each record lies; a null one is empty.
+
+        Raises as iterating does: InvalidRecordError, CorruptBatchError.
+        """
+        cdef RecordIterator records = iter(self)
+        cdef RecordView record
+        cdef int64_t[::1] starts, ends
+        cdef int64_t at = 0
+        cdef int64_t count = records.left
+        if not 0 <= count <= <int64_t> records.body.size:
+            raise InvalidRecordError(f"{count} records are more than the batch has bytes for")
+        first, last = array.array("q", bytes(8 * count)), array.array("q", bytes(8 * count))
+        starts, ends = first, last
+        for at in range(count):
+            if next_record(&records.reader, &record) != BATCH_OK:
+                raise InvalidRecordError(f"record {at} of the batch is not well formed")
+            if record.value_size > 0:
+                starts[at] = record.value - records.body.data
+                ends[at] = starts[at] + record.value_size
+        if records.reader.pos != records.reader.end:
+            raise InvalidRecordError("bytes follow the batch's last record")
+        return memoryview(records.body), first, last
 
     @property
     def data(self):

@@ -12,10 +12,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkacore.metadata.partitions import NOTHING_RARE, Ids, PartitionColumns, Rare
-from kafkacore.protocol.messages import Message
+from kafkacore.protocol.errors import ProtocolError
+from kafkacore.protocol.messages import Message, message_class
 from kafkacore.protocol.uuid import Uuid
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from kafkacore._fast.columns import RowCodec
 
 NAME: Final = "PartitionRecord"
@@ -26,6 +29,10 @@ _RARE: Final = {
     "eligible_leader_replicas": "elr",
     "last_known_elr": "last_known_elr",
 }
+
+
+_LISTS: Final = ("replicas", "isr", "directories", *_RARE)
+MAX_WIDTH: Final = 64  # replicas of a row that are read in columns; a batch with more is read record by record
 
 
 class PartitionRecords(PartitionColumns):
@@ -74,6 +81,59 @@ class PartitionRecords(PartitionColumns):
         )
         if rare != NOTHING_RARE:
             self.rare[len(self) - 1] = rare
+
+    @classmethod
+    def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> PartitionRecords:
+        """The records at `data[starts[i]:ends[i]]`, one a row. Raises ProtocolError."""
+        first = _record_class().decode(memoryview(data)[starts[0] : ends[0]], version)
+        width = max(1, *[len(getattr(first, name) or ()) for name in _LISTS])
+        while width <= MAX_WIDTH:
+            try:
+                return cls._decoded(width, version, data, starts, ends)
+            except ProtocolError:
+                width *= 2  # a later one has more replicas, or is broken
+        made = cls()
+        for start, end in zip(starts, ends, strict=True):
+            made.add_record(_record_class().decode(memoryview(data)[start:end], version))
+        return made
+
+    @classmethod
+    def _decoded(cls, width: int, version: int, data: Buffer, starts: array[int], ends: array[int]) -> PartitionRecords:
+        """Raises ProtocolError also for a row of more than `width` replicas."""
+        made, count = cls(), len(starts)
+        made.width = width
+        made.topic_ids, made.directories = bytearray(16 * count), bytearray(16 * count * width)
+        made.recovery = bytearray(count)
+        made.partition, made.leader, made.leader_epoch, made.partition_epoch = (_zeros(count) for _ in range(4))
+        made.replicas, made.isr = _zeros(count * width), _zeros(count * width)
+        rare = {field: (_zeros(count * width), _zeros(count)) for field in _RARE.values()}
+        columns: dict[str, Any] = {
+            "partition_id": made.partition,
+            "topic_id": made.topic_ids,
+            "replicas": _wide(made.replicas, "i", count, width),
+            "isr": _wide(made.isr, "i", count, width),
+            "leader": made.leader,
+            "leader_recovery_state": made.recovery,
+            "leader_epoch": made.leader_epoch,
+            "partition_epoch": made.partition_epoch,
+            "directories": (_wide(made.directories, "B", count, width, 16), _zeros(count)),
+        }
+        for name, field in _RARE.items():
+            values, used = rare[field]
+            columns[name] = (_wide(values, "i", count, width), used)
+        _codec(version).decode(data, starts, ends, columns)
+        made._keep_rare(rare)
+        return made
+
+    def _keep_rare(self, columns: dict[str, tuple[array[int], array[int]]]) -> None:
+        nothing = _zeros(len(self)), array("i", [-1]) * len(self)
+        for field, (values, used) in columns.items():
+            if used in nothing:
+                continue
+            for index, count in enumerate(used):
+                if count > 0:
+                    ids = tuple(values[index * self.width : index * self.width + count])
+                    self.rare[index] = self.rare.get(index, NOTHING_RARE)._replace(**{field: ids})
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
         """All rows as records behind `prefix` each, and where each of them ends."""
@@ -148,6 +208,16 @@ def _codec(version: int) -> RowCodec:
     from kafkacore._fast.columns import RowCodec  # not needed before a partition is made
 
     return RowCodec(NAME, version)
+
+
+@cache
+def _record_class() -> type[Message]:
+    made: type[Message] = message_class(NAME)
+    return made
+
+
+def _zeros(count: int) -> array[int]:
+    return array("i", bytes(4 * count))
 
 
 def _wide(values: array[int] | bytearray, code: str, *shape: int) -> memoryview:

@@ -11,17 +11,20 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from kafkacore._fast.batch import RecordRows
-from kafkacore.metadata.partition_records import PartitionRun, Records
+from kafkacore._fast.batch import Batch, RecordRows
+from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, Records
 from kafkacore.protocol import messages
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.features import MetadataVersion
 from kafkacore.protocol.messages import Message
+from kafkacore.protocol.uuid import Uuid
 
 Value = bytes | RecordRows  # one record's, or those of several
 
 FRAME_VERSION: Final = 1
 _MAX_VARINT_BYTES: Final = 5
+_FRAME_BYTES: Final = 3  # where each of its three numbers is below 128, as they all are so far
+_PARTITION: Final = bytes((FRAME_VERSION, PartitionRun.API_KEY))
 
 # Every record type of 4.3, by the number in its frame.
 RECORD_TYPES: Final = {
@@ -134,6 +137,35 @@ def decode_record(value: bytes | memoryview | None) -> Message:
     api_key, at = _varint(value, at)
     version, at = _varint(value, at)
     return _decoder(api_key)(value[at:], version)
+
+
+def decode_batch(batch: Batch) -> list[Message | PartitionRun]:
+    """A batch's records, those of partitions in columns. Raises as `decode_record` does, and CorruptBatchError,
+    InvalidRecordError."""
+    data, starts, ends = batch.values()
+    spans = list(zip(starts, ends, strict=True))
+    frames = [bytes(data[start : min(end, start + _FRAME_BYTES)]) for start, end in spans]
+    usual = next((frame for frame in frames if frame[:2] == _PARTITION and frame[2:] < b"\x80" and frame[2:]), None)
+    if usual is None:
+        return [decode_record(data[start:end]) for start, end in spans]
+    lie = [at for at, frame in enumerate(frames) if frame == usual]
+    columns = PartitionRecords.decode(
+        usual[2], data, array("q", [starts[at] + _FRAME_BYTES for at in lie]), array("q", [ends[at] for at in lie])
+    )
+    made: list[Message | PartitionRun] = []
+    row, run = 0, None
+    for (start, end), frame in zip(spans, frames, strict=True):
+        if frame != usual:
+            made.append(decode_record(data[start:end]))
+            run = None
+            continue
+        topic_id = bytes(columns.topic_ids[16 * row : 16 * row + 16])
+        if run is None or run.topic_id != topic_id:
+            run = PartitionRun(Uuid(topic_id), columns, row, 0)
+            made.append(run)
+        run.count += 1
+        row += 1
+    return made
 
 
 @cache

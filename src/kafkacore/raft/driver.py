@@ -10,9 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from itertools import chain
 from typing import Any, Final, Protocol
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.batch import Batch, Batches
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import snapshots
@@ -42,7 +43,7 @@ class SyncedLog(RaftLog, Protocol):
 
 class RaftDriver:
     """Belongs to the loop it is started on. `persist` writes a quorum state with its version (blocking, called on
-    another thread); `decode` makes a record of its framed value; `now_ms` is monotonic, `wall_ms` the time of day.
+    another thread); `decode` makes records of a batch; `now_ms` is monotonic, `wall_ms` the time of day.
     `on_fault` is told what this node cannot go on after.
     """
 
@@ -52,7 +53,7 @@ class RaftDriver:
         log: SyncedLog,
         state: QuorumState | None,
         *,
-        decode: Callable[[bytes], Message],
+        decode: Callable[[Batch], Sequence[Any]],
         persist: Callable[[QuorumState, int], None],
         network: Network | None,
         executor: Executor,
@@ -284,7 +285,7 @@ class RaftDriver:
     def _deliver_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         timestamp = snapshots.read_timestamp(self._log, snapshot_id)
         for listener in self._listeners:
-            records = map(self._decode, snapshots.read_values(self._log, snapshot_id))
+            records = chain.from_iterable(map(self._decode, snapshots.read_batches(self._log, snapshot_id)))
             listener.on_snapshot(records, snapshot_id.offset - 1, snapshot_id.epoch, timestamp)
         self._delivered = snapshot_id.offset
         self._decoded.clear()
@@ -305,7 +306,7 @@ class RaftDriver:
             if batch.is_control:
                 records = ()
             elif records is None:
-                records = [self._decode(record.value or b"") for record in batch]
+                records = self._decode(batch)
             made = CommittedBatch(
                 batch.base_offset, batch.last_offset, batch.partition_leader_epoch, batch.max_timestamp, records,
                 batch.size_bytes,

@@ -81,15 +81,14 @@ class SnapshotError(ValueError):
     """A snapshot that is damaged or incomplete. Another replica, or the one before it, has what it should hold."""
 
 
-def read_values(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[bytes]:
-    """The framed records of a snapshot, read in parts. Raises SnapshotError."""
+def read_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
+    """The batches of a snapshot's records, read in parts. Raises SnapshotError."""
     complete = False
     for batch in _batches(log, snapshot_id):
         if batch.is_control:
             complete = any(isinstance(each, SnapshotFooterRecord) for _, each in control.control_records(batch.data))
-            continue
-        for record in batch:
-            yield record.value or b""
+        else:
+            yield batch
     if not complete:
         raise SnapshotError(f"snapshot {checkpoint_name(*snapshot_id)} has no footer: it is not complete")
 

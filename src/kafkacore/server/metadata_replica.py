@@ -10,7 +10,7 @@ from typing import Any, Final
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore.config import BrokerConfig
-from kafkacore.metadata.records import decode_record
+from kafkacore.metadata.records import decode_batch
 from kafkacore.network.client import ClientLimits, NodeClient
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import Uuid
@@ -103,7 +103,7 @@ class MetadataReplica:
             ),
             self._log,
             quorum_state.read(directory),
-            decode=decode_record,
+            decode=decode_batch,
             persist=functools.partial(quorum_state.write, directory),
             network=self.clients,
             executor=self._executor,

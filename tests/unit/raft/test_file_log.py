@@ -96,7 +96,7 @@ def test_a_snapshot_is_written_in_parts_and_read_back(place: Place, count: int) 
     assert log.snapshots() == []
     log.finish_snapshot(snapshot)
     assert log.snapshots() == [snapshot]
-    assert list(snapshots.read_values(log, snapshot)) == values
+    assert [record.value for batch in snapshots.read_batches(log, snapshot) for record in batch] == values
     assert snapshots.read_timestamp(log, snapshot) == 777
     assert (
         place.path / "__cluster_metadata-0" / "00000000000000000010-0000000005.checkpoint"
@@ -118,7 +118,7 @@ def test_a_damaged_or_cut_off_snapshot_is_not_read(place: Place) -> None:
         log.write_snapshot(snapshot, 0, data)
         log.finish_snapshot(snapshot)
         with pytest.raises((snapshots.SnapshotError, ValueError)):
-            list(snapshots.read_values(log, snapshot))
+            list(snapshots.read_batches(log, snapshot))
     log.close()
 
 

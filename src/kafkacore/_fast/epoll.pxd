@@ -1,19 +1,13 @@
-"""epoll(7) and what a thread asks of the kernel about itself."""
+"""epoll(7), and what time a thread has used."""
 
 from libc.stdint cimport int64_t, uint32_t
 
 cdef extern from * nogil:
     """
     #include <sys/epoll.h>
-    #include <sys/resource.h>
-    #include <sys/syscall.h>
     #include <time.h>
     #include <unistd.h>
 
-    /* Lower only: that needs no privilege. Linux keeps a nice value for each thread. */
-    static inline void kc_lower_priority(int nice) {
-        if (nice > 0) setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), nice);
-    }
     static inline int64_t kc_thread_cpu_ns(void) {
         struct timespec used;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -42,6 +36,5 @@ cdef extern from * nogil:
     int epoll_create1(int flags)
     int epoll_ctl(int epoll, int operation, int handle, epoll_event *event)
     int epoll_wait(int epoll, epoll_event *events, int most, int timeout_ms)
-    void lower_priority "kc_lower_priority"(int nice)
     int64_t thread_cpu_ns "kc_thread_cpu_ns"()
     int64_t monotonic_ns "kc_monotonic_ns"()

@@ -5,10 +5,13 @@ from kafkacore._fast.env import Environment
 class LogDirectory:
     """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
 
-    `threads` bounds the pool. Raises OSError, ValueError.
+    `threads` bounds the pool, `nice` lowers the priority of its jobs, `urgent` has its threads run as soon as they are
+    woken. Raises OSError, ValueError.
     """
 
-    def __init__(self, environment: Environment, path: str | bytes, threads: int = 8) -> None: ...
+    def __init__(
+        self, environment: Environment, path: str | bytes, threads: int = 8, *, nice: int = 0, urgent: bool = False
+    ) -> None: ...
     def close(self) -> None:
         """Finishes what is queued and ends the threads. Idempotent; what is submitted later is refused."""
 

@@ -9,6 +9,7 @@ from libc.string cimport strdup
 from kafkacore._fast.atomics cimport add32, add64, cas32, fence, load32, load64, store32, swap32
 from kafkacore._fast.env cimport Disk, Environment, disk_that_lasts
 from kafkacore._fast.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
+from kafkacore._fast.priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
 from kafkacore._fast.sync cimport (
     Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal,
     condition_wait, condition_wait_ns, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, thread_join,
@@ -51,6 +52,8 @@ ctypedef struct Crew:
     void *oldest
     void *newest
     LogDir *dir
+    int nice              # of its threads
+    bint urgent
 
 ctypedef struct Pool:
     Crew jobs
@@ -84,6 +87,13 @@ cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept no
     return 0 if crew.started > 0 else error
 
 
+cdef void crew_enter(Crew *crew) noexcept nogil:
+    """What a thread of the crew does first."""
+    lower_priority(crew.nice)
+    if crew.urgent:
+        ask_slice(URGENT_SLICE_NS)
+
+
 cdef void crew_stop(Crew *crew) noexcept nogil:
     cdef int i
     mutex_lock(&crew.lock)
@@ -106,6 +116,7 @@ cdef void *work(void *argument) noexcept nogil:
     cdef Crew *crew = <Crew *> argument
     cdef Job *job
     cdef Inbox *reply
+    crew_enter(crew)
     mutex_lock(&crew.lock)
     while True:
         while crew.oldest == NULL and not crew.stopping:
@@ -204,6 +215,7 @@ cdef void *commit(void *argument) noexcept nogil:
     cdef Dirty *dirty
     cdef Condition arrival
     condition_init(&arrival)
+    crew_enter(crew)
     mutex_lock(&crew.lock)
     while True:
         while crew.oldest == NULL and not crew.stopping:
@@ -338,10 +350,12 @@ cdef void hear_of_failure(Mail *mail) noexcept nogil:
 cdef class LogDirectory:
     """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
 
-    `threads` bounds the pool (num.recovery.threads.per.data.dir and more). Raises OSError.
+    `threads` bounds the pool (num.recovery.threads.per.data.dir and more). `nice` lowers the priority of its jobs
+    (codec work, slow reads), not of commits; with `urgent` its threads run as soon as they are woken. Raises OSError.
     """
 
-    def __cinit__(self, Environment environment not None, path, int threads=8):
+    def __cinit__(self, Environment environment not None, path, int threads=8, *, int nice=0,
+                  bint urgent=False):
         cdef bytes encoded = path.encode() if isinstance(path, str) else bytes(path)
         cdef int error = 0
         if not 1 <= threads <= IO_MAX_THREADS:
@@ -354,6 +368,9 @@ cdef class LogDirectory:
         error = inbox_init(&self.inbox)
         if error < 0:
             raise OSError(-error, strerror(-error), path)
+        (<Pool *> self.dir.pool).jobs.nice = nice
+        (<Pool *> self.dir.pool).jobs.urgent = urgent
+        (<Pool *> self.dir.pool).commits.urgent = urgent
         inbox_may_sleep(&self.inbox)
         self.failure.deliver = hear_of_failure
         self.dir.on_offline_inbox = &self.inbox

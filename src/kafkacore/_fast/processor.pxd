@@ -22,6 +22,7 @@ ctypedef struct Processor:
     Thread thread
     Spin *spin
     int nice
+    bint urgent               # short slices (priority.pxd)
     int64_t gap_ns            # how long work stayed out lately, a moving average
     int64_t shy_until_ns      # no spinning before
     int64_t shy_ns

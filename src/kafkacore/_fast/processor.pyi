@@ -15,7 +15,12 @@ class NativeProcessor:
     spin_budget: SpinBudget | None
     environment: Environment
     def __init__(
-        self, name: str, environment: Environment, spin_budget: SpinBudget | None = None, nice: int = 0
+        self,
+        name: str,
+        environment: Environment,
+        spin_budget: SpinBudget | None = None,
+        nice: int = 0,
+        urgent: bool = False,
     ) -> None: ...
     def stop(self) -> None: ...
     def close_inherited(self) -> None: ...

@@ -11,13 +11,14 @@ from kafkacore._fast.connection cimport (
     API_KEYS, Connection, Home, Link, connection_event, home_bury, home_close_all, home_go_on, home_swept,
 )
 from kafkacore._fast.epoll cimport (
-    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event, epoll_wait, lower_priority,
-    monotonic_ns, thread_cpu_ns,
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns,
+    thread_cpu_ns,
 )
 from kafkacore._fast.home cimport home_close, home_init
 from kafkacore._fast.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_post, ring_bell, silence_bell
 from kafkacore._fast.memory cimport frames_trim
 from kafkacore._fast.plane cimport STAGE_BUCKETS, STAGES, ApiMetrics, NativePlane, StageHistogram
+from kafkacore._fast.priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock, thread_join, thread_start
 from kafkacore._fast.timer cimport wheel_advance, wheel_next_ms
 
@@ -137,6 +138,8 @@ cdef void *run(void *argument) noexcept nogil:
     cdef Processor *p = <Processor *> argument
     cdef epoll_event events[EVENTS]
     lower_priority(p.nice)
+    if p.urgent:
+        ask_slice(URGENT_SLICE_NS)
     p.gap_ns = GAP_CAP_NS
     while not load32(&p.home.stopping):
         turn(p, events, wait_for_events(p, events))
@@ -163,10 +166,11 @@ cdef class SpinBudget:
 
 @cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class NativeProcessor:
-    """A processor thread; `nice` lowers its priority. Raises OSError when the system has no thread or descriptor
-    left."""
+    """A processor thread; `nice` lowers its priority, `urgent` has it run at once when it is woken. Raises OSError
+    when the system has no thread or descriptor left."""
 
-    def __cinit__(self, str name, Environment environment not None, SpinBudget spin_budget=None, int nice=0):
+    def __cinit__(self, str name, Environment environment not None, SpinBudget spin_budget=None, int nice=0,
+                  bint urgent=False):
         cdef int error
         cdef int epoll
         cdef epoll_event event
@@ -186,6 +190,7 @@ cdef class NativeProcessor:
             c_close(epoll)
             raise OSError(error, "a processor's inbox")
         self.processor.nice = nice
+        self.processor.urgent = urgent
         if spin_budget is not None:
             self.processor.spin = &spin_budget.spin
         event.events = EPOLLIN

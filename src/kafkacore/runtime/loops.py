@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from kafkacore._fast.priority import enter_thread
+
 T = TypeVar("T")
 
 _STOP_SECONDS: Final = 5.0
@@ -17,10 +19,12 @@ _STOP_SECONDS: Final = 5.0
 class LoopThread:
     """A running uvloop loop. `call` and `run` may be used from every other thread."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, urgent: bool = False) -> None:
+        """`urgent`: it runs as soon as it is woken (the control plane)."""
         import uvloop
 
         self.name = name
+        self._urgent = urgent
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self.loop.set_exception_handler(_report)
         self._started_ns = time.monotonic_ns()
@@ -64,6 +68,7 @@ class LoopThread:
             self.loop.close()
 
     def _main(self) -> None:
+        enter_thread(self.name, self._urgent)
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 

@@ -23,8 +23,9 @@ CONTROL: Final = "control"
 KINDS: Final = (DATA, CONTROLLER, CONTROL)
 
 SPIN_US: Final = 80
-# Data processors give way to every thread that can hold the GIL, and so to the control plane.
-_DATA_NICE: Final = 5
+# Data processors give way to every thread that can hold the GIL, and so to the control plane, whose threads run as soon
+# as they are woken.
+DATA_NICE: Final = 5
 
 
 class _Inheritable(Protocol):
@@ -86,10 +87,11 @@ class Runtime:
         """Those that serve planes of a kind: several for data, one for each of the others (KIP-291)."""
         with self._mutex:
             self._check()
-            count, nice = (self._data_processors, _DATA_NICE) if kind == DATA else (1, 0)
+            count, nice = (self._data_processors, DATA_NICE) if kind == DATA else (1, 0)
             made = self._processors.setdefault(kind, [])
             for number in range(len(made), count):
-                made.append(NativeProcessor(f"kc-{kind}-{number}", self.environment, self.spin_budget, nice))
+                name = f"kc-{kind}-{number}"
+                made.append(NativeProcessor(name, self.environment, self.spin_budget, nice, urgent=kind != DATA))
             # A plane keeps those that it began with, also when a later one has more.
             return list(made)
 
@@ -105,7 +107,7 @@ class Runtime:
         with self._mutex:
             self._check()
             if kind not in self._loops:
-                self._loops[kind] = LoopThread(f"kafkacore-{kind}")
+                self._loops[kind] = LoopThread(f"kc-loop-{kind}", urgent=kind != DATA)
             return self._loops[kind]
 
     def close(self) -> None:

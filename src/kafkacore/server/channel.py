@@ -18,6 +18,9 @@ from kafkacore.server.metadata_replica import MetadataReplica
 
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
 FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
+# Of clients' requests: the others wait on the broker's loop. The controller turns to its own listener between a few of
+# them, and to these between two syncs.
+FORWARDED_AT_ONCE: Final = 4
 _PRINCIPAL_VERSION: Final = 0
 
 
@@ -102,6 +105,7 @@ class ControllerChannel:
         self._active = active
         self._loop = loop
         self._timeout_ms = timeout_ms
+        self._forwarding = asyncio.Semaphore(FORWARDED_AT_ONCE)
 
     async def send(self, request: Message) -> Any:
         """A request of the broker's own, at its newest version."""
@@ -109,9 +113,10 @@ class ControllerChannel:
 
     async def forward(self, call: RequestContext, request: Message) -> Message:
         """A client's request as it came: with its version, its principal and its address (KIP-590)."""
-        asked = self._active.ask(call, request, FORWARD_TIMEOUT_MS)
         try:
-            answer: Message = await asyncio.wrap_future(self._loop.submit(asked))
+            async with asyncio.timeout(FORWARD_TIMEOUT_MS / 1000), self._forwarding:
+                asked = self._active.ask(call, request, FORWARD_TIMEOUT_MS)
+                answer: Message = await asyncio.wrap_future(self._loop.submit(asked))
         except TimeoutError:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active") from None
         return answer

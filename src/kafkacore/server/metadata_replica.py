@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.priority import enter_thread
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.records import decode_batch
 from kafkacore.network.client import ClientLimits, NodeClient
@@ -66,8 +67,8 @@ class MetadataReplica:
     ) -> None:
         self._config = config
         self._environment = environment
-        self._executor = ThreadPoolExecutor(THREADS, "kafkacore-raft")
-        self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS)
+        self._executor = ThreadPoolExecutor(THREADS, "kc-raft", enter_thread, ("kc-raft", True))
+        self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)
         self._log = FileLog(
             self._directory,
             segment_bytes=config.metadata_log_segment_size_bytes,

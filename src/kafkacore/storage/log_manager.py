@@ -15,6 +15,7 @@ from kafkacore._fast.partition_handle import LoadProgress, LogSettings, Partitio
 from kafkacore._fast.uuid import ZERO, Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.runtime.process import DATA_NICE
 from kafkacore.storage import checkpoints, clean_shutdown, log_loader, names, partition_metadata
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 
@@ -75,7 +76,7 @@ class LogManager:
         self._files = files
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
-        self._directories = [_Directory(LogDirectory(environment, path, io_threads)) for path in paths]
+        self._directories = [_Directory(LogDirectory(environment, path, io_threads, nice=DATA_NICE)) for path in paths]
 
     # --- looking up ---
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from kafkacore.runtime.process import CONTROLLER, DATA, Runtime, default_processors
+import os
+from pathlib import Path
+
+from kafkacore._fast import priority
+from kafkacore.runtime.process import CONTROLLER, DATA, DATA_NICE, Runtime, default_processors
 
 
 def test_the_node_that_wants_most_processors_is_followed() -> None:
@@ -29,3 +33,31 @@ def test_a_node_that_says_nothing_gets_what_the_machine_is_good_for() -> None:
         assert len(runtime.processors(DATA)) == default_processors()
     finally:
         runtime.release()
+
+
+def nice_by_name() -> dict[str, int]:
+    tasks = Path("/proc/self/task")
+    return {
+        (task / "comm").read_text().strip(): os.getpriority(os.PRIO_PROCESS, int(task.name)) for task in tasks.iterdir()
+    }
+
+
+def test_the_data_plane_gives_way_and_the_control_plane_runs_when_it_is_woken() -> None:
+    runtime = Runtime()
+    try:
+        for kind in (DATA, CONTROLLER):
+            runtime.processors(kind)
+        ordinary, urgent = (runtime.loop(kind).run(own_priority()) for kind in (DATA, CONTROLLER))
+        found = nice_by_name()
+        assert found["kc-data-0"] == DATA_NICE
+        # A thread that may hold the GIL is never slowed down.
+        assert found["kc-controller-0"] == found["kc-loop-data"] == found["kc-loop-controll"[:15]] == 0
+        assert urgent[1] < ordinary[1]
+        if ordinary[0] > 0:  # a kernel that has slices
+            assert urgent[0] < ordinary[0]
+    finally:
+        runtime.close()
+
+
+async def own_priority() -> tuple[int, int]:
+    return priority.own()

@@ -28,5 +28,7 @@ fi
     --benchmark-json=build/bench/micro.json
 .venv/bin/python benchmarks/floor/floor.py --directory build/bench | tee build/bench/floor.json
 .venv/bin/python -m benchmarks.node --out build/bench/node
+rm -f build/bench/process.json
+.venv/bin/python -m benchmarks.node.process --output build/bench/process.json
 .venv/bin/python -m benchmarks.planes --out build/bench
 .venv/bin/python -m benchmarks.peers --out build/bench "$@"

@@ -1,18 +1,15 @@
 """`python -m benchmarks.node`: what a node costs before and beside its load: starting, idling, topics, syncs.
 
-Ours beside Apache Kafka, interleaved where both do it. The floor of a sync is measured on the same file system: one
-thread that writes 100 bytes and syncs them, again and again.
+Ours beside Apache Kafka, interleaved where both do it; `benchmarks.node.process` has ours alone, by pyperf. The floor
+of a sync is measured on the same file system: one thread that writes 100 bytes and syncs them, again and again.
 """
 
 import argparse
 import contextlib
-import json
 import os
 import resource
 import shutil
 import socket
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -42,7 +39,6 @@ SYNCED_SECONDS = 2.0
 FLOOR_SYNCS = 300
 IDLE_CONNECTIONS = 10_000
 OPEN_FILES = 20_000
-EMBEDDED = 15
 NAMES = ("kafkacore", "apache-4.3", "apache-3.9")
 
 
@@ -90,28 +86,8 @@ def many_connections(broker):
     return {"% of a core": cpu_s / IDLE_S * 100, "KiB each": each_kib}
 
 
-def embedded(directory):
-    """Milliseconds from nothing to ready, of a node in this process; its directory is formatted before."""
-    from kafkacore.server.node import Node as Embedded
-    from kafkacore.tools import dev
-
-    taken = []
-    for number in range(EMBEDDED + 1):
-        place = directory / str(number)
-        place.mkdir(parents=True)
-        config = dev.configuration(str(place), 0, [])
-        dev.prepare(config)
-        began = time.perf_counter()
-        node = Embedded(config)
-        node.start()
-        taken.append((time.perf_counter() - began) * 1000)
-        node.stop()
-    return {"ready ms": statistics.median(taken[1:]), "first ms": taken[0], "least ms": min(taken)}
-
-
 TITLES = {
     "start": (start.TITLE, start.SHOWN, None),
-    "embedded": ("a node in a running process, on tmpfs", "ready ms", None),
     "idle": ("nobody asks for anything", "RSS MiB", memory),
     "connections": ("10,000 connections that say nothing", "% of a core", many_connections),
     "metadata": ("Metadata of 10,000 partitions", "ns a partition", metadata),
@@ -165,11 +141,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
     parser.add_argument("--out", type=Path, default=Path("build/bench/node"))
-    parser.add_argument("--embedded", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.embedded:
-        print(json.dumps(embedded(options.embedded)))
-        return
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(OPEN_FILES, allowed), allowed))
     options.directory.mkdir(parents=True, exist_ok=True)
@@ -185,14 +157,7 @@ def main():
 
 
 def measure(options, scratch, results):
-    if "embedded" in results:
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
-            command = [sys.executable, "-m", "benchmarks.node", "--embedded", place]
-            told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        results["embedded"] = {name: [] for name in options.brokers}
-        results["embedded"]["kafkacore"] = [json.loads(told)]
-        print(f"{'embedded':<14}{told}", flush=True)
-    plain = [row for row in options.rows if row not in {"start", "embedded", *SYNCED}]
+    plain = [row for row in options.rows if row not in {"start", *SYNCED}]
     if plain:
         with running(options.brokers, scratch) as brokers:
             # Idle figures first: what other rows leave behind is no part of them.

@@ -10,7 +10,7 @@ import time
 from kafkacore._fast.batch import RecordBatchBuilder
 
 from . import requests
-from .rows import FIRST_TIMESTAMP_MS, NUMBERS, api_versions_answered, rss_mib
+from .rows import FIRST_TIMESTAMP_MS, api_versions_answered, rss_mib
 
 LIMIT_S = 60
 TITLE, SHOWN = "process start", "first ApiVersions ms"
@@ -26,9 +26,9 @@ def until(condition, began, what, process, log):
     return (time.perf_counter() - began) * 1000
 
 
-def start_once(broker):
-    """Starts a stopped broker again and returns the figures of that start; leaves it stopped."""
-    topic = f"start-{next(NUMBERS)}"
+def acknowledgement(address):
+    """A condition: a topic is made, and a record in it acknowledged."""
+    topic = f"start-{time.time_ns()}"
     builder = RecordBatchBuilder()
     builder.append(FIRST_TIMESTAMP_MS, None, b"first")
     request = requests.produce(topic, 0, bytes(builder.build()))
@@ -36,12 +36,17 @@ def start_once(broker):
 
     def acknowledged():
         try:
-            requests.create(broker.bootstrap, [topic], 1)
-            answer = b"\0\0\0\0" + requests.call(broker.bootstrap, request)
+            requests.create(address, [topic], 1)
+            answer = b"\0\0\0\0" + requests.call(address, request)
         except (OSError, RuntimeError):
             return False
         return answer[where : where + 2] == b"\0\0"
 
+    return acknowledged
+
+
+def start_once(broker):
+    """Starts a stopped broker again and returns the figures of that start; leaves it stopped."""
     with broker.log.open("ab") as log:
         began = time.perf_counter()
         process = subprocess.Popen([str(word) for word in broker.command_line()], stdout=log, stderr=log)
@@ -49,6 +54,7 @@ def start_once(broker):
         answered_ms = until(
             lambda: api_versions_answered(broker.bootstrap), began, "the first ApiVersions", process, broker.log
         )
+        acknowledged = acknowledgement(broker.bootstrap)
         produced_ms = until(acknowledged, began, "the first acknowledged record", process, broker.log)
         return {
             "first ApiVersions ms": answered_ms,

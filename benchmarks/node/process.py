@@ -1,0 +1,121 @@
+"""`python -m benchmarks.node.process`: whole-process figures of ours by pyperf: import, start, memory, embedded node.
+
+A start is from exec of `kafkacore start` on a formatted directory to the first answer; what ends it again is not
+counted. Apache Kafka's starts, by turns with ours, are a row of `python -m benchmarks.node`. Takes pyperf's options:
+`--fast`, `-o FILE`, `--affinity`.
+"""
+
+import functools
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyperf
+from benchmarks.peers import start
+from benchmarks.peers.rows import api_versions_answered, rss_mib
+
+from kafkacore.server.node import Node
+from kafkacore.tools import dev
+from processes import ROOT, free_ports
+
+KAFKACORE = ROOT / ".venv" / "bin" / "kafkacore"
+CLUSTER_ID = "kafkacoreBenchAAAAAAAA"
+TMPFS = Path("/dev/shm")
+PROCESSES = 7
+END_S = 30
+
+
+def formatted(directory):
+    """The address and the server.properties of a node whose directory is formatted."""
+    data, control = free_ports(2)
+    properties = directory / "server.properties"
+    properties.write_text(
+        "process.roles=broker,controller\n"
+        "node.id=1\n"
+        f"controller.quorum.voters=1@127.0.0.1:{control}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{data},CONTROLLER://127.0.0.1:{control}\n"
+        "controller.listener.names=CONTROLLER\n"
+        f"log.dirs={directory / 'data'}\n"
+    )
+    subprocess.run(
+        [KAFKACORE, "storage", "format", "-t", CLUSTER_ID, "-c", properties], check=True, capture_output=True
+    )
+    return f"127.0.0.1:{data}", properties
+
+
+def started(loops, directory, measure):
+    """The sum over starts, each ended again, of what `measure(address, began, process, log)` tells."""
+    address, properties = formatted(directory)
+    total, log = 0, directory / "log"
+    for _ in range(loops):
+        with log.open("ab") as written:
+            began = time.perf_counter()
+            process = subprocess.Popen([KAFKACORE, "start", properties], stdout=written, stderr=written)
+        try:
+            total += measure(address, began, process, log)
+        finally:
+            process.terminate()
+            process.wait(END_S)
+    return total
+
+
+def answered_s(address, began, process, log):
+    ready = functools.partial(api_versions_answered, address)
+    return start.until(ready, began, "the first ApiVersions", process, log) / 1000
+
+
+def acknowledged_s(address, began, process, log):
+    ready = start.acknowledgement(address)
+    return start.until(ready, began, "the first acknowledged record", process, log) / 1000
+
+
+def resident_bytes(address, began, process, log):
+    answered_s(address, began, process, log)
+    return rss_mib(process.pid) * (1 << 20)
+
+
+def in_a_directory(measured, parent=None):
+    """A time function whose directory is made before and removed after."""
+
+    def run(loops):
+        directory = Path(tempfile.mkdtemp(dir=parent))
+        try:
+            return measured(loops, directory)
+        finally:
+            shutil.rmtree(directory)
+
+    return run
+
+
+def embedded_s(loops, directory):
+    """Nodes in this process, from nothing to ready, one after the other; their directories are formatted before."""
+    total = 0.0
+    for number in range(loops):
+        config = dev.configuration(str(directory / str(number)), 0, [])
+        dev.prepare(config)
+        began = time.perf_counter()
+        node = Node(config)
+        node.start()
+        total += time.perf_counter() - began
+        node.stop()
+    return total
+
+
+def main():
+    runner = pyperf.Runner(program_args=("-m", "benchmarks.node.process"), processes=PROCESSES)
+    runner.bench_command("the interpreter alone", [sys.executable, "-c", "pass"])
+    runner.bench_command("import of the node", [sys.executable, "-c", "import kafkacore.server.node"])
+    starts = {"first ApiVersions": answered_s, "first acknowledged produce to a topic made then": acknowledged_s}
+    for name, measure in starts.items():
+        run = in_a_directory(lambda loops, at, measure=measure: started(loops, at, measure), ROOT / "build")
+        runner.bench_time_func(f"process start to {name}", run)
+    run = in_a_directory(lambda loops, at: started(loops, at, resident_bytes), ROOT / "build")
+    runner.bench_time_func("resident memory after a start", run, metadata={"unit": "byte"})
+    runner.bench_time_func("a node in a running process, on tmpfs", in_a_directory(embedded_s, TMPFS))
+
+
+if __name__ == "__main__":
+    main()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from types import ModuleType
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import argparse
+    from types import ModuleType
 
 # A command's module has DESCRIPTION, add_arguments(parser) and run(arguments) -> exit code.
 COMMANDS: Final = {
@@ -16,6 +18,7 @@ COMMANDS: Final = {
     "demo": "shows the main job on real input, with real clients and a SIGKILL in the middle",
     "storage": "formats log directories, and tells what they belong to",
 }
+STARTS_A_NODE: Final = frozenset({"start", "dev"})
 USAGE_ERROR: Final = 2
 INTERRUPTED: Final = 130
 HELP_WIDTH: Final = 80
@@ -36,6 +39,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stdout if asked_for_help else sys.stderr,
         )
         return 0 if asked_for_help else USAGE_ERROR
+    if given[0] not in STARTS_A_NODE:
+        return _command(given)
+    from kafkacore.tools import ahead
+
+    libraries = ahead.open_libraries()
+    try:
+        return _command(given)
+    finally:
+        libraries.wait()
+
+
+def _command(given: list[str]) -> int:
+    import argparse
+
     module = import_module(f"kafkacore.tools.{given[0]}")
     parser = argparse.ArgumentParser(
         prog=f"kafkacore {given[0]}",

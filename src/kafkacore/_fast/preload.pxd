@@ -1,0 +1,8 @@
+"""A thread that opens shared libraries. Owns the paths that it reads; joined at the latest when its handle goes."""
+
+from kafkacore._fast.sync cimport Thread
+
+cdef class Preload:
+    cdef char *paths
+    cdef Thread thread
+    cdef bint runs          # and is not joined yet

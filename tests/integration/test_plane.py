@@ -401,6 +401,44 @@ def test_memory_is_bounded_and_nobody_starves(serve: Callable[..., Serving]) -> 
     assert most <= size + 100
 
 
+def test_large_frames_that_wait_for_each_other_s_memory_all_come_through(serve: Callable[..., Serving]) -> None:
+    size, limit = 8 << 20, 10 << 20
+    serving = serve(queued_max_request_bytes=limit, socket_request_max_bytes=size + 100, answers_bytes=2 * size)
+    peers = [serving.peer() for _ in range(4)]
+    answers: dict[int, tuple[int, bytes]] = {}
+    for peer in peers:
+        peer.send(frame(bytes(size))[:4])
+    until(lambda: serving.counter("memory_used_bytes") == 4 * (2 << 20))  # all have begun
+
+    def ask(number: int) -> None:
+        peers[number].send(frame(b"%d" % number * size, number)[4:])
+        answers[number] = peers[number].answer()
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    most = 0
+    while any(thread.is_alive() for thread in threads):
+        most = max(most, serving.counter("memory_used_bytes"))
+    assert answers == {number: (number, b"%d" % number * size) for number in range(4)}
+    assert most <= limit + size + 100
+    until(lambda: serving.counter("memory_used_bytes") == 0)
+
+
+def test_claims_that_send_nothing_keep_nobody_waiting(serve: Callable[..., Serving]) -> None:
+    claim = 100 << 20
+    serving = serve(queued_max_request_bytes=2 * claim, socket_request_max_bytes=claim)
+    claimers = [serving.peer() for _ in range(80)]
+    for claimer in claimers:
+        claimer.send(struct.pack(">i", claim) + b"0123456789")
+    until(lambda: serving.counter("memory_used_bytes") >= len(claimers) * (2 << 20))
+    peer = serving.peer()
+    for number in range(20):  # within LIMIT_SECONDS each; a claim may last for slow_frame_ms, thirty seconds
+        body = bytes([number]) * 1_000_000
+        assert peer.ask(body) == body
+    assert serving.counter("memory_waiting") == 0
+
+
 def test_a_full_ring_holds_connections_back_and_loses_nothing(serve: Callable[..., Serving]) -> None:
     gate = asyncio.Event()
 

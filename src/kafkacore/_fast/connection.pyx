@@ -16,7 +16,7 @@ from kafkacore._fast.epoll cimport (
 from kafkacore._fast.gate cimport GATE_CLOSE, GATE_PUNT, Gate, gate_judge
 from kafkacore._fast.home cimport home_drop_links, home_link
 from kafkacore._fast.incoming cimport (
-    Turn, cut, drop_rest, is_served, keep_rest, read_header, refuse, start_frame,
+    Turn, cut, drop_rest, go_on_with_frame, is_served, keep_rest, read_header, refuse,
 )
 from kafkacore._fast.memory cimport budget_cancel, budget_release, frame_release
 from kafkacore._fast.outgoing cimport answer_sent, note_stages, send_answers
@@ -357,9 +357,9 @@ cdef void memory_granted(Mail *mail) noexcept nogil:
     cdef Connection *conn = <Connection *> (<char *> mail - (<char *> &layout.reservation - <char *> &layout))
     conn.stall &= ~<uint32_t> STALL_MEMORY
     if conn.is_closed:
-        budget_release(&conn.plane.budget, conn.frame_size)
+        budget_release(&conn.plane.budget, conn.reservation.size, conn.reservation.overdraft)
     else:
-        start_frame(conn)
+        go_on_with_frame(conn)
         make_ready(conn)
     release(conn)
 

@@ -20,7 +20,8 @@ ctypedef struct Turn:
     bint dry                   # the socket has nothing now
 
 cdef Frame *cut(Connection *conn, Turn *turn) noexcept nogil  # the next whole frame, the caller's; NULL: not now
-cdef bint start_frame(Connection *conn) noexcept nogil  # its memory is granted; False when the system has none
+# The memory that it asked for is granted: the frame begins, or takes it. False when the system has none.
+cdef bint go_on_with_frame(Connection *conn) noexcept nogil
 cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil  # at the end of a turn
 cdef void drop_rest(Connection *conn) noexcept nogil
 cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nogil  # False: cut off

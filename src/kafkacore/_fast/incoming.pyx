@@ -8,7 +8,9 @@ from libc.string cimport memcpy
 from kafkacore._fast.atomics cimport add64
 from kafkacore._fast.connection cimport BIG_FRAME_BYTES, SCRATCH_BYTES, STALL_MEMORY, Connection
 from kafkacore._fast.cursor cimport Reader, be32, read_i16, read_i32, read_uvarint, reader_init, take
-from kafkacore._fast.memory cimport Frame, budget_release, budget_reserve, frame_new, frame_release
+from kafkacore._fast.memory cimport (
+    FRAME_STEP_BYTES, Frame, budget_grow, budget_release, budget_reserve, frame_new, frame_release,
+)
 from kafkacore._fast.plane cimport API_KEYS, Plane, Request, plane_notice
 from kafkacore._fast.timer cimport wheel_cancel
 
@@ -76,7 +78,9 @@ cdef Frame *cut(Connection *conn, Turn *turn) noexcept nogil:
             if not cut_prefix(conn, turn):
                 return NULL
             continue
-        size = frame.size - frame.received
+        if frame.received == frame.reserved < frame.size and not grow(conn, frame):
+            return NULL
+        size = frame.reserved - frame.received
         if turn.at < turn.end:
             size = min(size, turn.end - turn.at)
             memcpy(frame.data + frame.received, turn.at, size)
@@ -127,17 +131,31 @@ cdef bint open_frame(Connection *conn) noexcept nogil:
                  conn.frame_size, <long long> conn.plane.max_request_bytes)
         refuse(conn, text)
         return False
-    if not budget_reserve(&conn.plane.budget, &conn.reservation, conn.frame_size):
+    if not budget_reserve(&conn.plane.budget, &conn.reservation, min(conn.frame_size, FRAME_STEP_BYTES)):
         conn.stall |= STALL_MEMORY
         conn.refs += 1
         return False
-    return start_frame(conn)
+    return go_on_with_frame(conn)
 
 
-cdef bint start_frame(Connection *conn) noexcept nogil:
-    conn.frame = frame_new(&conn.plane.budget, conn.frame_size, conn.frame_size)
+cdef bint grow(Connection *conn, Frame *frame) noexcept nogil:
+    """The next step of a large frame: as much as there is of it, or all that is left. False: not now."""
+    cdef int64_t rest = frame.size - frame.reserved
+    if not budget_grow(&conn.plane.budget, &conn.reservation, min(frame.reserved, rest), rest):
+        conn.stall |= STALL_MEMORY
+        conn.refs += 1
+        return False
+    return go_on_with_frame(conn)
+
+
+cdef bint go_on_with_frame(Connection *conn) noexcept nogil:
+    if conn.frame != NULL:
+        conn.frame.reserved += conn.reservation.size
+        conn.frame.overdraft |= conn.reservation.overdraft
+        return True
+    conn.frame = frame_new(&conn.plane.budget, conn.frame_size, conn.reservation.size)
     if conn.frame == NULL:
-        budget_release(&conn.plane.budget, conn.frame_size)
+        budget_release(&conn.plane.budget, conn.reservation.size, False)
         plane_notice(conn.plane, conn.address, conn.port, "no memory for its frame; closed")
         conn.doomed = True
         return False

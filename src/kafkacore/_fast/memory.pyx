@@ -39,8 +39,9 @@ cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil:
     budget.limit = limit
     budget.used = 0
     budget.waiting = 0
-    budget.oldest = NULL
-    budget.newest = NULL
+    budget.under_way.oldest = budget.under_way.newest = NULL
+    budget.new.oldest = budget.new.newest = NULL
+    budget.overdrawn = False
     return -mutex_init(&budget.lock, NULL)
 
 
@@ -58,64 +59,106 @@ cdef inline bint take_bytes(Budget *budget, int64_t size) noexcept nogil:
             return True
 
 
-cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil:
-    cdef bint granted = False
-    reservation.size = size
+cdef inline void line_up(WaitingLine *line, Reservation *reservation) noexcept nogil:
+    reservation.waiting = True
+    reservation.next = NULL
+    if line.newest == NULL:
+        line.oldest = reservation
+    else:
+        line.newest.next = reservation
+    line.newest = reservation
+
+
+cdef bint step_out(WaitingLine *line, Reservation *reservation) noexcept nogil:
+    """False: it does not stand in this line."""
+    cdef Reservation *at = line.oldest
+    cdef Reservation *before = NULL
+    while at != NULL and at != reservation:
+        before = at
+        at = at.next
+    if at == NULL:
+        return False
+    if before == NULL:
+        line.oldest = at.next
+    else:
+        before.next = at.next
+    if line.newest == at:
+        line.newest = before
     reservation.waiting = False
-    if load32(&budget.waiting) == 0 and take_bytes(budget, size):
+    return True
+
+
+cdef bint take_for(Budget *budget, Reservation *reservation) noexcept nogil:
+    """Under the lock."""
+    if take_bytes(budget, reservation.size):
+        return True
+    if reservation.rest == 0 or budget.overdrawn:
+        return False
+    budget.overdrawn = reservation.overdraft = True
+    reservation.size = reservation.rest
+    add64(&budget.used, reservation.size)
+    return True
+
+
+cdef bint take_or_wait(Budget *budget, Reservation *reservation) noexcept nogil:
+    cdef bint is_new = reservation.rest == 0
+    cdef bint granted
+    reservation.waiting = False
+    reservation.overdraft = False
+    if load32(&budget.waiting) == 0 and take_bytes(budget, reservation.size):
         return True
     mutex_lock(&budget.lock)
     add32(&budget.waiting, 1)
     # A release looks at `waiting` after it has given its bytes back: one of the two sees the other.
     fence()
-    if budget.oldest == NULL and take_bytes(budget, size):
+    granted = budget.under_way.oldest == NULL and (not is_new or budget.new.oldest == NULL)
+    granted = granted and take_for(budget, reservation)
+    if granted:
         add32(&budget.waiting, -1)
-        granted = True
     else:
-        reservation.waiting = True
-        reservation.next = NULL
-        if budget.newest == NULL:
-            budget.oldest = reservation
-        else:
-            budget.newest.next = reservation
-        budget.newest = reservation
+        line_up(&budget.new if is_new else &budget.under_way, reservation)
     mutex_unlock(&budget.lock)
     return granted
 
 
-cdef void grant_waiting(Budget *budget) noexcept nogil:
+cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil:
+    reservation.size = size
+    reservation.rest = 0
+    return take_or_wait(budget, reservation)
+
+
+cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, int64_t rest) noexcept nogil:
+    reservation.size = size
+    reservation.rest = rest
+    return take_or_wait(budget, reservation)
+
+
+cdef void grant_line(Budget *budget, WaitingLine *line) noexcept nogil:
     cdef Reservation *first
-    mutex_lock(&budget.lock)
-    while budget.oldest != NULL and take_bytes(budget, budget.oldest.size):
-        first = budget.oldest
-        budget.oldest = first.next
-        if budget.oldest == NULL:
-            budget.newest = NULL
+    while line.oldest != NULL and take_for(budget, line.oldest):
+        first = line.oldest
+        line.oldest = first.next
+        if line.oldest == NULL:
+            line.newest = NULL
         first.waiting = False
         add32(&budget.waiting, -1)
         # Under the lock, so that a cancel that finds nothing in the list knows that the mail is out.
         inbox_post(first.inbox, &first.mail)
+
+
+cdef void grant_waiting(Budget *budget) noexcept nogil:
+    mutex_lock(&budget.lock)
+    grant_line(budget, &budget.under_way)
+    if budget.under_way.oldest == NULL:
+        grant_line(budget, &budget.new)
     mutex_unlock(&budget.lock)
 
 
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil:
-    cdef Reservation *at
-    cdef Reservation *before = NULL
-    cdef bint found = False
+    cdef bint found
     mutex_lock(&budget.lock)
-    at = budget.oldest
-    while at != NULL and at != reservation:
-        before = at
-        at = at.next
-    if at != NULL:
-        found = True
-        if before == NULL:
-            budget.oldest = at.next
-        else:
-            before.next = at.next
-        if budget.newest == at:
-            budget.newest = before
-        reservation.waiting = False
+    found = step_out(&budget.new if reservation.rest == 0 else &budget.under_way, reservation)
+    if found:
         add32(&budget.waiting, -1)
     mutex_unlock(&budget.lock)
     if found and load32(&budget.waiting):
@@ -123,8 +166,12 @@ cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
     return found
 
 
-cdef void budget_release(Budget *budget, int64_t size) noexcept nogil:
+cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil:
     add64(&budget.used, -size)
+    if overdraft:
+        mutex_lock(&budget.lock)
+        budget.overdrawn = False
+        mutex_unlock(&budget.lock)
     fence()
     if load32(&budget.waiting):
         grant_waiting(budget)
@@ -189,6 +236,7 @@ cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved) noexcept n
     frame.received = 0
     frame.capacity = bytes - FRAME_HEADER
     frame.reserved = reserved
+    frame.overdraft = 0
     frame.budget = budget
     frame.data = <uint8_t *> frame + FRAME_HEADER
     add64(&live_frames, 1)
@@ -206,7 +254,7 @@ cdef void frame_release(Frame *frame) noexcept nogil:
     if add32(&frame.refs, -1) != 0:
         return
     if frame.budget != NULL:
-        budget_release(frame.budget, frame.reserved)
+        budget_release(frame.budget, frame.reserved, frame.overdraft != 0)
     add64(&live_frames, -1)
     bytes = frame.capacity + FRAME_HEADER
     kind = class_of(bytes)
@@ -273,13 +321,20 @@ cdef class PyBudget:
     def reserve(self, uint8_t number, int64_t size) -> bool:
         return budget_reserve(&self.budget, &self.claims[number].reservation, size)
 
+    def grow(self, uint8_t number, int64_t size, int64_t rest) -> bool:
+        return budget_grow(&self.budget, &self.claims[number].reservation, size, rest)
+
+    def granted_bytes(self, uint8_t number) -> tuple[int, bool]:
+        """What the claim became, and whether it is beyond the limit."""
+        return self.claims[number].reservation.size, self.claims[number].reservation.overdraft
+
     def cancel(self, uint8_t number) -> bool:
         """Whether it still waited."""
         return budget_cancel(&self.budget, &self.claims[number].reservation)
 
-    def release(self, int64_t size) -> None:
+    def release(self, int64_t size, bint overdraft=False) -> None:
         with nogil:
-            budget_release(&self.budget, size)
+            budget_release(&self.budget, size, overdraft)
 
     def delivered(self) -> list[int]:
         """Claims granted since the last call, in their order."""

@@ -29,6 +29,54 @@ def test_who_gives_up_lets_the_next_one_pass() -> None:
     assert not budget.cancel(2)
 
 
+def test_frames_under_way_go_before_new_ones() -> None:
+    budget = PyBudget(10)
+    assert budget.reserve(0, 4)
+    assert budget.reserve(1, 4)
+    assert budget.reserve(2, 2)
+    assert not budget.reserve(3, 2)
+    assert budget.grow(0, 1, 4)  # beyond the limit: all that it lacks
+    assert not budget.grow(1, 4, 4)
+    budget.release(2)
+    assert budget.delivered() == []
+    budget.release(8, overdraft=True)
+    assert budget.delivered() == [1, 3]
+    assert budget.granted_bytes(1) == (4, False)
+    assert budget.used == 10
+
+
+def test_frames_that_wait_for_each_other_s_bytes_all_come_through() -> None:
+    budget = PyBudget(10)
+    assert all(budget.reserve(number, 3) for number in range(3))
+    assert budget.grow(0, 3, 5)
+    assert budget.granted_bytes(0) == (5, True)
+    assert not budget.grow(1, 3, 5)
+    assert not budget.grow(2, 3, 5)
+    assert budget.used == 14  # one frame beyond the limit, never two
+    budget.release(8, overdraft=True)
+    assert budget.delivered() == [1, 2]
+    assert [budget.granted_bytes(number) for number in (1, 2)] == [(3, False), (5, True)]
+    assert not budget.grow(1, 2, 2)
+    budget.release(8, overdraft=True)
+    assert budget.delivered() == [1]
+    budget.release(8, overdraft=budget.granted_bytes(1)[1])
+    assert budget.used == 0
+
+
+def test_a_frame_under_way_that_gives_up_lets_the_next_one_pass() -> None:
+    budget = PyBudget(10)
+    assert budget.reserve(0, 6)
+    assert budget.reserve(1, 4)
+    assert budget.grow(0, 6, 6)
+    assert not budget.grow(1, 4, 4)
+    assert not budget.reserve(2, 1)
+    budget.release(8)
+    assert budget.delivered() == []
+    assert budget.cancel(1)
+    assert budget.delivered() == [2]
+    assert not budget.cancel(1)
+
+
 @given(st.lists(st.tuples(st.sampled_from(["reserve", "release", "cancel"]), st.integers(0, 255), st.integers(1, 40))))
 @settings(max_examples=200, deadline=None)
 def test_it_does_what_a_plain_queue_does(steps: list[tuple[str, int, int]]) -> None:

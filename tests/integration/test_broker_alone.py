@@ -139,7 +139,7 @@ class Started:
         broker = BrokerServer(
             config, "cluster", [DIRECTORY],
             runtime=self.runtime, environment=environment, publisher=publisher, channel=self.records,
-            logs=BrokerLogs(logs, {DIRECTORY: str(path)}, blocking), blocking=blocking, kraft_version=0,
+            logs=BrokerLogs(logs, {DIRECTORY: str(path)}, blocking), blocking=blocking, read_kraft_version=lambda: 0,
         )  # fmt: skip
         await broker.start()
         return broker

@@ -42,7 +42,8 @@ NEVER: Final = 1 << 62
 
 
 class RaftConfig(NamedTuple):
-    """`endpoints` are this node's controller listeners; `bootstrap` is asked by an observer that knows no leader."""
+    """`endpoints` are this node's controller listeners; `bootstrap` is asked by an observer that knows no leader. An
+    observer may be NOBODY: then no leader keeps account of it."""
 
     node_id: int
     directory_id: Any
@@ -131,7 +132,7 @@ class Raft:
         self._learn_voters()
         self.role: Role = Unattached(self._election_deadline())
         # The leader of the last run must not go on in the same epoch: what it said then may have been lost (KIP-595).
-        if self.leader_id == config.node_id:
+        if self.leader_id == config.node_id != NOBODY:
             self.role = Resigned(self._election_deadline(), set())
         if self.is_only_voter:
             election.campaign(self)
@@ -335,7 +336,7 @@ class Raft:
         self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None = None, from_leader: bool = False
     ) -> bool:
         """An epoch and maybe its leader, as another replica tells them. True when this replica's role changed."""
-        if epoch < self.epoch or leader_id == self.config.node_id:
+        if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:
             return False
         # Who doubts its leader is not talked out of it by those who have not noticed yet.
         doubts = isinstance(self.role, Prospective) and self.leader_id == leader_id and not from_leader

@@ -144,14 +144,14 @@ def _become_leader(raft: Raft, granting: frozenset[ReplicaKey]) -> None:
     now = raft.now_ms
     voters = {voter.key.replica_id: Progress(voter.key) for voter in raft.voters.latest.voters()}
     raft.leader_id = raft.me.replica_id
-    own = raft.voters.latest.get(raft.me.replica_id)
-    raft.leader_endpoint = own.endpoint(raft.config.listener) if own else None
-    if raft.leader_endpoint is None and raft.config.endpoints:
-        raft.leader_endpoint = raft.config.endpoints[0][1:]
+    # Where it listens now: the voters' set may still have the address of an earlier run, until this epoch's is in.
+    own = Voter(raft.me, raft.config.endpoints)
+    known = raft.voters.latest.get(raft.me.replica_id)
+    raft.leader_endpoint = own.endpoint(raft.config.listener) or (known and known.endpoint(raft.config.listener))
     start = raft.log.end_offset
     raft.become(Leader(start, voters, granting, now + _check_quorum_ms(raft)))
     change = control.leader_change(raft.me.replica_id, [each.key for each in voters.values()], granting)
-    records = control.start_of_epoch(raft.voters, change, Voter(raft.me, raft.config.endpoints))
+    records = control.start_of_epoch(raft.voters, change, own)
     data = control.control_batch(records, start, raft.epoch, raft.wall_ms())
     control.learn_voters(raft.voters, data)
     raft.append_batch(data)

@@ -16,6 +16,9 @@ from typing import Final, Protocol
 class Lock(Protocol):
     """A lock that is held until it is closed."""
 
+    def lend(self) -> None:
+        """One process may take its `lock(path, lent=True)` from now on: others are kept out until both are closed."""
+
     def close(self) -> None: ...
 
 
@@ -48,8 +51,9 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
-    def lock(self, path: str) -> Lock:
-        """Locks a file, made where it does not exist. Raises BlockingIOError while another holder has it."""
+    def lock(self, path: str, *, lent: bool = False) -> Lock:
+        """Locks a file, made where it does not exist; or the part of it that its holder lends. Raises BlockingIOError
+        while another holder has it."""
 
 
 def replace(files: Files, path: str, data: bytes) -> None:
@@ -105,8 +109,8 @@ class OsFiles:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
-    def lock(self, path: str) -> Lock:
-        return _PosixLock(path)
+    def lock(self, path: str, *, lent: bool = False) -> Lock:
+        return _PosixLock(path, lent)
 
 
 OS_FILES: Final = OsFiles()
@@ -115,21 +119,23 @@ OS_FILES: Final = OsFiles()
 # of the file. So a holder here is found before the file is opened. Device and inode of the locked files.
 _held: Final[set[tuple[int, int]]] = set()
 _held_mutex: Final = threading.Lock()
+# A holder has the whole range of the file and lends one byte of it: who wants the whole is refused by either.
+_LENT_BYTE: Final = 1
 
 
 class _PosixLock:
     """fcntl's lock, which is what Java's FileChannel.lock takes, with the process's table of held files."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, lent: bool) -> None:
         with _held_mutex:
-            self._take(path)
+            self._take(path, lent)
 
-    def _take(self, path: str) -> None:
+    def _take(self, path: str, lent: bool) -> None:
         if os.path.exists(path) and _identity(os.stat(path)) in _held:
             raise BlockingIOError(errno.EAGAIN, "locked by this process", path)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, *((1, _LENT_BYTE) if lent else ()))
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
@@ -139,6 +145,9 @@ class _PosixLock:
         self._identity = _identity(os.fstat(descriptor))
         self._owner_pid = os.getpid()
         _held.add(self._identity)
+
+    def lend(self) -> None:
+        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, _LENT_BYTE)
 
     def close(self) -> None:
         with _held_mutex:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
@@ -65,7 +65,7 @@ class BrokerServer:
         channel: ControllerChannel,
         logs: BrokerLogs,
         blocking: Executor,
-        kraft_version: int,
+        read_kraft_version: Callable[[], int],
         previous_epoch: int = -1,
     ) -> None:
         self.config = config
@@ -84,7 +84,7 @@ class BrokerServer:
             cluster_id=cluster_id,
             config=config,
             read_image=lambda: publisher.image,
-            kraft_version=kraft_version,
+            read_kraft_version=read_kraft_version,
             replicas=self.replicas,
             logs=logs,
             channel=channel,

@@ -39,7 +39,7 @@ class BrokerContext:
         waits: PartitionWaits,
         fetch_sessions: FetchSessionCache,
         blocking: Executor,
-        kraft_version: int,
+        read_kraft_version: Callable[[], int],
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
@@ -53,7 +53,7 @@ class BrokerContext:
         self.waits = waits
         self.fetch_sessions = fetch_sessions
         self.blocking = blocking
-        self.kraft_version = kraft_version
+        self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.whole_answers = WholeAnswers()
         self.api_ranges: Sequence[ApiRange] = ()
@@ -81,4 +81,4 @@ class BrokerContext:
 
     @property
     def finalized_features(self) -> Mapping[str, int]:
-        return {**self.image.features, KRAFT_VERSION: self.kraft_version}
+        return {**self.image.features, KRAFT_VERSION: self._read_kraft_version()}

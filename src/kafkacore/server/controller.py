@@ -23,7 +23,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.messages import ControllerRegistrationRequest
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.raft.voters import Endpoints
+from kafkacore.raft.voters import Endpoints, ReplicaKey
 from kafkacore.runtime.process import CONTROLLER, Runtime
 from kafkacore.runtime.randomness import randomness
 from kafkacore.server.channel import ActiveController
@@ -31,7 +31,8 @@ from kafkacore.server.controller_context import ControllerContext
 from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import CONTROLLER as HANDLERS
-from kafkacore.server.metadata_replica import MetadataReplica
+from kafkacore.server.metadata_replica import MetadataReplica, Quorum
+from kafkacore.server.metadata_store import MetadataOnDisk
 from kafkacore.storage import bootstrap
 
 LOG: Final = logging.getLogger("kafkacore.server")
@@ -40,8 +41,7 @@ OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
 class ControllerServer:
-    """Made on a thread that may wait for the disk: it loads the metadata log. Then it belongs to the controller
-    plane's loop.
+    """Made on a thread that may wait for the disk. Then it belongs to the controller plane's loop.
 
     `on_fault` is told what this controller cannot go on after.
     """
@@ -54,7 +54,7 @@ class ControllerServer:
         *,
         runtime: Runtime,
         environment: Environment,
-        clean: bool,
+        store: MetadataOnDisk,
         on_root: OnRoot,
         on_fault: Callable[[BaseException], None],
     ) -> None:
@@ -68,8 +68,9 @@ class ControllerServer:
         self.bound = self.plane.open()
         self.endpoints = self._advertised()
         self.replica = MetadataReplica(
-            config, cluster_id, directory_id, environment, endpoints=self.endpoints, clean=clean, on_fault=on_fault
-        )
+            config, cluster_id, ReplicaKey(config.node_id, directory_id), store, Quorum.configured(config), environment,
+            endpoints=self.endpoints, on_fault=on_fault,
+        )  # fmt: skip
         settings = Settings(cluster_id, config, randomness())
         records = bootstrap.read_bootstrap(config.metadata_log_dir) or ()
         self.quorum = QuorumController(settings, self.replica.raft, records, self.replica.now_ms, on_root=on_root)
@@ -80,7 +81,7 @@ class ControllerServer:
         self.active = ActiveController(self.replica, self.dispatcher, self.endpoints[0][0], retry_ms)
         self.replica.raft.add_listener(self.quorum)
         self.replica.raft.add_listener(self.active)
-        self.replica.make_snapshots(self.quorum.snapshot)
+        self.replica.make_snapshots(store.log, self.quorum.snapshot)
         self._ticking: asyncio.TimerHandle | None = None
         self._registering: asyncio.Task[None] | None = None
 

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.priority import enter_thread
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.records import decode_batch
 from kafkacore.network.client import ClientLimits, NodeClient
 from kafkacore.protocol.messages import Message
-from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.driver import RaftDriver
-from kafkacore.raft.file_log import FileLog
-from kafkacore.raft.snapshotting import Contents, SnapshotLimits, Snapshotter
+from kafkacore.raft.snapshotting import CleanableLog, Contents, SnapshotLimits, Snapshotter
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.randomness import randomness
-from kafkacore.storage import quorum_state
-from kafkacore.storage.names import metadata_directory
+from kafkacore.server.metadata_store import MetadataStore
 
 THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
-IO_THREADS: Final = 2
 
 
 class QuorumClients:
@@ -48,33 +43,53 @@ class QuorumClients:
             await client.close()
 
 
-class MetadataReplica:
-    """Made on a thread that may wait for the disk: it loads the log. Then it belongs to the loop it is started on.
+class Quorum(NamedTuple):
+    """Where the controllers are, as far as the configuration tells; what the log says goes before it (KIP-853)."""
 
-    `endpoints` are this controller's own listeners; `on_fault` is told what this node cannot go on after.
+    voters: VoterSet
+    bootstrap: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def configured(cls, config: BrokerConfig) -> Quorum:
+        """By controller.quorum.voters and controller.quorum.bootstrap.servers."""
+        listener = config.controller_listener_names[0]
+        return cls(
+            VoterSet(
+                Voter(ReplicaKey(voter.node_id), ((listener, voter.address.host, voter.address.port),))
+                for voter in config.controller_quorum_voters
+            ),
+            tuple((each.host, each.port) for each in config.controller_quorum_bootstrap_servers),
+        )
+
+    def with_controller(self, node_id: int, listener: str, address: tuple[str, int]) -> Quorum:
+        """One of them is known to be at `address`: it is asked first."""
+        here = Voter(ReplicaKey(node_id), ((listener, *address),))
+        voters = VoterSet(here if each.key.replica_id == node_id else each for each in self.voters.voters())
+        return Quorum(voters, (address, *(each for each in self.bootstrap if each != (address[0], 0))))
+
+
+class MetadataReplica:
+    """Made on any thread; then it belongs to the loop it is started on.
+
+    `me` is what others know it by; `endpoints` are this controller's own listeners, none of a replica that only
+    follows; `on_fault` is told what this node cannot go on after.
     """
 
     def __init__(
         self,
         config: BrokerConfig,
         cluster_id: str,
-        directory_id: Uuid,
+        me: ReplicaKey,
+        store: MetadataStore,
+        quorum: Quorum,
         environment: Environment,
         *,
         endpoints: Endpoints,
-        clean: bool,
         on_fault: Callable[[BaseException], None],
     ) -> None:
         self._config = config
         self._environment = environment
         self._executor = ThreadPoolExecutor(THREADS, "kc-raft", enter_thread, ("kc-raft", True))
-        self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)
-        self._log = FileLog(
-            self._directory,
-            segment_bytes=config.metadata_log_segment_size_bytes,
-            segment_ms=config.metadata_log_segment_ms,
-            clean=clean,
-        )
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
         limits = ClientLimits(
@@ -82,15 +97,14 @@ class MetadataReplica:
             connection_setup_timeout_ms=config.controller_quorum_request_timeout_ms,
         )
         self.clients = QuorumClients(f"node-{config.node_id}", limits)
-        directory = metadata_directory(config.metadata_log_dir)
         self.raft = RaftDriver(
             RaftConfig(
-                node_id=config.node_id,
-                directory_id=directory_id,
+                node_id=me.replica_id,
+                directory_id=me.directory_id,
                 cluster_id=cluster_id,
-                voters=_static_voters(config, listener),
-                bootstrap=tuple((each.host, each.port) for each in config.controller_quorum_bootstrap_servers),
-                can_vote="controller" in config.process_roles,
+                voters=quorum.voters,
+                bootstrap=quorum.bootstrap,
+                can_vote=bool(endpoints),
                 listener=listener,
                 endpoints=endpoints,
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,
@@ -102,10 +116,10 @@ class MetadataReplica:
                 fetch_snapshot_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
                 max_batch_bytes=config.internal_metadata_max_batch_size_in_bytes,
             ),
-            self._log,
-            quorum_state.read(directory),
+            store.log,
+            store.state,
             decode=decode_batch,
-            persist=functools.partial(quorum_state.write, directory),
+            persist=store.persist,
             network=self.clients,
             executor=self._executor,
             random=randomness(),
@@ -117,17 +131,15 @@ class MetadataReplica:
     def now_ms(self) -> int:
         return self._environment.monotonic_ns() // 1_000_000
 
-    def make_snapshots(self, contents: Callable[[], Contents]) -> None:
-        """Of what `contents` gives, after the listeners that were added before."""
+    def make_snapshots(self, log: CleanableLog, contents: Callable[[], Contents]) -> None:
+        """Of what `contents` gives, after the listeners that were added before; `log` is the store's."""
         limits = SnapshotLimits(
             bytes_between=self._config.metadata_log_max_record_bytes_between_snapshots,
             interval_ms=self._config.metadata_log_max_snapshot_interval_ms,
             retention_bytes=self._config.metadata_max_retention_bytes,
             retention_ms=self._config.metadata_max_retention_ms,
         )
-        self._snapshotter = Snapshotter(
-            self._log, limits, contents, self.raft.write_snapshot, self._environment.wall_ms
-        )
+        self._snapshotter = Snapshotter(log, limits, contents, self.raft.write_snapshot, self._environment.wall_ms)
         self.raft.add_listener(self._snapshotter)
 
     async def start(self) -> None:
@@ -143,13 +155,3 @@ class MetadataReplica:
     def close(self) -> None:
         """After `stop`, on a thread that may wait."""
         self._executor.shutdown()
-        self._log.close()
-        self._directory.close()
-
-
-def _static_voters(config: BrokerConfig, listener: str) -> VoterSet:
-    """controller.quorum.voters; what the log says goes before it (KIP-853)."""
-    return VoterSet(
-        Voter(ReplicaKey(voter.node_id), ((listener, voter.address.host, voter.address.port),))
-        for voter in config.controller_quorum_voters
-    )

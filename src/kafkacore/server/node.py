@@ -14,14 +14,18 @@ from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft.roles import NOBODY
+from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ActiveController, ControllerChannel
 from kafkacore.server.controller import ControllerServer
+from kafkacore.server.controller_process import ControllerProcess
 from kafkacore.server.metadata_feed import MetadataFeed
-from kafkacore.server.metadata_replica import MetadataReplica
+from kafkacore.server.metadata_replica import MetadataReplica, Quorum
+from kafkacore.server.metadata_store import MetadataInMemory, MetadataOnDisk, MetadataStore
 from kafkacore.server.missing import refuse_what_is_missing
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.directories import NodeDirectories, open_directories
@@ -43,8 +47,11 @@ class Node:
     RegistrationRefused, TimeoutError; then everything that was begun is undone.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, *, lent_locks: bool = False) -> None:
+        """`lent_locks`: a process of this same node holds its directories, and lends them to this one."""
         self.config = config
+        self._lent_locks = lent_locks
+        self._isolated: dict[str, tuple[str, int]] = {}  # where its controller listens, in a process of its own
         self._undo: list[Callable[[], object]] = []
         self._mutex = threading.Lock()
         self._broker: BrokerServer | None = None
@@ -84,7 +91,7 @@ class Node:
     def addresses(self) -> dict[str, str]:
         """`host:port` by listener, as bound. Empty while it does not run."""
         bound = dict(self._broker.bound) if self._broker is not None else {}
-        bound |= self._controller.bound if self._controller is not None else {}
+        bound |= self._controller.bound if self._controller is not None else self._isolated
         return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in bound.items()}
 
     @property
@@ -96,7 +103,7 @@ class Node:
     @property
     def controller(self) -> str | None:
         endpoints = self.config.controller_listeners
-        return self.addresses.get(endpoints[0].listener) if self._controller is not None and endpoints else None
+        return self.addresses.get(endpoints[0].listener) if endpoints else None
 
     def create_topics(self, topics: Iterable[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
         """Asks the active controller for topics, `(name, partitions)` each, and waits until this broker has them.
@@ -114,16 +121,19 @@ class Node:
         config, environment = self.config, Environment()
         refuse_what_is_missing(config)
         directories = open_directories(config, environment.wall_ms())
-        locks = DirectoryLocks(config.all_log_dirs)
+        locks = DirectoryLocks(config.all_log_dirs, lent=self._lent_locks)
         self._undo.append(locks.close)
         previous_epoch = clean_shutdown.common_epoch(config.log_dirs)
         # What is not asked for is left to the machine: Kafka's default of 3 is too many for few cores.
         runtime = Runtime.shared(config.num_network_threads if config.is_set("num.network.threads") else None)
         self._undo.append(runtime.release)
-        if "controller" in config.process_roles:
-            self._start_controller(runtime, environment, directories)
-        else:
+        if "controller" not in config.process_roles:
             self._follow_controllers(runtime, environment, directories)
+        elif config.isolation == "process" and "broker" in config.process_roles:
+            locks.lend(config.metadata_log_dir)
+            self._start_isolated_controller(runtime, environment, directories)
+        else:
+            self._start_controller(runtime, environment, directories)
         if "broker" in config.process_roles:
             self._start_broker(runtime, environment, directories, previous_epoch)
         if config.metrics_port >= 0:
@@ -133,13 +143,14 @@ class Node:
     def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
+        store = self._open_metadata(environment)
         controller = self._controller = ControllerServer(
             config,
             directories.cluster_id,
             directories.directory_ids[config.metadata_log_dir],
             runtime=runtime,
             environment=environment,
-            clean=clean_shutdown.exists(config.metadata_log_dir),
+            store=store,
             on_root=feed.on_root if "broker" in config.process_roles else _nobody_follows,
             on_fault=self._failed,
         )
@@ -149,32 +160,63 @@ class Node:
         self._undo.append(lambda: loop.run(controller.stop(DRAIN_MS), _STOP_SECONDS))
         self._run_start(loop, controller.start())
 
+    def _open_metadata(self, environment: Environment) -> MetadataOnDisk:
+        config = self.config
+        store = MetadataOnDisk(config, environment, clean=clean_shutdown.exists(config.metadata_log_dir))
+        self._undo.append(store.close)
+        return store
+
     def _follow_controllers(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
         """A broker without a controller beside it has a replica of the metadata that only follows."""
+        store = self._open_metadata(environment)
+        me = ReplicaKey(self.config.node_id, directories.directory_ids[self.config.metadata_log_dir])
+        replica = self._follow(runtime, environment, directories, me, store, Quorum.configured(self.config))
+        replica.make_snapshots(store.log, self._feed.snapshot)
+        self._run_start(runtime.loop(CONTROLLER), replica.start())
+
+    def _start_isolated_controller(
+        self, runtime: Runtime, environment: Environment, directories: NodeDirectories
+    ) -> None:
+        """The metadata log on disk is the controller's; this process follows it in memory, and nobody knows it."""
+        config, listener = self.config, self.config.controller_listeners[0]
+        process = ControllerProcess(config, self._failed)
+        self._undo.append(process.stop)
+        address = process.wait_ready(config.server_max_startup_time_ms)
+        self._isolated = {listener.listener: address}
+        self._undo.append(self._isolated.clear)
+        store = MetadataInMemory()
+        quorum = Quorum.configured(config).with_controller(config.node_id, listener.listener, address)
+        replica = self._follow(runtime, environment, directories, ReplicaKey(NOBODY), store, quorum)
+        replica.raft.add_listener(store.log)
+        self._run_start(runtime.loop(CONTROLLER), replica.start())
+
+    def _follow(
+        self,
+        runtime: Runtime,
+        environment: Environment,
+        directories: NodeDirectories,
+        me: ReplicaKey,
+        store: MetadataStore,
+        quorum: Quorum,
+    ) -> MetadataReplica:
+        """The replica of a broker, to be started."""
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         replica = self._replica = MetadataReplica(
-            config,
-            directories.cluster_id,
-            directories.directory_ids[config.metadata_log_dir],
-            environment,
-            endpoints=(),
-            clean=clean_shutdown.exists(config.metadata_log_dir),
-            on_fault=self._failed,
+            config, directories.cluster_id, me, store, quorum, environment, endpoints=(), on_fault=self._failed
         )
         self._undo.append(replica.close)
 
-        async def start() -> None:
+        async def join() -> None:
             listener = config.controller_listener_names[0]
             active = ActiveController(replica, None, listener, config.controller_quorum_retry_backoff_ms)
             self._channel = ControllerChannel(active, loop, config.controller_quorum_request_timeout_ms)
             replica.raft.add_listener(feed)
             replica.raft.add_listener(active)
-            replica.make_snapshots(feed.snapshot)
-            await replica.start()
 
+        loop.run(join())
         self._undo.append(lambda: loop.run(replica.stop(), _STOP_SECONDS))
-        self._run_start(loop, start())
+        return replica
 
     def _start_broker(
         self, runtime: Runtime, environment: Environment, directories: NodeDirectories, previous_epoch: int
@@ -204,7 +246,7 @@ class Node:
                 channel=self._channel,
                 logs=BrokerLogs(manager, ids, blocking),
                 blocking=blocking,
-                kraft_version=self._replica.raft.kraft_version,
+                read_kraft_version=lambda: self._replica.raft.kraft_version,
                 previous_epoch=previous_epoch,
             )
 

@@ -13,27 +13,34 @@ NAME: Final = ".lock"
 
 
 class DirectoryLocks:
-    """The locks of all directories of a node, taken together and given back by `close`."""
+    """The locks of all directories of a node, taken together and given back by `close`.
 
-    def __init__(self, directories: Iterable[str], files: Files = OS_FILES) -> None:
+    `lent` are what another process of the same node has locked and lends to this one.
+    """
+
+    def __init__(self, directories: Iterable[str], files: Files = OS_FILES, *, lent: bool = False) -> None:
         """Raises LogDirectoryError, and holds none, where one is in use or cannot be written."""
-        self._locks: list[Lock] = []
+        self._locks: dict[str, Lock] = {}
         try:
             for directory in dict.fromkeys(directories):
-                self._locks.append(_lock(directory, files))
+                self._locks[directory] = _lock(directory, files, lent)
         except BaseException:
             self.close()
             raise
 
+    def lend(self, directory: str) -> None:
+        """To another process of this node, from now on."""
+        self._locks[directory].lend()
+
     def close(self) -> None:
         while self._locks:
-            self._locks.pop().close()
+            self._locks.popitem()[1].close()
 
 
-def _lock(directory: str, files: Files) -> Lock:
+def _lock(directory: str, files: Files, lent: bool) -> Lock:
     path = os.path.join(directory, NAME)
     try:
-        return files.lock(path)
+        return files.lock(path, lent=lent)
     except BlockingIOError as error:
         raise LogDirectoryError(
             f"{directory}: in use by another node, {path} is {error.strerror}; "

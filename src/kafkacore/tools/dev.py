@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     topics = [parse_topic(text) for text in arguments.topic]
     if not 0 <= arguments.port <= MAX_PORT:
         raise ConfigError("--port", arguments.port, f"must be from 0 to {MAX_PORT}, 0 for a free one")
+    # Before the start: a parent that ends meanwhile is noticed too.
+    parent = os.pidfd_open(os.getppid()) if arguments.with_parent else -1
     with contextlib.ExitStack() as stack:
         directory = arguments.dir
         if directory is None:
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
             _announce(node, as_json=arguments.json)
 
         try:
-            running.run(Node(config), announce, with_parent=arguments.with_parent)
+            running.run(Node(config), announce, parent=parent)
         except (RegistrationRefused, running.NodeFailed, TimeoutError) as error:
             print(f"kafkacore: {error}", file=sys.stderr)
             return 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import socket
@@ -20,11 +19,11 @@ class NodeFailed(Exception):
     """The node met what it cannot go on after; the log has the details."""
 
 
-def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = False) -> None:
+def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
-    With `with_parent` also when the process that started this one ends. Raises what `Node.start` raises, and
-    NodeFailed.
+    Also when the descriptor `parent` is readable or hangs up: it belongs to the process that started this one. Raises
+    what `Node.start` raises, and NodeFailed.
     """
     import gc
     import sys
@@ -42,8 +41,6 @@ def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = Fal
         wake.send(b"!")
 
     node.on_fault = end
-    # Before the start: a parent that ends meanwhile is noticed too.
-    parent = os.pidfd_open(os.getppid()) if with_parent else -1
     try:
         node.start()
         # What was imported and built by now lives as long as the process: the collector need not look at it again.
@@ -62,5 +59,3 @@ def run(node: Node, announce: Callable[[Node], None], *, with_parent: bool = Fal
         signal.set_wakeup_fd(-1)
         wake.close()
         ended.close()
-        if parent >= 0:
-            os.close(parent)

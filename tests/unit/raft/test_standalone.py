@@ -8,8 +8,10 @@ from kafkacore.config.addresses import Address
 from kafkacore.protocol.messages import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import control
-from kafkacore.raft.core import Raft, RaftConfig
+from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
+from kafkacore.raft.roles import Leader
+from kafkacore.raft.tail_log import TailLog
 from kafkacore.storage.bootstrap import InitialVoter, encode_voters_checkpoint
 from kafkacore.storage.quorum_state import QuorumState
 
@@ -61,6 +63,32 @@ def test_a_leader_that_listens_elsewhere_tells_it() -> None:
     assert names(log, end) == [LeaderChangeMessage.NAME, KRaftVersionRecord.NAME, VotersRecord.NAME]
     voter = raft.voters.latest.get(1)
     assert voter is not None and voter.endpoint("CONTROLLER") == ("h", 7777)
+    assert raft.leader_endpoint == ("h", 7777)
+
+
+def test_an_observer_that_is_nobody_finds_the_leader_and_is_kept_account_of_by_none() -> None:
+    leader, _ = start(formatted())
+    config = RaftConfig(-1, Uuid(bytes(16)), "c", bootstrap=(("h", 9093),), can_vote=False)
+    log = TailLog()
+    observer = Raft(config, log, None, Random(1), 0, lambda: 0)
+    for token in range(8):
+        state = observer.take_state()
+        if state is not None:
+            observer.persisted(state[0], 0)
+        for sent in observer.take_outputs():
+            assert isinstance(sent, Send)
+            leader.request(token, sent.request, 0)
+            leader.tick(leader.next_tick_ms)
+            for answer in leader.take_outputs():
+                assert isinstance(answer, Answer)
+                observer.response(sent.correlation, answer.response, 0)
+        sync = observer.take_sync()
+        if sync is not None:
+            observer.durable(sync, 0)
+    assert (observer.leader_id, observer.high_watermark, log.end_offset) == (1, 3, 3)
+    assert isinstance(leader.role, Leader) and not leader.role.observers
+    log.trim(2)
+    assert (log.start_offset, log.last_epoch) == (2, 1)
 
 
 def test_a_voter_with_another_disk_is_no_voter() -> None:

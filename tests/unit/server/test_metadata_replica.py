@@ -10,7 +10,9 @@ from kafkacore._fast.env import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.core import RaftConfig
-from kafkacore.server.metadata_replica import MetadataReplica
+from kafkacore.raft.voters import ReplicaKey
+from kafkacore.server.metadata_replica import MetadataReplica, Quorum
+from kafkacore.server.metadata_store import MetadataInMemory
 
 SOUND = {
     "process.roles": "broker,controller",
@@ -25,7 +27,14 @@ def raft_config(path: Path, **properties: str) -> RaftConfig:
     config = BrokerConfig(SOUND | {"log.dirs": str(path)} | properties)
     faults: list[BaseException] = []
     replica = MetadataReplica(
-        config, "c", Uuid(b"d" * 16), Environment(), endpoints=(), clean=False, on_fault=faults.append
+        config,
+        "c",
+        ReplicaKey(1),
+        MetadataInMemory(),
+        Quorum.configured(config),
+        Environment(),
+        endpoints=(),
+        on_fault=faults.append,
     )
     replica.close()
     assert faults == []
@@ -50,6 +59,14 @@ def test_a_key_is_the_limit_of_its_name_and_of_no_other(tmp_path: Path, key: str
     names = [name for name in RaftConfig._fields if getattr(default, name) != getattr(changed, name)]
     assert names == [field]
     assert getattr(changed, field) == 4321
+
+
+def test_a_controller_that_is_beside_this_node_is_asked_where_it_is(tmp_path: Path) -> None:
+    voters = {"controller.quorum.bootstrap.servers": "", "controller.quorum.voters": "1@far:9,2@other:9"}
+    quorum = Quorum.configured(BrokerConfig(SOUND | voters)).with_controller(1, "CONTROLLER", ("here", 7))
+    assert [each.endpoint("CONTROLLER") for each in quorum.voters.voters()] == [("here", 7), ("other", 9)]
+    standalone = Quorum.configured(BrokerConfig(SOUND | {"controller.quorum.bootstrap.servers": "here:0"}))
+    assert standalone.with_controller(1, "CONTROLLER", ("here", 7)).bootstrap == (("here", 7),)
 
 
 def test_the_defaults_are_those_of_the_core(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""The metadata log of a broker beside a controller that has it on disk: in memory, and only what is still new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkacore.protocol.messages import Message
+from kafkacore.raft.committed import CommittedBatch
+from kafkacore.raft.log import MemoryLog
+
+
+class TailLog(MemoryLog):
+    """For a replica that nobody fetches from, and that begins anew with each start of its process. Made a listener of
+    its replica, after all others, it forgets what they were told."""
+
+    def flush(self) -> None:
+        """Nothing is promised to outlive the process."""
+
+    def on_batch(self, batch: CommittedBatch) -> None:
+        self.trim(batch.last_offset + 1)
+
+    def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
+        for earlier in self.snapshots()[:-1]:
+            del self._snapshots[earlier]
+
+    def on_leading(self, epoch: int) -> None:
+        """Such a replica never leads."""
+
+    def on_following(self, epoch: int) -> None:
+        """It always does."""

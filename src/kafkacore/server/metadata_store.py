@@ -1,0 +1,67 @@
+"""Where a node's replica of the metadata log is kept: on disk, or in memory beside a controller that has it on disk."""
+
+from __future__ import annotations
+
+import functools
+from typing import Final, Protocol
+
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore.config import BrokerConfig
+from kafkacore.raft.driver import SyncedLog
+from kafkacore.raft.file_log import FileLog
+from kafkacore.raft.tail_log import TailLog
+from kafkacore.storage import quorum_state
+from kafkacore.storage.names import metadata_directory
+from kafkacore.storage.quorum_state import QuorumState
+
+IO_THREADS: Final = 2
+
+
+class MetadataStore(Protocol):
+    @property
+    def log(self) -> SyncedLog: ...
+    @property
+    def state(self) -> QuorumState | None:
+        """As the last run left it."""
+
+    def persist(self, state: QuorumState, version: int) -> None:
+        """Blocking."""
+
+    def close(self) -> None:
+        """Blocking."""
+
+
+class MetadataOnDisk:
+    """`__cluster_metadata-0` in metadata.log.dir. Made on a thread that may wait: it loads the log. Raises OSError."""
+
+    def __init__(self, config: BrokerConfig, environment: Environment, *, clean: bool) -> None:
+        self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)
+        self.log = FileLog(
+            self._directory,
+            segment_bytes=config.metadata_log_segment_size_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+            clean=clean,
+        )
+        path = metadata_directory(config.metadata_log_dir)
+        self.state = quorum_state.read(path)
+        self.persist = functools.partial(quorum_state.write, path)
+
+    def close(self) -> None:
+        self.log.close()
+        self._directory.close()
+
+
+class MetadataInMemory:
+    """Of an observer: what it votes and knows of the quorum is of no use to its next run."""
+
+    state: QuorumState | None = None
+
+    def __init__(self) -> None:
+        self.log = TailLog()
+
+    def persist(self, state: QuorumState, version: int) -> None:
+        """Nothing is kept."""
+
+    def close(self) -> None:
+        self.log.flush()

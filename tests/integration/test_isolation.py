@@ -1,0 +1,112 @@
+"""`isolation=process`: the controller of a node with both roles in a process of its own."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from brokers import Node
+from kafkacore.storage.directory_lock import DirectoryLocks
+from kafkacore.storage.errors import LogDirectoryError
+from processes import wait_until
+
+pytestmark = pytest.mark.timeout(90)
+TOPIC = "orders"
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def node(tmp_path):
+    running = Node(tmp_path / "node", "--topic", f"{TOPIC}:1", overrides={"isolation": "process"})
+    yield running
+    running.kill()
+
+
+def produce(node, count):
+    producer = Producer({"bootstrap.servers": node.bootstrap, "acks": "all", "enable.idempotence": True})
+    for number in range(count):
+        producer.produce(TOPIC, b"%d" % number)
+    assert producer.flush(30) == 0
+
+
+def consume(node, count):
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "none", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    values = [message.value() for message in consumer.consume(count, timeout=30)]
+    consumer.close()
+    return values
+
+
+def test_the_controller_is_another_process_and_the_node_serves_as_any_other(node):
+    (controller,) = children(node.pid)
+    assert b"kafkacore.tools.isolated" in Path(f"/proc/{controller}/cmdline").read_bytes()
+    produce(node, 100)
+    assert consume(node, 100) == [b"%d" % number for number in range(100)]
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    assert admin.list_topics(timeout=10).controller_id == 1
+    for address in (node.bootstrap, node.controller):
+        host, port = address.rsplit(":", 1)
+        assert (host, int(port) > 0) == ("127.0.0.1", True)
+
+
+def test_both_end_in_order_and_go_on_with_what_they_had(node):
+    produce(node, 10)
+    (controller,) = children(node.pid)
+    assert node.stop() == 0
+    assert not is_alive(controller)
+    node.start()
+    produce(node, 10)
+    assert len(consume(node, 20)) == 20
+
+
+def test_a_killed_node_takes_its_controller_along_and_nobody_else_has_the_directory_before(node):
+    produce(node, 10)
+    (controller,) = children(node.pid)
+    os.kill(controller, signal.SIGSTOP)  # alive, and not able to notice
+    node.kill()
+    with pytest.raises(LogDirectoryError, match="in use by another node"):
+        DirectoryLocks([str(node.log_dir)])
+    os.kill(controller, signal.SIGCONT)
+    wait_until(lambda: not is_alive(controller), what="the controller ends with its node")
+    node.start()
+    assert len(consume(node, 10)) == 10
+
+
+def test_a_node_whose_controller_dies_ends_and_says_so(node):
+    (controller,) = children(node.pid)
+    os.kill(controller, signal.SIGKILL)
+    assert node.child.process.wait(60) == 1
+    assert f"its controller, process {controller}, ended with status -9" in node.child.tail()
+
+
+def test_the_controller_is_configured_as_in_the_whole_but_alone(tmp_path):
+    from kafkacore.config import BrokerConfig
+    from kafkacore.server.controller_process import properties
+
+    both = BrokerConfig({
+        "process.roles": "broker,controller", "node.id": "1", "isolation": "process",
+        "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
+        "listeners": "INSIDE://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://[::1]:0", "metrics.port": "9404",
+        "inter.broker.listener.name": "INSIDE", "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "advertised.listeners": "INSIDE://in:1,PLAINTEXT://out:2,CONTROLLER://voter:3",
+        "controller.quorum.bootstrap.servers": "voter:3",
+    })  # fmt: skip
+    alone = BrokerConfig(properties(both))
+    assert alone.process_roles == {"controller"}
+    assert [str(each) for each in alone.listeners] == ["CONTROLLER://[::1]:0"]
+    assert [str(each) for each in alone.advertised_controller_listeners] == ["CONTROLLER://voter:3"]
+    assert (alone.log_dirs, alone.metadata_log_dir, alone.metrics_port) == ((f"{tmp_path}/a",), f"{tmp_path}/a", -1)

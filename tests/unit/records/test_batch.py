@@ -237,6 +237,18 @@ def test_views_copy_nothing_and_keep_the_bytes_alive() -> None:
         del view
 
 
+@pytest.mark.parametrize("name", ["offset", "timestamp", "key", "value", "headers"])
+def test_a_field_is_the_same_by_any_way_to_it(name: str) -> None:
+    for batch in Batches(build()):
+        for record in batch:
+            spelled = "".join(list(name))  # another object than the name in the code
+            assert getattr(record, name) == getattr(record, spelled) == getattr(type(record), name).__get__(record)
+            with pytest.raises(AttributeError):
+                setattr(record, name, None)
+            with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+                record.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
 def test_records_outlive_their_batch() -> None:
     records = [r for codec in CODEC_IDS for batch in Batches(build(codec=codec)) for r in batch]
     gc.collect()

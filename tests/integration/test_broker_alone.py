@@ -6,7 +6,6 @@ Real clients speak to it, first by the hot path and then with every Produce and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,143 +13,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from kafkacore._fast.env import Environment
 from kafkacore._fast.gate import GatePolicy
-from kafkacore.config import BrokerConfig
-from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.messages import (
-    AllocateProducerIdsResponse,
-    BrokerHeartbeatResponse,
-    BrokerRegistrationResponse,
-    CreateTopicsResponse,
     DescribeLogDirsRequest,
-    FeatureLevelRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-    UnfenceBrokerRecord,
 )
-from kafkacore.protocol.uuid import Uuid
-from kafkacore.runtime.process import DATA, Runtime
-from kafkacore.server.broker import BrokerServer
-from kafkacore.server.broker_logs import BrokerLogs
-from kafkacore.storage.log_manager import LogManager
-
-DIRECTORY = Uuid(b"d" * 16)
-
-
-class Records:
-    """A controller reduced to what a broker asks of one: everything is granted at once."""
-
-    def __init__(self, publisher: MetadataPublisher) -> None:
-        self.publisher = publisher
-        self.next_producer_id = 0
-        self.asked_to_leave = 0
-
-    def commit(self, *records: Any) -> int:
-        offset = self.publisher.applied_offset + 1
-        self.publisher.apply(records, offset, 1, 1)
-        return offset
-
-    async def send(self, request: Any) -> Any:
-        return getattr(self, type(request).__name__)(request)
-
-    async def forward(self, call: Any, request: Any) -> Any:
-        return await self.send(request)
-
-    def BrokerRegistrationRequest(self, request: Any) -> Any:
-        epoch = self.commit(
-            FeatureLevelRecord(name="metadata.version", feature_level=29),
-            RegisterBrokerRecord(
-                broker_id=request.broker_id,
-                broker_epoch=0,
-                incarnation_id=request.incarnation_id,
-                end_points=[
-                    RegisterBrokerRecord.BrokerEndpoint(name=each.name, host=each.host, port=each.port)
-                    for each in request.listeners
-                ],
-                fenced=True,
-                log_dirs=request.log_dirs,
-            ),
-        )
-        return BrokerRegistrationResponse(broker_epoch=epoch)
-
-    def BrokerHeartbeatRequest(self, request: Any) -> Any:
-        self.asked_to_leave += request.want_shut_down
-        if not request.want_fence and self.publisher.image.brokers[request.broker_id].fenced:
-            self.commit(UnfenceBrokerRecord(id=request.broker_id, epoch=0))
-        return BrokerHeartbeatResponse(
-            is_caught_up=True, is_fenced=request.want_fence, should_shut_down=request.want_shut_down
-        )
-
-    def AllocateProducerIdsRequest(self, request: Any) -> Any:
-        self.next_producer_id += 1000
-        return AllocateProducerIdsResponse(producer_id_start=self.next_producer_id, producer_id_len=1000)
-
-    def CreateTopicsRequest(self, request: Any) -> Any:
-        results = []
-        for topic in request.topics:
-            topic_id = Uuid.random()
-            count = max(topic.num_partitions, 1)
-            self.commit(
-                TopicRecord(name=topic.name, topic_id=topic_id),
-                *(
-                    PartitionRecord(
-                        topic_id=topic_id,
-                        partition_id=index,
-                        replicas=[1],
-                        isr=[1],
-                        leader=1,
-                        leader_epoch=0,
-                        partition_epoch=0,
-                        directories=[DIRECTORY],
-                    )
-                    for index in range(count)
-                ),
-            )
-            results.append(CreateTopicsResponse.CreatableTopicResult(name=topic.name, topic_id=topic_id))
-        return CreateTopicsResponse(topics=results)
-
-
-class Started:
-    def __init__(self, path: Path, **overrides: str) -> None:
-        config = BrokerConfig(
-            {
-                "process.roles": "broker",
-                "node.id": "1",
-                "controller.listener.names": "CONTROLLER",
-                "controller.quorum.voters": "9@127.0.0.1:1",
-                "listeners": "PLAINTEXT://127.0.0.1:0",
-                "log.dirs": str(path),
-                **{key.replace("_", "."): text for key, text in overrides.items()},
-            }
-        )
-        self.runtime = Runtime.shared()
-        self.loop = self.runtime.loop(DATA)
-        self.broker = self.loop.run(self._start(config, path), 20)
-
-    async def _start(self, config: BrokerConfig, path: Path) -> BrokerServer:
-        publisher = MetadataPublisher()
-        environment = Environment()
-        self.records = Records(publisher)
-        blocking = ThreadPoolExecutor(4)
-        logs = LogManager(environment, [str(path)], lambda topic: broker.replicas.settings_of(publisher.image, topic))
-        broker = BrokerServer(
-            config, "cluster", [DIRECTORY],
-            runtime=self.runtime, environment=environment, publisher=publisher, channel=self.records,
-            logs=BrokerLogs(logs, {DIRECTORY: str(path)}, blocking), blocking=blocking, read_kraft_version=lambda: 0,
-        )  # fmt: skip
-        await broker.start()
-        return broker
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.broker.bound['PLAINTEXT'][1]}"
-
-    def stop(self) -> None:
-        self.loop.run(self.broker.stop(1000, 1000), 20)
-        self.runtime.release()
+from lone_broker import Started
 
 
 @pytest.fixture(params=["serve", "punt"])

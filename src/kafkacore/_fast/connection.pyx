@@ -511,7 +511,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
         conn.verdict.action = GATE_PUNT
         return hand_over(conn, request)
     if outcome == SERVED_CLOSE:
-        malformed(conn, "a malformed Produce or Fetch; closed")
+        malformed(conn, "a request that its processor cannot read or answer; closed")
         return False
     home.now_ns = home.clock.monotonic_ns(home.clock.self)
     request.local_done_ns = home.now_ns

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final
 
-from kafkacore._fast import fetch, produce
+from kafkacore._fast import fetch, list_offsets, produce
 from kafkacore._fast.env import Environment
 from kafkacore._fast.fetch_session import FetchSessionCache
 from kafkacore._fast.gate import GatePolicy
@@ -104,7 +104,11 @@ class BrokerServer:
             runtime=runtime,
             environment=environment,
             limits=limits_from(config),
-            hot=((ApiKey.PRODUCE, produce.api(self._hot)), (ApiKey.FETCH, fetch.api(self._hot))),
+            hot=(
+                (ApiKey.PRODUCE, produce.api(self._hot)),
+                (ApiKey.FETCH, fetch.api(self._hot)),
+                (ApiKey.LIST_OFFSETS, list_offsets.api(self._hot)),
+            ),
         )
         if request_log.enabled():
             self.plane.native.publish_gate(GatePolicy("punt"))

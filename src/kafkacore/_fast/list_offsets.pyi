@@ -1,0 +1,4 @@
+from kafkacore._fast.hot import Hot
+from kafkacore._fast.plane import HotApi
+
+def api(hot: Hot) -> HotApi: ...

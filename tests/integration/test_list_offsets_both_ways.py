@@ -1,0 +1,171 @@
+"""ListOffsets is answered by a processor or by its handler: byte for byte the same."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.gate import GatePolicy
+from kafkacore.protocol import apis
+from kafkacore.protocol.messages import ListOffsetsRequest, ListOffsetsResponse, ProduceRequest
+from lone_broker import Started
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING = range(-1, -7, -1)
+VERSIONS = range(1, 12)
+RECORDS = 7
+
+
+class Both:
+    """One broker, one connection, and how many requests came to a handler."""
+
+    def __init__(self, path: Path) -> None:
+        self.started = Started(path)
+        self.started.create("t", 3)
+        self.started.create("u")
+        self.handled = 0
+        plane: Any = self.started.broker.plane
+        answer = plane._answer
+
+        def counted(*arguments: Any) -> Any:
+            self.handled += 1
+            return answer(*arguments)
+
+        plane._answer = counted
+        self.socket = socket.create_connection(("127.0.0.1", self.started.broker.bound["PLAINTEXT"][1]), 10)
+        self.ask(self.batch(), 9)
+
+    def batch(self) -> ProduceRequest:
+        builder = RecordBatchBuilder()
+        for number in range(RECORDS):
+            builder.append(1000 + number, None, b"x")
+        parts = ProduceRequest.PartitionProduceData
+        topic = ProduceRequest.TopicProduceData(
+            name="t", partition_data=[parts(index=1, records=bytes(builder.build()))]
+        )
+        return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
+
+    def read(self, size: int) -> bytes:
+        got = b""
+        while len(got) < size:
+            part = self.socket.recv(size - len(got))
+            assert part, "the broker closed"
+            got += part
+        return got
+
+    def ask(self, request: Any, version: int) -> bytes:
+        frame = apis.encode_request(version, 5, "me", request)
+        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
+        return self.read(struct.unpack(">i", self.read(4))[0])
+
+    def gate(self, policy: GatePolicy | None) -> None:
+        async def publish() -> None:
+            self.started.broker.plane.native.publish_gate(policy)
+
+        self.started.loop.run(publish(), 5)
+
+    def both(self, request: ListOffsetsRequest, version: int) -> tuple[bytes, bool]:
+        """The answer, and whether a processor gave it."""
+        self.gate(None)
+        before = self.handled
+        native = self.ask(request, version)
+        served = self.handled == before
+        self.gate(GatePolicy("punt"))
+        assert self.ask(request, version) == native
+        assert self.handled == before + 1 + (not served)
+        return native, served
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: Any) -> Iterator[Both]:
+    made = Both(tmp_path_factory.mktemp("both"))
+    try:
+        yield made
+    finally:
+        made.socket.close()
+        made.started.stop()
+
+
+def asked(*topics: tuple[str, list[tuple[int, int, int]]], replica_id: int = -1, isolation: int = 0) -> Any:
+    """Topics with (partition, timestamp, leader epoch) each."""
+    return ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=isolation,
+        topics=[
+            ListOffsetsRequest.ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsRequest.ListOffsetsPartition(
+                        partition_index=index, timestamp=timestamp, current_leader_epoch=epoch
+                    )
+                    for index, timestamp, epoch in partitions
+                ],
+            )
+            for name, partitions in topics
+        ],
+    )
+
+
+def decoded(frame: bytes, version: int) -> list[tuple[int, int, int]]:
+    """(error, offset, leader epoch) of each partition."""
+    response = ListOffsetsResponse.decode(frame[5 if version >= 6 else 4 :], version)
+    return [(each.error_code, each.offset, each.leader_epoch) for topic in response.topics for each in topic.partitions]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ends_and_starts_are_the_same_by_both_ways_and_need_no_handler(broker: Both, version: int) -> None:
+    since = {LATEST: 1, EARLIEST: 1, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, PENDING: 11}
+    for timestamp, replica_id, isolation in itertools.product(since, (-1, -2, 3), (0, 1) if version >= 2 else (0,)):
+        topics = ("t", [(2, timestamp, -1), (1, timestamp, -1)]), ("u", [(0, timestamp, -1)])
+        frame, served = broker.both(asked(*topics, replica_id=replica_id, isolation=isolation), version)
+        assert served == (version >= since[timestamp])
+        if timestamp == LATEST:
+            assert [each[:2] for each in decoded(frame, version)] == [(0, 0), (0, RECORDS), (0, 0)]
+
+
+@pytest.mark.parametrize("version", [4, 6, 11])
+def test_a_leader_epoch_that_is_not_the_partitions_is_refused_alike(broker: Both, version: int) -> None:
+    frame, served = broker.both(asked(("t", [(0, LATEST, 0), (1, LATEST, 9), (2, EARLIEST, -1)])), version)
+    assert served
+    assert [each[0] for each in decoded(frame, version)] == [0, 75, 0]
+
+
+def test_what_memory_cannot_answer_comes_to_the_handler_whole(broker: Both) -> None:
+    for topics in (
+        [("t", [(1, 1003, -1)])],
+        [("t", [(0, LATEST, -1), (1, MAX_TIMESTAMP, -1)])],
+        [("t", [(0, LATEST, -1), (9, LATEST, -1)])],
+        [("absent", [(0, LATEST, -1)])],
+        [("t", [(1, LATEST, -1), (1, LATEST, -1)])],
+        [("t", [(1, LATEST, -1)]), ("t", [(1, EARLIEST, -1)])],
+        [("t", [(0, -9, -1)])],
+    ):
+        _, served = broker.both(asked(*topics), 7)
+        assert not served
+
+
+def test_the_same_topic_twice_and_none_at_all_are_no_reason_for_a_handler(broker: Both) -> None:
+    assert broker.both(asked(), 7)[1]
+    assert broker.both(asked(("t", [])), 7)[1]
+    assert broker.both(asked(("t", [(0, LATEST, -1)]), ("u", [(0, LATEST, -1)]), ("t", [(1, LATEST, -1)])), 7)[1]
+
+
+def test_a_request_that_is_cut_off_closes_its_connection_by_both_ways(broker: Both) -> None:
+    frame = apis.encode_request(7, 5, "me", asked(("t", [(0, LATEST, -1)])))[:-3]
+    for policy in (None, GatePolicy("punt")):
+        broker.gate(policy)
+        with socket.create_connection(broker.socket.getpeername(), 10) as other:
+            other.sendall(struct.pack(">i", len(frame)) + frame)
+            assert other.recv(1) == b""
+
+
+def test_the_gate_gives_every_partition_its_error(broker: Both) -> None:
+    broker.gate(GatePolicy(rules=[{"api_key": 2, "action": "error", "error": 6, "times": 1}]))
+    frame = broker.ask(asked(("t", [(0, LATEST, -1), (1, EARLIEST, -1)])), 7)
+    assert decoded(frame, 7) == [(6, -1, -1), (6, -1, -1)]

@@ -9,7 +9,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkacore.metadata.edit import Edit
@@ -173,6 +173,7 @@ def partition(topic_id: Uuid, index: int, replicas: list[int], adding: list[int]
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=60))
+@example([("topic", 0), ("partitions", 0, 2, [0]), ("change", 0, 0, [0, 1], False)])  # an ISR that has no room
 def test_columns_say_what_a_dictionary_says(story: list[tuple[Any, ...]]) -> None:
     twin, image, edit = Twin(), EMPTY_IMAGE, Edit(EMPTY_IMAGE)
     published = []

@@ -183,7 +183,8 @@ class PartitionChunk(PartitionColumns):
 
     def put(self, index: int, row: Partition) -> None:
         """Over the row at `index`, which exists."""
-        self.widen(len(row.replicas))
+        # An ISR that is wider than the replicas is nobody's doing, but what a record says must not move other rows.
+        self.widen(max(len(row.replicas), len(row.isr), len(row.directories)))
         self.topic[index] = row.topic_row
         self.partition[index] = row.partition
         self.leader[index] = row.leader

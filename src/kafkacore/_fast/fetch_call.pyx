@@ -207,7 +207,7 @@ cdef inline int32_t next_epoch(int32_t epoch) noexcept nogil:
 
 cdef void start_session(FetchCall *call) noexcept nogil:
     """Without room or memory for it the answer has session id 0, and the client goes on with full fetches."""
-    cdef FetchSession *session = session_new(call.request.api_version >= TOPIC_ID_VERSION)
+    cdef FetchSession *session = session_new(call.state.sessions, call.request.api_version >= TOPIC_ID_VERSION)
     cdef SessionPartition *kept
     cdef Part *part
     cdef int32_t i

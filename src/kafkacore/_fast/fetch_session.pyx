@@ -3,7 +3,7 @@
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from kafkacore._fast.atomics cimport add32, load32
+from kafkacore._fast.atomics cimport add32, add64, load32, load64
 from kafkacore._fast.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 
 cdef enum:
@@ -11,15 +11,20 @@ cdef enum:
     INVALID_FETCH_SESSION_EPOCH = 71
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     LEAST_BUCKETS = 8
+    MEMORY_BYTES = 256 << 20
     MAX_TOPIC = 249  # Kafka's longest topic name; a longer key finds nothing and is cut in listings
 
 cdef int32_t live_sessions = 0  # atomic; tests hold it against zero
 
 
-cdef int sessions_init(FetchSessions *cache, int32_t slots, uint64_t seed) noexcept nogil:
+cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes, const uint64_t *seed) noexcept nogil:
     memset(cache, 0, sizeof(FetchSessions))
     cache.slots = slots
-    cache.random = seed
+    cache.memory_bytes = memory_bytes
+    cache.random = seed[0]
+    # Not made of the ids' seed: clients see ids.
+    cache.hash_key[0] = seed[1]
+    cache.hash_key[1] = seed[2]
     return -mutex_init(&cache.lock, NULL)
 
 
@@ -38,7 +43,7 @@ cdef void sessions_close(FetchSessions *cache) noexcept nogil:
     mutex_destroy(&cache.lock)
 
 
-cdef FetchSession *session_new(bint uses_topic_ids) noexcept nogil:
+cdef FetchSession *session_new(const FetchSessions *cache, bint uses_topic_ids) noexcept nogil:
     cdef FetchSession *session = <FetchSession *> calloc(1, sizeof(FetchSession))
     if session == NULL:
         return NULL
@@ -47,6 +52,9 @@ cdef FetchSession *session_new(bint uses_topic_ids) noexcept nogil:
         free(session)
         return NULL
     session.bucket_mask = LEAST_BUCKETS - 1
+    session.bytes = sizeof(FetchSession) + LEAST_BUCKETS * sizeof(SessionPartition *)
+    session.hash_key[0] = cache.hash_key[0]
+    session.hash_key[1] = cache.hash_key[1]
     session.refs = 1
     session.epoch = 1
     session.uses_topic_ids = uses_topic_ids
@@ -87,6 +95,7 @@ cdef void unlink_at(FetchSessions *cache, FetchSession **place) noexcept nogil:
     session.chain = NULL
     cache.count -= 1
     cache.partition_count -= session.cached_count
+    cache.used_bytes -= session.cached_bytes
     session_release(session)
 
 
@@ -104,16 +113,28 @@ cdef int32_t next_id(FetchSessions *cache) noexcept nogil:
             return session_id
 
 
+cdef bint is_full(const FetchSessions *cache, int64_t bytes) noexcept nogil:
+    return cache.count >= cache.slots or cache.used_bytes + bytes > cache.memory_bytes
+
+
 cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """Evicts the stalest session when it is stale enough, else the smallest one that is settled and smaller."""
+    """Evicts sessions until there is a place for one more, and memory."""
+    if candidate.bytes > cache.memory_bytes:
+        return False
+    while is_full(cache, candidate.bytes):
+        if not evict(cache, candidate, now_ms):
+            return False
+    return True
+
+
+cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
+    """The stalest session when it is stale enough, else, for a place, the smallest one that is settled and smaller."""
     cdef FetchSession **stalest = NULL
     cdef FetchSession **smallest = NULL
     cdef FetchSession **place
     cdef int i
-    if cache.slots <= 0:
+    if cache.count == 0:
         return False
-    if cache.count < cache.slots:
-        return True
     for i in range(256):
         place = &cache.buckets[i]
         while place[0] != NULL:
@@ -125,7 +146,7 @@ cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_m
             place = &place[0].chain
     if now_ms - stalest[0].used_ms > SESSION_EVICTION_MS:
         place = stalest
-    elif smallest != NULL and smallest[0].cached_count < candidate.count:
+    elif cache.count >= cache.slots and smallest != NULL and smallest[0].cached_count < candidate.count:
         place = smallest
     else:
         return False
@@ -142,12 +163,14 @@ cdef int32_t sessions_add(FetchSessions *cache, FetchSession *session, int64_t n
         session_id = session.id = next_id(cache)
         session.created_ms = session.used_ms = now_ms
         session.cached_count = session.count
+        session.cached_bytes = session.bytes
         bucket = &cache.buckets[<uint32_t> session_id & 255]
         session.chain = bucket[0]
         bucket[0] = session
         add32(&session.refs, 1)
         cache.count += 1
         cache.partition_count += session.count
+        cache.used_bytes += session.bytes
     mutex_unlock(&cache.lock)
     return session_id
 
@@ -161,13 +184,26 @@ cdef void sessions_remove(FetchSessions *cache, int32_t session_id) noexcept nog
     mutex_unlock(&cache.lock)
 
 
+cdef bint grew_too_large(FetchSessions *cache, FetchSession *session) noexcept nogil:
+    """Takes note of what the session takes by now: when that is more than there is, it must go."""
+    cdef int64_t grown_bytes = load64(&session.bytes) - session.cached_bytes
+    session.cached_bytes += grown_bytes
+    cache.used_bytes += grown_bytes
+    return grown_bytes > 0 and cache.used_bytes > cache.memory_bytes
+
+
 cdef int16_t sessions_take(FetchSessions *cache, int32_t session_id, int32_t epoch, bint uses_topic_ids, int64_t now_ms,
                            FetchSession **out) noexcept nogil:
+    cdef FetchSession **place
     cdef FetchSession *session
     cdef int16_t error = 0
     out[0] = NULL
     mutex_lock(&cache.lock)
-    session = place_of(cache, session_id)[0]
+    place = place_of(cache, session_id)
+    session = place[0]
+    if session != NULL and grew_too_large(cache, session):
+        unlink_at(cache, place)
+        session = NULL
     if session == NULL:
         error = FETCH_SESSION_ID_NOT_FOUND
     elif session.epoch != epoch:
@@ -198,12 +234,55 @@ cdef FetchSession *sessions_hold(FetchSessions *cache, int32_t session_id) noexc
 
 # --- a session's partitions: all under its lock ---
 
-cdef uint32_t key_hash(const uint8_t *key, int32_t size, int32_t index) noexcept nogil:
-    cdef uint32_t value = 2166136261u ^ <uint32_t> index * 0x9E3779B9u  # FNV-1a
-    cdef int32_t i
-    for i in range(size):
-        value = (value ^ key[i]) * 16777619u
-    return value ^ (value >> 15)
+ctypedef struct Sip:
+    uint64_t v[4]
+
+
+cdef inline uint64_t rotate(uint64_t word, int bits) noexcept nogil:
+    return word << bits | word >> (64 - bits)
+
+
+cdef inline void sip_round(Sip *sip) noexcept nogil:
+    sip.v[0] += sip.v[1]
+    sip.v[2] += sip.v[3]
+    sip.v[1] = rotate(sip.v[1], 13) ^ sip.v[0]
+    sip.v[3] = rotate(sip.v[3], 16) ^ sip.v[2]
+    sip.v[0] = rotate(sip.v[0], 32)
+    sip.v[2] += sip.v[1]
+    sip.v[0] += sip.v[3]
+    sip.v[1] = rotate(sip.v[1], 17) ^ sip.v[2]
+    sip.v[3] = rotate(sip.v[3], 21) ^ sip.v[0]
+    sip.v[2] = rotate(sip.v[2], 32)
+
+
+cdef inline void sip_word(Sip *sip, uint64_t word) noexcept nogil:
+    sip.v[3] ^= word
+    sip_round(sip)
+    sip.v[0] ^= word
+
+
+cdef uint64_t key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t size, int32_t index) noexcept nogil:
+    """SipHash-1-3 of the index, as a word, and the key."""
+    cdef Sip sip
+    cdef uint64_t word = <uint32_t> index
+    cdef int32_t at = 0
+    sip.v[0] = hash_key[0] ^ <uint64_t> 0x736F6D6570736575u
+    sip.v[1] = hash_key[1] ^ <uint64_t> 0x646F72616E646F6Du
+    sip.v[2] = hash_key[0] ^ <uint64_t> 0x6C7967656E657261u
+    sip.v[3] = hash_key[1] ^ <uint64_t> 0x7465646279746573u
+    sip_word(&sip, word)
+    while size - at >= 8:
+        memcpy(&word, key + at, 8)
+        sip_word(&sip, word)
+        at += 8
+    word = 0
+    memcpy(&word, key + at, size - at)
+    sip_word(&sip, word | <uint64_t> (size + 8) << 56)
+    sip.v[2] ^= 0xFF
+    sip_round(&sip)
+    sip_round(&sip)
+    sip_round(&sip)
+    return sip.v[0] ^ sip.v[1] ^ sip.v[2] ^ sip.v[3]
 
 
 cdef inline const uint8_t *name_of(const SessionPartition *partition) noexcept nogil:
@@ -221,7 +300,8 @@ cdef SessionPartition **partition_place(FetchSession *session, const uint8_t *to
     cdef bint by_id = session.uses_topic_ids
     cdef const uint8_t *key = topic_id if by_id else topic
     cdef int32_t size = 16 if by_id else topic_size
-    cdef SessionPartition **place = &session.buckets[key_hash(key, size, index) & session.bucket_mask]
+    cdef uint64_t found = key_hash(session.hash_key, key, size, index)
+    cdef SessionPartition **place = &session.buckets[found & session.bucket_mask]
     cdef const SessionPartition *at
     while place[0] != NULL:
         at = place[0]
@@ -246,13 +326,15 @@ cdef bint grow(FetchSession *session) noexcept nogil:
         return False
     while partition != NULL:
         if session.uses_topic_ids:
-            bucket = &buckets[key_hash(partition.topic_id, 16, partition.index) & mask]
+            bucket = &buckets[key_hash(session.hash_key, partition.topic_id, 16, partition.index) & mask]
         else:
-            bucket = &buckets[key_hash(name_of(partition), partition.topic_size, partition.index) & mask]
+            bucket = &buckets[key_hash(session.hash_key, name_of(partition), partition.topic_size, partition.index)
+                              & mask]
         partition.chain = bucket[0]
         bucket[0] = partition
         partition = partition.next
     free(session.buckets)
+    add64(&session.bytes, <int64_t> (mask - session.bucket_mask) * <int64_t> sizeof(SessionPartition *))
     session.buckets = buckets
     session.bucket_mask = mask
     return True
@@ -304,6 +386,7 @@ cdef SessionPartition *session_put(FetchSession *session, const uint8_t *topic_i
     place[0] = partition
     link_last(session, partition)
     session.count += 1
+    add64(&session.bytes, <int64_t> sizeof(SessionPartition) + topic_size)
     return partition
 
 
@@ -313,6 +396,7 @@ cdef void session_drop(FetchSession *session, SessionPartition *partition) noexc
     place[0] = partition.chain
     unlink(session, partition)
     session.count -= 1
+    add64(&session.bytes, -(<int64_t> sizeof(SessionPartition) + partition.topic_size))
     free(partition)
 
 
@@ -327,6 +411,12 @@ cdef void session_move_last(FetchSession *session, SessionPartition *partition) 
 def live() -> int:
     """Sessions that exist in this process; zero once every cache and fetch is gone."""
     return load32(&live_sessions)
+
+
+def partition_hash(seed, bytes key, int index) -> int:
+    """Where a session of a cache with this seed looks for a partition."""
+    cdef uint64_t[2] words = [<uint64_t> (seed >> 64 & 0xFFFFFFFFFFFFFFFF), <uint64_t> (seed >> 128)]
+    return key_hash(words, key, <int32_t> len(key), index)
 
 
 ctypedef struct Change:
@@ -358,12 +448,16 @@ cdef int apply_changes(FetchSession *session, const Change *changes, int count) 
 
 cdef class FetchSessionCache:
 
-    def __init__(self, int slots=1000, seed=0):
+    def __init__(self, int slots=1000, seed=0, int64_t memory_bytes=MEMORY_BYTES):
         if slots < 0:
             raise ValueError(f"max.incremental.fetch.session.cache.slots must be at least 0, not {slots}")
 
-    def __cinit__(self, int slots=1000, seed=0):
-        if sessions_init(&self.cache, slots, <uint64_t> (seed & 0xFFFFFFFFFFFFFFFF)) != 0:
+    def __cinit__(self, int slots=1000, seed=0, int64_t memory_bytes=MEMORY_BYTES):
+        cdef uint64_t words[3]
+        cdef int i
+        for i in range(3):
+            words[i] = <uint64_t> (seed >> 64 * i & 0xFFFFFFFFFFFFFFFF)
+        if sessions_init(&self.cache, slots, memory_bytes, words) != 0:
             raise MemoryError("no lock for the fetch session cache")
 
     def __dealloc__(self):
@@ -378,13 +472,18 @@ cdef class FetchSessionCache:
         return self.cache.partition_count
 
     @property
+    def used_bytes(self) -> int:
+        """What the sessions take, as last looked at."""
+        return self.cache.used_bytes
+
+    @property
     def evictions(self) -> int:
         """What IncrementalFetchSessionEvictionsPerSec counts."""
         return self.cache.evictions
 
     def add(self, keys, bint uses_topic_ids, int64_t now_ms) -> int:
         """A new session of `keys`: (topic id or name as bytes, partition index); its id, or 0 without room."""
-        cdef FetchSession *session = session_new(uses_topic_ids)
+        cdef FetchSession *session = session_new(&self.cache, uses_topic_ids)
         cdef int32_t session_id
         if session == NULL:
             raise MemoryError("no memory for a fetch session")

@@ -20,7 +20,7 @@ from kafkacore.config.listeners import SECURITY_PROTOCOLS
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
-from kafkacore.network.limits import limits_from
+from kafkacore.network.limits import limits_from, physical_memory_bytes
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.observability import request_log
@@ -29,6 +29,7 @@ from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
+from kafkacore.runtime.randomness import randomness
 from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
@@ -43,6 +44,7 @@ from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.registrar import Registrar
 
 LOG: Final = logging.getLogger("kafkacore.server")
+SESSIONS_MEMORY_SHARE: Final = 64  # of the machine's memory: one part in so many is for fetch sessions
 API_VERSIONS: Final = range(5)  # versions of ApiVersions that are published to the processors
 
 
@@ -75,7 +77,11 @@ class BrokerServer:
         self._awaiting: list[asyncio.Future[None]] = []
         self._logs = logs
         self._blocking = blocking
-        sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        sessions = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots,
+            randomness().getrandbits(192),
+            physical_memory_bytes() // SESSIONS_MEMORY_SHARE,
+        )
         self._hot = Hot(self.node_id, sessions, config.fetch_max_bytes)
         self._channel = channel
         self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table)

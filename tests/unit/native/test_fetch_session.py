@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkacore._fast.fetch_session import FetchSessionCache, live
+from kafkacore._fast.fetch_session import FetchSessionCache, live, partition_hash
 
 NOT_FOUND, BAD_EPOCH, MIXED = 70, 71, 106
 
@@ -72,6 +72,87 @@ def test_a_thousand_partitions_are_each_found_again(cache):
     assert [index for _, index in order] == list(range(1, 1000, 2))
     cache.update(session, 2, False, 2)
     assert cache.partition_count == 500
+
+
+def test_the_memory_of_all_sessions_is_bounded():
+    cache = FetchSessionCache(slots=100, memory_bytes=20_000)
+    held = [cache.add(keys(*range(20)), False, 0) for _ in range(10)]
+    taken = [session for session in held if session]
+    assert 0 < len(taken) < len(held)
+    assert cache.used_bytes <= 20_000
+    assert cache.add(keys(*range(1000)), False, 0) == 0  # larger than all there is: nobody goes for it
+    assert len(cache) == len(taken)
+    for session in taken:
+        cache.remove(session)
+    assert cache.used_bytes == 0
+    assert cache.add(keys(*range(20)), False, 0) != 0
+
+
+def test_a_stale_session_s_memory_is_given_to_a_new_one():
+    cache = FetchSessionCache(slots=100, memory_bytes=20_000)
+    while cache.add(keys(*range(20)), False, 0):
+        pass
+    before = len(cache)
+    assert cache.add(keys(*range(20)), False, 120_000) == 0
+    assert cache.add(keys(*range(20)), False, 120_001) != 0
+    assert len(cache) == before
+    assert cache.evictions == 1
+
+
+def test_a_session_that_grows_beyond_the_memory_ends():
+    cache = FetchSessionCache(slots=100, memory_bytes=20_000)
+    small, growing = cache.add(keys(0), False, 0), cache.add(keys(0), False, 0)
+    epoch = 1
+    while cache.update(growing, epoch, False, 1, keys=keys(*range(10 * epoch, 10 * epoch + 10)))[0] == 0:
+        epoch += 1
+        assert epoch < 100
+    assert cache.update(growing, epoch, False, 1) == (NOT_FOUND, [])
+    assert cache.update(small, 1, False, 1)[0] == 0
+    assert cache.used_bytes < 1000
+
+
+def siphash_1_3(key: bytes, data: bytes) -> int:
+    """After the paper's pseudocode (Aumasson, Bernstein: SipHash)."""
+    words = [int.from_bytes(key[at : at + 8], "little") for at in (0, 8)]
+    v = [
+        words[at % 2] ^ one
+        for at, one in enumerate((0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573))
+    ]
+
+    def turn(word: int, bits: int) -> int:
+        return (word << bits | word >> 64 - bits) & 0xFFFFFFFFFFFFFFFF
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            v[0] = v[0] + v[1] & 0xFFFFFFFFFFFFFFFF
+            v[1] = turn(v[1], 13) ^ v[0]
+            v[0] = turn(v[0], 32)
+            v[2] = v[2] + v[3] & 0xFFFFFFFFFFFFFFFF
+            v[3] = turn(v[3], 16) ^ v[2]
+            v[0] = v[0] + v[3] & 0xFFFFFFFFFFFFFFFF
+            v[3] = turn(v[3], 21) ^ v[0]
+            v[2] = v[2] + v[1] & 0xFFFFFFFFFFFFFFFF
+            v[1] = turn(v[1], 17) ^ v[2]
+            v[2] = turn(v[2], 32)
+
+    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
+    for at in range(0, len(padded), 8):
+        word = int.from_bytes(padded[at : at + 8], "little")
+        v[3] ^= word
+        rounds(1)
+        v[0] ^= word
+    v[2] ^= 0xFF
+    rounds(3)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 31, 249])
+def test_partitions_are_found_by_a_hash_that_nobody_outside_knows(size):
+    key, topic = bytes(range(16)), bytes(size * 7 % 251 for size in range(size))
+    seed = int.from_bytes(b"\xaa" * 8 + key, "little")
+    assert partition_hash(seed, topic, 5) == siphash_1_3(key, (5).to_bytes(8, "little") + topic)
+    assert partition_hash(seed, topic, 5) != partition_hash(seed ^ 1 << 100, topic, 5)
+    assert partition_hash(seed, topic, 5) != partition_hash(seed, topic, 6)
 
 
 def test_a_closed_cache_leaves_no_session_behind():

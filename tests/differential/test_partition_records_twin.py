@@ -122,10 +122,8 @@ def test_what_is_decided_is_what_a_record_would_say(
     mine, twin = PartitionRecords(), PartitionRecords()
     for columns in (mine, twin):
         columns.add_record(PartitionRecord(topic_id=topic_id(1), **before))
-    mine.add(
-        topic_id(2), first, count, tuple(values["replicas"]), tuple(values["isr"]), values["leader"],
-        values["directories"],
-    )  # fmt: skip
+    mine.number(topic_id(2), first, count)
+    mine.place(count, tuple(values["replicas"]), tuple(values["isr"]), values["leader"], values["directories"])
     for index in range(first, first + count):
         twin.add_record(
             PartitionRecord(topic_id=topic_id(2), partition_id=index, leader_epoch=0, partition_epoch=0, **values)
@@ -206,14 +204,16 @@ def test_a_run_goes_on_in_the_next_chunk_and_into_rows_that_are_free() -> None:
 
 def test_a_run_of_a_topic_that_is_not_there_is_refused() -> None:
     columns = PartitionRecords()
-    columns.add(topic_id(5), 0, 3, (1,), (1,), 1, [topic_id(77)])
+    columns.number(topic_id(5), 0, 3)
+    columns.place(3, (1,), (1,), 1, [topic_id(77)])
     with pytest.raises(MetadataError, match=r"partition_id=0, 1, 2.* does not exist"):
         image_of([PartitionRun(topic_id(5), columns, 0, 3)])
 
 
 def test_a_version_without_directories_does_not_take_them() -> None:
     columns = PartitionRecords()
-    columns.add(topic_id(5), 0, 3, (1,), (1,), 1, [topic_id(77)])
+    columns.number(topic_id(5), 0, 3)
+    columns.place(3, (1,), (1,), 1, [topic_id(77)])
     record = PartitionRecord(topic_id=topic_id(5), replicas=[1], isr=[1], leader=1, directories=[topic_id(77)])
     for encode in (lambda: columns.encode(0, b""), lambda: record.encode(0)):
         with pytest.raises(UnsupportedVersionError, match="directories"):
@@ -222,7 +222,8 @@ def test_a_version_without_directories_does_not_take_them() -> None:
 
 def test_a_batch_over_its_limit_is_none_and_rows_must_be_there() -> None:
     columns = PartitionRecords()
-    columns.add(topic_id(5), 0, 100, (1,), (1,), 1, [topic_id(77)])
+    columns.number(topic_id(5), 0, 100)
+    columns.place(100, (1,), (1,), 1, [topic_id(77)])
     data, ends = columns.encode(2, b"")
     assert control.data_batch([(data, ends, 0, 100)], 0, 1, NOW, 4000) is None
     builder = RecordBatchBuilder()

@@ -6,6 +6,8 @@ import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final, Self
 
+_MINUS: Final = 62  # in base64
+
 
 class Uuid(bytes):
     """A topic, directory or cluster id. It is its 16 bytes, so it compares, hashes and goes on the wire as they do."""
@@ -38,9 +40,9 @@ class Uuid(bytes):
             value = bytearray(os.urandom(16))
             value[6] = value[6] & 0x0F | 0x40
             value[8] = value[8] & 0x3F | 0x80
-            made = cls(bytes(value))
-            if not str(made).startswith("-"):
-                return made
+            # The first six bits are the first character.
+            if value[0] >> 2 != _MINUS:
+                return cls(value)
 
     def __str__(self) -> str:
         return urlsafe_b64encode(self)[:22].decode()

@@ -44,14 +44,15 @@ class PartitionRecords(PartitionColumns):
         super().__init__()
         self.topic_ids = bytearray()
 
-    def add(
-        self, topic_id: Uuid, first: int, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]
-    ) -> None:
-        """New partitions of a topic that are alike, numbered from `first` on."""
-        self.widen(len(replicas))
-        room = self.width - len(replicas)
+    def number(self, topic_id: Uuid, first: int, count: int) -> None:
+        """New partitions of a topic, from `first` on. What they have is told by `place`, of many topics at once."""
         self.topic_ids += topic_id * count
         self.partition += array("i", range(first, first + count))
+
+    def place(self, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]) -> None:
+        """What the next `count` partitions have, that were numbered and not placed yet."""
+        self.widen(len(replicas))
+        room = self.width - len(replicas)
         self.leader += array("i", [leader]) * count
         self.leader_epoch += array("i", [0]) * count
         self.partition_epoch += array("i", [0]) * count

@@ -7,6 +7,7 @@ library, which numpy reads in place: importing it costs more than scanning a sma
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -274,9 +275,10 @@ Chunks = Sequence[PartitionChunk]
 
 
 def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk, int, int]]:
-    """Rows that follow each other and say the same, together: their chunk, the first row's index in it, how many."""
+    """Rows that follow each other and say the same, together: their chunk, the first row's index in it, how many. A row
+    below 0 is none."""
     left = sorted(rows)
-    at = 0
+    begin = at = bisect_left(left, 0)
     while at < len(left):
         row = left[at]
         chunk, index = chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
@@ -284,7 +286,7 @@ def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk,
         while left[at + most - 1] != row + most - 1:
             most = (most + 1) // 2
         # All of them are, where one broker has everything; else a few. Each try costs no more than what it finds.
-        count = most if at == 0 and chunk.alike(index, most) else 1
+        count = most if at == begin and chunk.alike(index, most) else 1
         while count < most and chunk.alike(index, min(2 * count, most)):
             count = min(2 * count, most)
         yield chunk, index, count

@@ -136,7 +136,7 @@ class ReplicaManager:
         self._set_broker_config(image)
         self._configure(image, list(self._topics.values()))
         for topic in image.topics():
-            self._place(image, topic, [row for row in topic.partition_rows if row >= 0])
+            self._place(image, topic, topic.partition_rows)
 
     def _place(self, image: MetadataImage, topic: Topic, rows: Iterable[int]) -> None:
         """Opens what is new here, drops what is not here any more, and gives every partition its role."""
@@ -223,7 +223,7 @@ class ReplicaManager:
             topic = image.topic(hosted.name)
             if topic is not None and topic.topic_id == hosted.topic_id:
                 # min.insync.replicas is part of the role.
-                self._place(image, topic, [row for row in topic.partition_rows if row >= 0])
+                self._place(image, topic, topic.partition_rows)
 
     def topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
         return TopicConfig(self._config, image.topic_overrides(topic))
@@ -246,12 +246,13 @@ class ReplicaManager:
             partition.close()
 
 
-def _by_topic(image: MetadataImage, delta: MetadataDelta) -> dict[int, list[int]]:
+def _by_topic(image: MetadataImage, delta: MetadataDelta) -> dict[int, Sequence[int]]:
     """The changed rows by the row of their topic."""
-    rows: dict[int, list[int]] = {}
-    for row in delta.partition_rows:
-        rows.setdefault(image.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS], []).append(row)
-    return rows
+    created = {topic_row: image.topic_at(topic_row).partition_rows for topic_row in delta.topics_created.values()}
+    changed: dict[int, list[int]] = {}
+    for row in delta.partition_rows.difference(*created.values()):
+        changed.setdefault(image.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS], []).append(row)
+    return {**created, **changed}
 
 
 def _set_values(values: Mapping[str, str | None]) -> dict[str, str]:

@@ -42,13 +42,14 @@ class BrokerLogs:
                 # Deleted and made again at once: the old directory must be renamed before the new one takes its name.
                 leaving.result()
         wanted = self._paths.get(directory)
-        placed = self._manager.create(topic, topic_id, indexes, wanted)
+        placed = self._manager.create(topic, topic_id, indexes, wanted, settings)
         for partition in placed:
             if partition.settings is not settings:
                 partition.configure(settings)
-            path = partition.directory.path
-            if path != wanted:
-                self._placed[topic_id, partition.index] = self._ids[path]
+        for lies_in in {partition.directory for partition in placed}:
+            if lies_in.path != wanted:
+                there = self._ids[lies_in.path]
+                self._placed |= {(topic_id, each.index): there for each in placed if each.directory is lies_in}
         return placed
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:

@@ -198,12 +198,18 @@ class LogManager:
     # --- coming and going ---
 
     def create(
-        self, topic: str, topic_id: Uuid, indexes: Iterable[int], path: str | None = None
+        self,
+        topic: str,
+        topic_id: Uuid,
+        indexes: Iterable[int],
+        path: str | None = None,
+        settings: LogSettings | None = None,
     ) -> list[PartitionHandle]:
         """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first
         append; it goes to the directory with the fewest, or to `path`. Raises LogDirectoryError where no directory
         serves."""
-        settings = self._settings_of(topic)
+        if settings is None:
+            settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
         found = self._with_topic_id(topic_id, self._held(keys))
         missing = [key for key in keys if key not in found] if found else keys
@@ -211,12 +217,18 @@ class LogManager:
             for directory, part in self._spread(missing, path):
                 made = new_partitions(directory.native, topic, topic_id, [index for _, index in part], settings)
                 directory.partitions.update(zip(part, made, strict=True))
+                if len(made) == len(keys):
+                    return made
                 found.update(zip(part, made, strict=True))
         return [found[key] for key in keys]
 
     def _held(self, keys: list[Key]) -> dict[Key, PartitionHandle]:
+        held = {}
         with self._mutex:
-            return {key: one.partitions[key] for one in self._directories for key in keys if key in one.partitions}
+            for partitions in [one.partitions for one in self._directories]:
+                if not partitions.keys().isdisjoint(keys):
+                    held.update({key: partitions[key] for key in keys if key in partitions})
+        return held
 
     def _with_topic_id(self, topic_id: Uuid, found: dict[Key, PartitionHandle]) -> dict[Key, PartitionHandle]:
         """A log without an id is the topic's, from before ids or made in a crash; one of another id is of a topic that

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from controllers import directory_of
+from kafkacore._fast.batch import Batches
+from kafkacore.metadata.records import decode_record
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     CreatePartitionsRequest,
@@ -56,6 +59,38 @@ def test_a_topic_is_committed_when_it_is_answered(run) -> None:
         assert harness.applied.publisher.image.topic("a") is not None
         assert image.topic_overrides("a") == {"retention.ms": "1000"}
         response.encode(7)
+
+    run(story)
+
+
+def test_partitions_placed_by_hand_and_by_the_placer_are_recorded_as_they_were_placed(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2, 3)
+        began = harness.log.end_offset
+        by_hand = {0: [1], 1: [1], 2: [3], 3: [1]}
+        wide = {0: [3, 1, 2], 1: [2, 3, 1]}
+        response = await create(
+            harness, topic("a", assignments=by_hand), topic("b", 4, 2), topic("a.bad", factor=9),
+            topic("c", assignments=wide), topic("d", 2, 1),
+        )  # fmt: skip
+        assert [each.error_code for each in response.topics] == [0, 0, ErrorCode.INVALID_REPLICATION_FACTOR, 0, 0]
+        records = [
+            decode_record(record.value) for batch in Batches(harness.log.read(began, 1 << 20)) for record in batch
+        ]
+        assert [record.NAME for record in records if record.NAME != "PartitionRecord"] == ["TopicRecord"] * 4
+        told = {each.name: each.topic_id for each in response.topics}
+        partitions = [record for record in records if record.NAME == "PartitionRecord"]
+        assert [(each.topic_id, each.partition_id) for each in partitions] == [
+            (told[name], index) for name, count in (("a", 4), ("b", 4), ("c", 2), ("d", 2)) for index in range(count)
+        ]
+        assert [each.replicas for each in partitions[:4]] == list(by_hand.values())
+        assert [each.replicas for each in partitions[8:10]] == list(wide.values())
+        for record in partitions:
+            assert record.isr == record.replicas
+            assert (record.leader, record.leader_epoch, record.partition_epoch) == (record.replicas[0], 0, 0)
+            assert record.directories == [directory_of(broker) for broker in record.replicas]
+        rows = [harness.partition(name, index) for name in "abcd" for index in range({"a": 4, "b": 4}.get(name, 2))]
+        assert [list(row.replicas) for row in rows] == [each.replicas for each in partitions]
 
     run(story)
 

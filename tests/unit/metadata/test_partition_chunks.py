@@ -15,7 +15,8 @@ HERE, THERE, TOPIC_ID = Uuid(b"h" * 16), Uuid(b"t" * 16), Uuid(b"i" * 16)
 def chunk_of(*rows: Partition) -> PartitionChunk:
     chunk = PartitionChunk()
     blank = PartitionRecords()
-    blank.add(TOPIC_ID, 0, len(rows), (0,), (0,), 0, [HERE])
+    blank.number(TOPIC_ID, 0, len(rows))
+    blank.place(len(rows), (0,), (0,), 0, [HERE])
     chunk.extend(0, blank, 0, len(rows))
     for index, row in enumerate(rows):
         chunk.put(index, row)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage
-from kafkacore.metadata.partition_records import Records, record_count
+from kafkacore.metadata.partition_records import Records
 from kafkacore.protocol.errors import ErrorCode, error_for
 
 MAX_RECORDS_PER_USER_OP: Final = 10_000
@@ -34,9 +34,9 @@ class Settings(NamedTuple):
     random: Random
 
 
-def limit_records(records: Records) -> None:
+def limit_records(count: int) -> None:
     """Raises POLICY_VIOLATION for one request that asks for too much at once."""
-    if record_count(records) > MAX_RECORDS_PER_USER_OP:
+    if count > MAX_RECORDS_PER_USER_OP:
         raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 

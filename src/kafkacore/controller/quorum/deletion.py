@@ -43,7 +43,7 @@ def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_ve
     for topic_id, name in chosen.items():
         records.append(RemoveTopicRecord(topic_id=topic_id))
         results.append(Result(name=name, topic_id=topic_id))
-    limit_records(records)
+    limit_records(len(records))
     return Decision(records, DeleteTopicsResponse(responses=results))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any, Final
@@ -22,7 +23,7 @@ from kafkacore.metadata.image import (
     has_collision_characters,
     unify_collision_characters,
 )
-from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun
+from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, record_count
 from kafkacore.metadata.partitions import Ids
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import (
@@ -88,10 +89,11 @@ class TopicCreation:
         """Raises POLICY_VIOLATION for too much at once; whatever else is wrong is told for each topic."""
         self._limit_partitions(request.topics)
         names = [topic.name for topic in request.topics]
-        twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else set()
+        twice = {name for name, count in Counter(names).items() if count > 1}
         results = [self._refused(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in sorted(twice)]
         results += [self._create(topic) for topic in request.topics if topic.name not in twice]
-        limit_records(self._records)
+        self._placement.finish()
+        limit_records(record_count(self._records))
         return Decision([] if request.validate_only else self._records, CreateTopicsResponse(topics=results))
 
     def _limit_partitions(self, topics: Sequence[Any]) -> None:
@@ -162,10 +164,11 @@ class PartitionGrowth:
         self._image = image
         self._placement = Placement(image, settings)
         self._records: list[Message | PartitionRun] = []
+        self._count = 0
 
     def decide(self, request: Any) -> Decision:
         names = [topic.name for topic in request.topics]
-        twice = {name for name in names if names.count(name) > 1} if len(set(names)) != len(names) else set()
+        twice = {name for name, count in Counter(names).items() if count > 1}
         made = CreatePartitionsResponse.CreatePartitionsTopicResult
         results = [
             made(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
@@ -180,7 +183,7 @@ class PartitionGrowth:
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
-        limit_records(self._records)
+        self._placement.finish()
         return Decision([] if request.validate_only else self._records, CreatePartitionsResponse(results=results))
 
     def _grow(self, asked: Any) -> None:
@@ -199,8 +202,9 @@ class PartitionGrowth:
             raise error_for(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
         replicas = self._placement.of_more(topic, asked, count)
         self._records.append(self._placement.run(topic.topic_id, count, replicas))
+        self._count += len(replicas)
         # What is over the limit fails the whole request, and soon.
-        limit_records(self._records)
+        limit_records(self._count)
 
 
 class Placement:
@@ -216,6 +220,7 @@ class Placement:
         self._active = {each.broker_id for each in image.brokers.values() if each.active}
         self._columns = PartitionRecords()
         self._placements: dict[Ids, tuple[Ids, Ids, list[Uuid]]] = {}
+        self._placed: list[Any] = []  # of the columns' rows: what some that follow each other have, and how many
 
     def of_new_topic(self, topic: Any) -> Placed:
         if topic.assignments:
@@ -255,15 +260,25 @@ class Placement:
         return placed
 
     def run(self, topic_id: Uuid, first: int, placed: Placed) -> PartitionRun:
-        """The records of new partitions of a topic, all of them."""
+        """The records of new partitions of a topic, to be finished."""
         columns = self._columns
         begin, partition = len(columns), first
         for placement, alike in groupby(placed):
             count = sum(1 for _ in alike)
-            replicas, isr, directories = self._known(tuple(placement))
-            columns.add(topic_id, partition, count, replicas, isr, isr[0], directories)
+            columns.number(topic_id, partition, count)
             partition += count
+            known = self._known(tuple(placement))
+            if self._placed and self._placed[-1][0] is known:
+                self._placed[-1][1] += count
+            else:
+                self._placed.append([known, count])
         return PartitionRun(topic_id, columns, begin, len(placed))
+
+    def finish(self) -> None:
+        """After the last run: their columns are whole."""
+        for (replicas, isr, directories), count in self._placed:
+            self._columns.place(count, replicas, isr, isr[0], directories)
+        self._placed.clear()
 
     def _known(self, replicas: Ids) -> tuple[Ids, Ids, list[Uuid]]:
         """Replicas, those in sync at first, and the directory of each."""

@@ -53,6 +53,10 @@ class Edit:
         self._partition_count = base.partition_count
         self._free_partitions = base.free_partitions
         self._configs = base.configs.edit()
+        # Rows at the end that are counted and not filled yet: their columns, from which row there, and their topics.
+        self._unfilled: PartitionRecords | None = None
+        self._unfilled_first = 0
+        self._unfilled_topics = array("i")
 
     # --- in and out ---
 
@@ -71,6 +75,7 @@ class Edit:
 
     def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """The root after all that was replayed; the edit is at its end."""
+        self._fill_rows()
         base = self.base
         return MetadataImage(
             offset=offset,
@@ -123,6 +128,7 @@ class Edit:
         return row, topic
 
     def _partition_chunk(self, number: int) -> PartitionChunk:
+        self._fill_rows()
         if number not in self._own_partitions:
             self._own_partitions.add(number)
             if number == len(self._partition_chunks):
@@ -193,17 +199,29 @@ class Edit:
             self._place(rows, topic_row, run.columns, index)
 
     def _append_rows(self, rows: array[int], topic_row: int, run: PartitionRun) -> None:
-        done = 0
-        while done < run.count:
-            at = self._partition_rows
-            count = min(run.count - done, CHUNK_ROWS - at % CHUNK_ROWS)
-            self._partition_chunk(at // CHUNK_ROWS).extend(topic_row, run.columns, run.first + done, count)
-            self._partition_rows += count
-            new = range(at, at + count)
-            rows.extend(new)
-            self.delta.partition_rows.update(new)
-            done += count
+        """Gives them their rows. These are filled together with those of the runs around, whose columns lie beside."""
+        if run.columns is not self._unfilled or run.first != self._unfilled_first + len(self._unfilled_topics):
+            self._fill_rows()
+            self._unfilled, self._unfilled_first = run.columns, run.first
+        self._unfilled_topics += array("i", [topic_row]) * run.count
+        rows.extend(range(self._partition_rows, self._partition_rows + run.count))
+        self._partition_rows += run.count
         self._partition_count += run.count
+
+    def _fill_rows(self) -> None:
+        """What was appended last gets into the chunks: before anyone looks there."""
+        columns, topics, done = self._unfilled, self._unfilled_topics, 0
+        if columns is None:
+            return
+        self._unfilled, self._unfilled_topics = None, array("i")
+        first = self._partition_rows - len(topics)
+        self.delta.partition_rows.update(range(first, self._partition_rows))
+        while done < len(topics):
+            at = first + done
+            count = min(len(topics) - done, CHUNK_ROWS - at % CHUNK_ROWS)
+            chunk = self._partition_chunk(at // CHUNK_ROWS)
+            chunk.extend(topics[done : done + count], columns, self._unfilled_first + done)
+            done += count
 
     def _place(self, rows: array[int], topic_row: int, columns: PartitionRecords, index: int) -> None:
         """A partition out of order, in a row that was free, or over what there is."""
@@ -225,10 +243,10 @@ class Edit:
             row, self._free_partitions = self._free_partitions
             self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, columns.row(index, topic_row))
             return row
-        row = self._partition_rows
+        chunk = self._partition_chunk(self._partition_rows // CHUNK_ROWS)
+        chunk.extend(array("i", [topic_row]), columns, index)
         self._partition_rows += 1
-        self._partition_chunk(row // CHUNK_ROWS).extend(topic_row, columns, index, 1)
-        return row
+        return self._partition_rows - 1
 
     def _overwrite(self, row: int, topic_row: int, columns: PartitionRecords, index: int) -> None:
         self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, columns.row(index, topic_row))
@@ -246,6 +264,7 @@ class Edit:
 
     def clear_elr(self, record: Any, offset: int) -> None:
         """Of one topic, or of all when the name is empty (KIP-966)."""
+        self._fill_rows()
         only = None
         if record.topic_name:
             only = self._topics_by_name.get(record.topic_name)

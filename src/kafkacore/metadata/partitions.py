@@ -209,10 +209,10 @@ class PartitionChunk(PartitionColumns):
         self.replicas[start:end] = self.isr[start:end] = _blank(self.width, 1)
         self.rare.pop(index, None)
 
-    def extend(self, topic_row: int, source: PartitionColumns, first: int, count: int) -> None:
-        """New rows of one topic: this is how every created partition comes here."""
-        self.topic += array("i", [topic_row]) * count
-        self.take(source, first, count)
+    def extend(self, topics: array[int], source: PartitionColumns, first: int) -> None:
+        """New rows, one for each row of a topic: this is how every created partition comes here."""
+        self.topic += topics
+        self.take(source, first, len(topics))
 
 
 def merge(row: Partition, change: Any) -> Partition:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,7 @@ def chunk_of(*rows: Partition) -> PartitionChunk:
     blank = PartitionRecords()
     blank.number(TOPIC_ID, 0, len(rows))
     blank.place(len(rows), (0,), (0,), 0, [HERE])
-    chunk.extend(0, blank, 0, len(rows))
+    chunk.extend(array("i", [0]) * len(rows), blank, 0)
     for index, row in enumerate(rows):
         chunk.put(index, row)
     return chunk

@@ -10,6 +10,7 @@ Names become Python's: `TopicData` -> `topic_data`, with `KRaft` one word and `E
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from functools import cache
@@ -91,6 +92,15 @@ class Message:
     def table(self, version: int) -> Table | None:
         """The table that rules `version`, or None when no release has it."""
         return next((table for versions, table in self.tables if version in versions), None)
+
+    def changes(self) -> frozenset[int]:
+        """The versions that may differ from the one before: a range of the message or of a field begins or ends."""
+        ranges = [versions for versions, _ in self.tables]
+        for _, table in self.tables:
+            ranges.append(table.flexible)
+            for field in itertools.chain.from_iterable(table.structs.values()):
+                ranges += (field.versions, field.nullable, field.tagged)
+        return frozenset([each.lowest for each in ranges] + [each.highest + 1 for each in ranges])
 
     def structs(self) -> dict[str, list[Field]]:
         """Every struct with the union of its fields, the newest release's first."""

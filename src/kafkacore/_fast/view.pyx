@@ -352,7 +352,11 @@ cdef class Binding:
         self.name, self.lowest, self.highest = name, lowest, highest
         message = tables.message(name)
         layouts = {struct: Layout(struct, fields, size, None, True) for struct, (size, fields) in structs.items()}
+        changes = message.changes()
         for version in range(lowest, highest + 1):
+            if version > lowest and version not in changes:
+                self.programs[version] = self.programs[version - 1]
+                continue
             self.programs[version] = compile_message(message, version, layouts)
             make_image(<Shape *> self.programs[version])
 

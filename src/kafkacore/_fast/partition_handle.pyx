@@ -658,9 +658,21 @@ def new_partitions(LogDirectory directory not None, str topic not None, topic_id
 
 def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch):
     """`become_leader` of partitions that have no other replica."""
+    cdef tuple held = tuple(handles)  # whatever happens to the list while others have the GIL
     cdef PartitionHandle handle
-    for handle in handles:
-        become(handle.partition, ROLE_LEADER, leader_id, leader_epoch, partition_epoch, 1, ())
+    cdef Py_ssize_t i, count = len(held)
+    cdef Partition **partitions = <Partition **> malloc((count + 1) * sizeof(Partition *))
+    if partitions == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            handle = held[i]
+            partitions[i] = handle.partition
+        with nogil:
+            for i in range(count):
+                partition_become(partitions[i], ROLE_LEADER, leader_id, leader_epoch, partition_epoch, 1, NULL, 0)
+    finally:
+        free(partitions)
 
 
 cdef object append_result(int error, AppendInfo *info):

@@ -6,90 +6,40 @@ import itertools
 import socket
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from both_ways import Both
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.gate import GatePolicy
 from kafkacore.protocol import apis
 from kafkacore.protocol.messages import ListOffsetsRequest, ListOffsetsResponse, ProduceRequest
-from lone_broker import Started
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING = range(-1, -7, -1)
 VERSIONS = range(1, 12)
 RECORDS = 7
 
 
-class Both:
-    """One broker, one connection, and how many requests came to a handler."""
-
-    def __init__(self, path: Path) -> None:
-        self.started = Started(path)
-        self.started.create("t", 3)
-        self.started.create("u")
-        self.handled = 0
-        plane: Any = self.started.broker.plane
-        answer = plane._answer
-
-        def counted(*arguments: Any) -> Any:
-            self.handled += 1
-            return answer(*arguments)
-
-        plane._answer = counted
-        self.socket = socket.create_connection(("127.0.0.1", self.started.broker.bound["PLAINTEXT"][1]), 10)
-        self.ask(self.batch(), 9)
-
-    def batch(self) -> ProduceRequest:
-        builder = RecordBatchBuilder()
-        for number in range(RECORDS):
-            builder.append(1000 + number, None, b"x")
-        parts = ProduceRequest.PartitionProduceData
-        topic = ProduceRequest.TopicProduceData(
-            name="t", partition_data=[parts(index=1, records=bytes(builder.build()))]
-        )
-        return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
-
-    def read(self, size: int) -> bytes:
-        got = b""
-        while len(got) < size:
-            part = self.socket.recv(size - len(got))
-            assert part, "the broker closed"
-            got += part
-        return got
-
-    def ask(self, request: Any, version: int) -> bytes:
-        frame = apis.encode_request(version, 5, "me", request)
-        self.socket.sendall(struct.pack(">i", len(frame)) + frame)
-        return self.read(struct.unpack(">i", self.read(4))[0])
-
-    def gate(self, policy: GatePolicy | None) -> None:
-        async def publish() -> None:
-            self.started.broker.plane.native.publish_gate(policy)
-
-        self.started.loop.run(publish(), 5)
-
-    def both(self, request: ListOffsetsRequest, version: int) -> tuple[bytes, bool]:
-        """The answer, and whether a processor gave it."""
-        self.gate(None)
-        before = self.handled
-        native = self.ask(request, version)
-        served = self.handled == before
-        self.gate(GatePolicy("punt"))
-        assert self.ask(request, version) == native
-        assert self.handled == before + 1 + (not served)
-        return native, served
+def produced() -> ProduceRequest:
+    builder = RecordBatchBuilder()
+    for number in range(RECORDS):
+        builder.append(1000 + number, None, b"x")
+    parts = ProduceRequest.PartitionProduceData
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[parts(index=1, records=bytes(builder.build()))])
+    return ProduceRequest(acks=-1, timeout_ms=5000, topic_data=[topic])
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: Any) -> Iterator[Both]:
     made = Both(tmp_path_factory.mktemp("both"))
     try:
+        made.started.create("t", 3)
+        made.started.create("u")
+        made.ask(produced(), 9)
         yield made
     finally:
-        made.socket.close()
-        made.started.stop()
+        made.close()
 
 
 def asked(*topics: tuple[str, list[tuple[int, int, int]]], replica_id: int = -1, isolation: int = 0) -> Any:

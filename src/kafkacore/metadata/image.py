@@ -7,7 +7,7 @@ from it, and nothing outside of this process.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkacore._named_tuple import NamedTuple
@@ -137,6 +137,11 @@ class MetadataImage(NamedTuple):
         if not 0 <= partition < len(rows) or rows[partition] < 0:
             return None
         return self.partition_at(rows[partition])
+
+    def topics_of_rows(self, rows: Iterable[int]) -> Iterator[Topic]:
+        """The topics that partition rows belong to, each once."""
+        topic_rows = {self.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS] for row in rows}
+        return map(self.topic_at, topic_rows)
 
     # --- the rest ---
 

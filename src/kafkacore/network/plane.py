@@ -10,10 +10,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.plane import HotApi, InboundRequest, NativePlane, pack_address
+from kafkacore.network.lasting import LastingAnswer, LastingAnswers
 from kafkacore.network.limits import CONTROL_PLANE_QUEUE, PlaneLimits
 from kafkacore.network.listeners import Listener, listen
 from kafkacore.network.request import RequestContext
@@ -29,7 +31,7 @@ _SWEEP_SECONDS: Final = 0.005
 Response = bytes | Sequence[bytes] | Iterator[bytes] | None
 # Gives the response's header and body: whole, in parts, or as an iterator between whose parts the loop goes on with
 # other work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
-Answer = Callable[[RequestContext, memoryview], Response | Awaitable[Response]]
+Answer = Callable[[RequestContext, memoryview], Response | LastingAnswer | Awaitable[Response]]
 
 
 class Plane:
@@ -37,7 +39,7 @@ class Plane:
 
     `api_ranges` is what the plane takes, (key, lowest, highest) each: requests for anything else close their
     connection, as in Kafka. `hot` are APIs served without the GIL; what they do not serve comes to `answer` like the
-    others.
+    others. `lasting` are APIs some of whose answers processors may give again: what `forget` says has changed is not.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Plane:
         environment: Environment | None = None,
         limits: PlaneLimits | None = None,
         hot: Iterable[tuple[int, HotApi]] = (),
+        lasting: Iterable[int] = (),
     ) -> None:
         self.kind = kind
         self.limits = limits or PlaneLimits()
@@ -73,6 +76,9 @@ class Plane:
         self.native.set_apis((key, low, high, _first_flexible(key)) for key, low, high in api_ranges)
         for key, api in hot:
             self.native.install(key, api)
+        self._lasting = {key: LastingAnswers() for key in lasting}
+        for key, answers in self._lasting.items():
+            self.native.install(key, answers.slot.api())
         for host, limit in self.limits.max_connections_per_ip_overrides:
             for address in _addresses(host):
                 self.native.limit_address(address, limit)
@@ -132,6 +138,11 @@ class Plane:
         """In a child after fork: its copy of the listening sockets."""
         self._close_sockets()
 
+    def forget(self, changed: AbstractSet[object] | None) -> None:
+        """Lasting answers that depend on something in `changed` are made anew from here on; None: all of them."""
+        for answers in self._lasting.values():
+            answers.forget(self.native, changed)
+
     @property
     def response_tasks(self) -> int:
         """Handlers that run."""
@@ -187,6 +198,11 @@ class Plane:
         except Exception as error:  # noqa: BLE001 - whatever it is, the connection ends and the log tells
             self._refuse(inbound, error)
             return
+        if isinstance(response, LastingAnswer):
+            answers = self._lasting.get(inbound.api_key)
+            if answers is not None:
+                answers.keep(self.native, inbound, response)
+            response = response.frame
         if isinstance(response, bytes):
             inbound.answer(response)
             _release(body)

@@ -115,6 +115,7 @@ class BrokerServer:
                 (ApiKey.FETCH, fetch.api(self._hot)),
                 (ApiKey.LIST_OFFSETS, list_offsets.api(self._hot)),
             ),
+            lasting=(ApiKey.METADATA,),
         )
         if request_log.enabled():
             self.plane.native.publish_gate(GatePolicy("punt"))
@@ -149,6 +150,8 @@ class BrokerServer:
     async def start(self) -> None:
         """Serves when this returns. Raises RegistrationRefused, TimeoutError, LogDirectoryError."""
         lifecycle = self.registrar.lifecycle
+        # Before anybody can tell of what has changed.
+        self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
@@ -232,6 +235,16 @@ class BrokerServer:
             self.context.finalized_epoch = image.offset
             bodies = [api_versions.response(self.context, version).encode(version) for version in API_VERSIONS]
             self.plane.native.publish_api_versions(bodies)
+
+    def _forget_answers(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """Those about topics that changed; all of them where brokers did."""
+        if delta is None or delta.brokers:
+            self.plane.forget(None)
+            return
+        changed: set[object] = {*delta.topics_created, *delta.topics_deleted}
+        changed.update(topic.topic_id for topic in image.topics_of_rows(delta.partition_rows))
+        if changed:
+            self.plane.forget(changed)
 
     def _nudge(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """A controller that waits for this broker to catch up hears of it at once."""

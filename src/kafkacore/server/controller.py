@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final
 
 from kafkacore._fast.env import Environment
@@ -28,7 +28,7 @@ from kafkacore.runtime.process import CONTROLLER, Runtime
 from kafkacore.runtime.randomness import randomness
 from kafkacore.server.channel import ActiveController
 from kafkacore.server.controller_context import ControllerContext
-from kafkacore.server.dispatch import Dispatcher
+from kafkacore.server.dispatch import Answered, Dispatcher
 from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import CONTROLLER as HANDLERS
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
@@ -85,7 +85,7 @@ class ControllerServer:
         self._ticking: asyncio.TimerHandle | None = None
         self._registering: asyncio.Task[None] | None = None
 
-    def _answer(self, call: RequestContext, body: memoryview) -> bytes | Awaitable[bytes | None] | None:
+    def _answer(self, call: RequestContext, body: memoryview) -> Answered:
         return self.dispatcher.answer(call, body)
 
     def _advertised(self) -> Endpoints:

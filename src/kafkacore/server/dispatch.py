@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from importlib import import_module
 from typing import Any, Final
 
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.network.lasting import LastingAnswer
 from kafkacore.network.request import RequestContext
 from kafkacore.observability import request_log
 from kafkacore.protocol import apis
@@ -24,7 +27,18 @@ LOG: Final = logging.getLogger("kafkacore.server")
 # A handler that encodes its answer itself, because it keeps it, gives the whole frame. None: there is no answer
 # (acks=0).
 Response = Message | bytes | None
-Handler = Callable[[Any, RequestContext, Any], Response | Awaitable[Response]]
+
+
+class Lasting(NamedTuple):
+    """A response that every other request with the same bytes on the same listener gets, too, until one of what it
+    `depends` on changes; None: until anything does."""
+
+    response: Message | bytes
+    depends: AbstractSet[object] | None
+
+
+Answered = bytes | LastingAnswer | Awaitable[bytes | None] | None
+Handler = Callable[[Any, RequestContext, Any], Response | Lasting | Awaitable[Response]]
 
 
 class Dispatcher:
@@ -40,7 +54,7 @@ class Dispatcher:
         """What this kind of listener advertises."""
         return apis.api_versions_for(self.listener_kind, frozenset(self._table))
 
-    def answer(self, call: RequestContext, body: bytes | memoryview) -> bytes | Awaitable[bytes | None] | None:
+    def answer(self, call: RequestContext, body: bytes | memoryview) -> Answered:
         """The response's header and body, at once where the handler does not wait; None when there is to be none.
 
         Raises ProtocolError when the connection must be closed: bytes that are no such message, an API that this kind
@@ -55,9 +69,14 @@ class Dispatcher:
             response = _failed(call, request, error)
         if isinstance(response, Awaitable):
             return self._encode_later(call, request, response)
+        depends: AbstractSet[object] | None = None
+        lasts = isinstance(response, Lasting)
+        if isinstance(response, Lasting):
+            response, depends = response
         if request_log.enabled():
             request_log.log(call, request, response)
-        return _encoded(call, response)
+        frame = _encoded(call, response)
+        return LastingAnswer(frame, depends) if lasts and frame is not None else frame
 
     async def ask(self, call: RequestContext, request: Message) -> Message:
         """The same without bytes, for a caller in this process. Only for APIs that always answer with a message."""

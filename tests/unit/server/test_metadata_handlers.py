@@ -22,6 +22,7 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.dispatch import Lasting
 from kafkacore.server.handlers.broker import describe_cluster, describe_topic_partitions, metadata
 
 DIRECTORY = Uuid(b"d" * 16)
@@ -98,6 +99,8 @@ def ask(version: int, topics: Any, ctx: Any = None, **fields: Any) -> Any:
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(**each) for each in topics]
     request = MetadataRequest(topics=wanted, **fields)
     response = metadata.handle(ctx or context(), RequestContext(3, version, 0, None, "PLAINTEXT", ""), request)
+    if isinstance(response, Lasting):
+        response = response.response
     if isinstance(response, bytes):
         return MetadataResponse.decode(response[len(apis.response_header(3, version, 0)) :], version)
     return MetadataResponse.decode(response.encode(version), version)

@@ -16,6 +16,7 @@ from kafkacore.protocol.messages import MetadataRequest, MetadataResponse
 from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.server.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkacore.server.context import BrokerContext
+from kafkacore.server.dispatch import Lasting
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
@@ -29,12 +30,17 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> MetadataResponse | bytes:
+def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> Lasting | MetadataResponse:
     view = MetadataView(broker.image, call.listener)
     image, shape = view.image, _Shape(broker, view, call)
     if request.topics is None or (call.api_version == 0 and not request.topics):
-        return _all_topics(broker, call, request, view, shape)
-    return _response(broker, request, view, _wanted(broker, call, request, image, shape))
+        return Lasting(_all_topics(broker, call, request, view, shape), None)
+    topics = _wanted(broker, call, request, image, shape)
+    response = _response(broker, request, view, topics)
+    # One that is missing may come into being by being asked for.
+    if any(topic.error_code for topic in topics):
+        return response
+    return Lasting(response, frozenset(topic.topic_id for topic in topics))
 
 
 def _all_topics(

@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Awaitable
 from typing import Final
 
+from kafkacore.network.lasting import LastingAnswer
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
@@ -40,6 +41,8 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
     answer = controller.dispatcher.answer(inner, request.request_data[header.size :])
     if isinstance(answer, Awaitable):
         answer = await answer
+    if isinstance(answer, LastingAnswer):
+        answer = answer.frame
     return EnvelopeResponse(response_data=answer)
 
 

@@ -1,0 +1,67 @@
+"""Answers that are right for everybody who asks the same, until something that they depend on changes.
+
+A handler says that an answer is such a one (`LastingAnswer`); the processors then give it without Python. Nobody's
+rights make a difference to them: an API whose answer depends on who asks must not say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+from kafkacore._fast.plane import InboundRequest, NativePlane
+from kafkacore._fast.prepared import ASKED_LIMIT, PreparedAnswers, PreparedSlot
+from kafkacore._named_tuple import NamedTuple
+
+MAX_ANSWERS: Final = 128
+MAX_BYTES: Final = 64 << 20
+
+
+class LastingAnswer(NamedTuple):
+    """`frame` is header and body. `depends` on each of these; None: on everything."""
+
+    frame: bytes
+    depends: AbstractSet[object] | None
+
+
+class LastingAnswers:
+    """Those of one API of one plane. Belongs to the plane's loop."""
+
+    def __init__(self) -> None:
+        self.slot = PreparedSlot()
+        self._kept: dict[tuple[int, int, bytes], LastingAnswer] = {}
+        self._size_bytes = 0
+
+    def keep(self, plane: NativePlane, inbound: InboundRequest, answer: LastingAnswer) -> None:
+        """`inbound` is not answered yet. When there is no more room, all others go: who still asks is prepared anew."""
+        asked = bytes(memoryview(inbound)[inbound.header_size :])
+        if len(asked) > ASKED_LIMIT or len(answer.frame) > MAX_BYTES:
+            return
+        if len(self._kept) >= MAX_ANSWERS or self._size_bytes + len(answer.frame) > MAX_BYTES:
+            self._kept.clear()
+            self._size_bytes = 0
+        key = inbound.listener, inbound.api_version, asked
+        if key in self._kept:  # asked again before the processors knew
+            return
+        self._size_bytes += len(answer.frame)
+        self._kept[key] = answer
+        self._publish(plane)
+
+    def forget(self, plane: NativePlane, changed: AbstractSet[object] | None) -> None:
+        """What depends on something that has changed; None: everything may have."""
+        left = {
+            key: answer
+            for key, answer in self._kept.items()
+            if changed is not None and answer.depends is not None and answer.depends.isdisjoint(changed)
+        }
+        if len(left) != len(self._kept):
+            self._kept = left
+            self._size_bytes = sum(len(answer.frame) for answer in left.values())
+            self._publish(plane)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _publish(self, plane: NativePlane) -> None:
+        entries = [(*key, answer.frame) for key, answer in self._kept.items()]
+        self.slot.publish(plane, PreparedAnswers(entries) if entries else None)

@@ -1,0 +1,155 @@
+"""Metadata is answered by its handler once, and by the processors until something in the answer changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from both_ways import Both
+from kafkacore.network import lasting
+from kafkacore.protocol.messages import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+)
+
+VERSIONS = range(14)
+FLEXIBLE = 9
+
+
+@pytest.fixture
+def broker(tmp_path: Any) -> Iterator[Both]:
+    made = Both(tmp_path)
+    try:
+        made.started.create("t", 3)
+        made.started.create("u")
+        yield made
+    finally:
+        made.close()
+
+
+def asked(*names: str, **fields: Any) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names], **fields)
+
+
+def decoded(frame: bytes, version: int = 9) -> Any:
+    return MetadataResponse.decode(frame[5 if version >= FLEXIBLE else 4 :], version)
+
+
+def commit(broker: Both, *records: Any) -> None:
+    async def committed() -> None:
+        broker.started.records.commit(*records)
+
+    broker.started.loop.run(committed(), 10)
+
+
+def is_served(broker: Both, request: MetadataRequest, version: int = 9) -> bool:
+    """By a processor."""
+    before = broker.handled
+    broker.ask(request, version)
+    return broker.handled == before
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_asks_again_gets_the_handlers_bytes_from_a_processor(broker: Both, version: int) -> None:
+    requests = [asked("t"), asked("u", "t")]
+    if version >= 1:
+        requests.append(MetadataRequest(topics=None))
+    if version >= 10:
+        topic_id = decoded(broker.ask(asked("t"), 12), 12).topics[0].topic_id
+        requests.append(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=None, topic_id=topic_id)]))
+        requests[-1] = requests[-1] if version >= 12 else requests[0]
+    for request in requests:
+        broker.ask(request, version)
+        _, served = broker.both(request, version)
+        assert served
+        broker.gate(None)
+
+
+def test_an_answer_carries_the_correlation_id_of_whoever_asks_now(broker: Both) -> None:
+    first = broker.ask(asked("t"), 9, correlation_id=7)
+    before = broker.handled
+    second = broker.ask(asked("t"), 9, correlation_id=-2)
+    assert broker.handled == before
+    assert second == (-2).to_bytes(4, "big", signed=True) + first[4:]
+
+
+def test_what_is_asked_otherwise_is_not_taken_for_the_same(broker: Both) -> None:
+    broker.ask(asked("t"), 9)
+    assert not is_served(broker, asked("u"))
+    assert not is_served(broker, asked("t"), 8)
+    assert not is_served(broker, asked("t", include_topic_authorized_operations=True))
+    assert is_served(broker, asked("t"))
+
+
+def test_a_topic_that_is_not_there_is_looked_for_every_time(broker: Both) -> None:
+    request = asked("t", "later", allow_auto_topic_creation=False)
+    broker.ask(request, 9)
+    assert not is_served(broker, request)
+    broker.started.create("later")
+    assert [topic.error_code for topic in decoded(broker.ask(request, 9)).topics] == [0, 0]
+
+
+def test_a_change_is_seen_by_the_next_request(broker: Both) -> None:
+    topic_id = decoded(broker.ask(asked("t"), 12), 12).topics[0].topic_id
+    for change, leader in (
+        (PartitionChangeRecord(topic_id=topic_id, partition_id=1, leader=-1), -1),
+        (PartitionChangeRecord(topic_id=topic_id, partition_id=1, leader=1), 1),
+    ):
+        broker.ask(asked("t"), 9)
+        assert is_served(broker, asked("t"))
+        commit(broker, change)
+        frame, served = broker.both(asked("t"), 9)
+        assert not served
+        broker.gate(None)
+        assert decoded(frame).topics[0].partitions[1].leader_id == leader
+    commit(broker, RemoveTopicRecord(topic_id=topic_id))
+    assert decoded(broker.ask(asked("t", allow_auto_topic_creation=False), 9)).topics[0].error_code == 3
+
+
+def test_a_broker_that_is_fenced_changes_every_answer(broker: Both) -> None:
+    everything = MetadataRequest(topics=None)
+    for request in (asked("t"), everything):
+        broker.ask(request, 9)
+        assert is_served(broker, request)
+    commit(broker, BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=0, fenced=1))
+    for request in (asked("t"), everything):
+        frame = broker.ask(request, 9)
+        assert decoded(frame).brokers == []
+
+
+def test_only_what_depends_on_a_change_is_made_anew(broker: Both) -> None:
+    everything = MetadataRequest(topics=None)
+    for request in (asked("t"), asked("u"), everything):
+        broker.ask(request, 9)
+    commit(broker, ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1"))
+    assert is_served(broker, asked("t")) and is_served(broker, asked("u")) and is_served(broker, everything)
+    broker.started.create("another")
+    assert is_served(broker, asked("t")) and is_served(broker, asked("u"))
+    assert not is_served(broker, everything)
+    topic_id = decoded(broker.ask(asked("t"), 12), 12).topics[0].topic_id
+    commit(broker, PartitionChangeRecord(topic_id=topic_id, partition_id=0, isr=[]))
+    assert is_served(broker, asked("u"))
+    assert not is_served(broker, asked("t"))
+
+
+def test_what_is_kept_has_its_limits(broker: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lasting, "MAX_ANSWERS", 2)
+    for version in (5, 6):
+        broker.ask(asked("t"), version)
+        assert is_served(broker, asked("t"), version)
+    broker.ask(asked("t"), 7)
+    assert is_served(broker, asked("t"), 7)
+    assert not is_served(broker, asked("t"), 5)  # went to make room
+    monkeypatch.setattr(lasting, "MAX_BYTES", 10)
+    broker.ask(asked("t"), 8)
+    assert not is_served(broker, asked("t"), 8)
+    monkeypatch.undo()
+    long = asked(*["t"] * lasting.ASKED_LIMIT)
+    broker.ask(long, 9)
+    assert not is_served(broker, long)

@@ -276,7 +276,8 @@ cdef uint64_t key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t siz
         sip_word(&sip, word)
         at += 8
     word = 0
-    memcpy(&word, key + at, size - at)
+    if at < size:
+        memcpy(&word, key + at, size - at)
     sip_word(&sip, word | <uint64_t> (size + 8) << 56)
     sip.v[2] ^= 0xFF
     sip_round(&sip)

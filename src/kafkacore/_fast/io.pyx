@@ -48,6 +48,7 @@ ctypedef struct Crew:
     int started
     int limit
     int waiting
+    int queued            # things that no thread has taken yet
     bint stopping
     void *oldest
     void *newest
@@ -72,18 +73,16 @@ cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
 
 
 cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
-    """Under the lock, with one more thing queued: wakes a thread, or starts one. An errno only when there is none at
-    all.
+    """Under the lock, with one more thing about to be queued: wakes a thread, or starts one when those that wait have
+    things to take already. An errno only when there is none at all.
     """
-    cdef int error
-    if crew.waiting > 0:
-        condition_signal(&crew.work)
-        return 0
-    if crew.started == crew.limit:
-        return 0
-    error = thread_start(&crew.threads[crew.started], b"kafkacore-io", body, crew)
-    if error == 0:
-        crew.started += 1
+    cdef int error = 0
+    if crew.queued >= crew.waiting and crew.started < crew.limit:
+        error = thread_start(&crew.threads[crew.started], b"kafkacore-io", body, crew)
+        if error == 0:
+            crew.started += 1
+            return 0
+    condition_signal(&crew.work)
     return 0 if crew.started > 0 else error
 
 
@@ -129,6 +128,7 @@ cdef void *work(void *argument) noexcept nogil:
         crew.oldest = job.next
         if job.next == NULL:
             crew.newest = NULL
+        crew.queued -= 1
         mutex_unlock(&crew.lock)
         add32(&crew.dir.queued_jobs, -1)
         reply = job.reply
@@ -155,6 +155,7 @@ cdef int io_submit(LogDir *dir, Job *job) noexcept nogil:
             else:
                 crew.oldest = job
             crew.newest = job
+            crew.queued += 1
             add32(&dir.queued_jobs, 1)
     mutex_unlock(&crew.lock)
     return -error
@@ -169,6 +170,7 @@ cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
     else:
         crew.oldest = dirty
     crew.newest = dirty
+    crew.queued += 1
 
 
 cdef int64_t company_wait_ns(int32_t asked, int32_t company, int64_t since_ns, int64_t took_ns) noexcept nogil:
@@ -228,6 +230,7 @@ cdef void *commit(void *argument) noexcept nogil:
         crew.oldest = dirty.next
         if dirty.next == NULL:
             crew.newest = NULL
+        crew.queued -= 1
         await_company(crew, dirty, &arrival)
         mutex_unlock(&crew.lock)
         run_commit(crew.dir, dirty)

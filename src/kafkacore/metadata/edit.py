@@ -14,7 +14,7 @@ from kafkacore.metadata import image as images
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
 from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, Records
-from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, merge
+from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
 from kafkacore.protocol.messages import Message
@@ -258,8 +258,7 @@ class Edit:
         if not 0 <= record.partition_id < len(rows) or rows[record.partition_id] < 0:
             raise MetadataError(f"{record!r} is about a partition that does not exist")
         row = rows[record.partition_id]
-        chunk = self._partition_chunk(row // CHUNK_ROWS)
-        chunk.put(row % CHUNK_ROWS, merge(chunk.get(row % CHUNK_ROWS), record))
+        self._partition_chunk(row // CHUNK_ROWS).change(row % CHUNK_ROWS, record)
         self.delta.partition_rows.add(row)
 
     def clear_elr(self, record: Any, offset: int) -> None:

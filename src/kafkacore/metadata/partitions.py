@@ -19,6 +19,7 @@ VECTOR_ROWS: Final = 16 * CHUNK_ROWS  # above this a scan imports numpy
 
 NO_LEADER: Final = -1
 NO_LEADER_CHANGE: Final = -2
+NO_RECOVERY_CHANGE: Final = -1
 GONE: Final = -1  # the topic row of a row that is free
 RECOVERED: Final = 0
 RECOVERING: Final = 1
@@ -59,6 +60,9 @@ class Rare(NamedTuple):
 
 
 NOTHING_RARE: Final = Rare((), (), (), ())
+
+
+_NO_CHANGE: Final = (None, None, None, None)  # of what is rare
 
 
 def _blank(width: int, count: int) -> array[int]:
@@ -196,11 +200,42 @@ class PartitionChunk(PartitionColumns):
         self.replicas[start:end] = _padded(row.replicas, self.width)
         self.isr[start:end] = _padded(row.isr, self.width)
         self.directories[16 * start : 16 * end] = b"".join(row.directories).ljust(16 * self.width, b"\0")
-        rare = Rare(row.removing, row.adding, row.elr, row.last_known_elr)
+        self._put_rare(index, Rare(row.removing, row.adding, row.elr, row.last_known_elr))
+
+    def _put_rare(self, index: int, rare: Rare) -> None:
         if rare != NOTHING_RARE:
             self.rare[index] = rare
         else:
             self.rare.pop(index, None)
+
+    def change(self, index: int, record: Any) -> None:
+        """What a PartitionChangeRecord says, in place: a broker that leaves or comes back brings one for each partition
+        it leads. A leader that is set, even to the same broker, begins a new leader epoch."""
+        if record.replicas is not None or record.directories is not None:
+            self._move(index, record)
+        if record.isr is not None:
+            self.widen(len(record.isr))
+            self.isr[index * self.width : (index + 1) * self.width] = _padded(record.isr, self.width)
+        if record.leader != NO_LEADER_CHANGE:
+            self.leader[index] = record.leader
+            self.leader_epoch[index] += 1
+        if record.leader_recovery_state != NO_RECOVERY_CHANGE:
+            self.recovery[index] = record.leader_recovery_state
+        self.partition_epoch[index] += 1
+        rare = record.removing_replicas, record.adding_replicas, record.eligible_leader_replicas, record.last_known_elr
+        if rare != _NO_CHANGE:
+            before = self.rare.get(index, NOTHING_RARE)
+            told = [old if ids is None else tuple(ids) for old, ids in zip(before, rare, strict=True)]
+            self._put_rare(index, Rare(*told))
+
+    def _move(self, index: int, record: Any) -> None:
+        row = self.get(index)
+        replicas = row.replicas if record.replicas is None else tuple(record.replicas)
+        known = dict(zip(row.replicas, row.directories, strict=True))
+        directories = record.directories
+        if directories is None:
+            directories = [known.get(replica, MIGRATING_DIRECTORY) for replica in replicas]
+        self.put(index, row._replace(replicas=replicas, directories=tuple(directories)))
 
     def free(self, index: int) -> None:
         self.topic[index] = GONE
@@ -213,37 +248,6 @@ class PartitionChunk(PartitionColumns):
         """New rows, one for each row of a topic: this is how every created partition comes here."""
         self.topic += topics
         self.take(source, first, len(topics))
-
-
-def merge(row: Partition, change: Any) -> Partition:
-    """A partition after a PartitionChangeRecord. A leader that is set, even to the same broker, begins a new leader
-    epoch."""
-    replicas = row.replicas if change.replicas is None else tuple(change.replicas)
-    if change.directories is not None:
-        directories = tuple(change.directories)
-    elif change.replicas is not None:
-        known = dict(zip(row.replicas, row.directories, strict=True))
-        directories = tuple([known.get(replica, MIGRATING_DIRECTORY) for replica in replicas])
-    else:
-        directories = row.directories
-    leads = change.leader != NO_LEADER_CHANGE
-    elr = change.eligible_leader_replicas
-    last = change.last_known_elr
-    return Partition(
-        row.topic_row,
-        row.partition,
-        replicas,
-        directories,
-        row.isr if change.isr is None else tuple(change.isr),
-        change.leader if leads else row.leader,
-        row.leader_epoch + 1 if leads else row.leader_epoch,
-        row.partition_epoch + 1,
-        row.recovery_state if change.leader_recovery_state == -1 else change.leader_recovery_state,
-        row.removing if change.removing_replicas is None else tuple(change.removing_replicas),
-        row.adding if change.adding_replicas is None else tuple(change.adding_replicas),
-        row.elr if elr is None else tuple(elr),
-        row.last_known_elr if last is None else tuple(last),
-    )
 
 
 def _ids(values: Sequence[int]) -> Ids:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pytest
 
 from kafkacore.controller.common.partition_change import Election, Rules, Target, change
-from kafkacore.metadata.partitions import Partition, merge
+from kafkacore.metadata.partition_records import PartitionRecords
+from kafkacore.metadata.partitions import Partition, PartitionChunk
 from kafkacore.protocol.uuid import Uuid
 
 TOPIC = Uuid(b"t" * 16)
@@ -27,7 +29,15 @@ def rules(alive: set[int], min_isr: int = 1, elr: bool = False) -> Rules:
 
 def after(row: Partition, target: Target, alive: set[int], **values: Any) -> Partition:
     record = change(row, TOPIC, target, rules(alive, **values))
-    return row if record is None else merge(row, record)
+    if record is None:
+        return row
+    blank, chunk = PartitionRecords(), PartitionChunk()
+    blank.number(TOPIC, row.partition, 1)
+    blank.place(1, row.replicas, row.isr, row.leader, row.directories)
+    chunk.extend(array("i", [row.topic_row]), blank, 0)
+    chunk.put(0, row)
+    chunk.change(0, record)
+    return chunk.get(0)
 
 
 def test_nothing_to_do_makes_no_record() -> None:

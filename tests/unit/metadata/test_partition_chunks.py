@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacore.metadata.partition_records import PartitionRecords
 from kafkacore.metadata.partitions import CHUNK_ROWS, Partition, PartitionChunk, alike
-from kafkacore.protocol.uuid import Uuid
+from kafkacore.protocol.messages import PartitionChangeRecord
+from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
 
 HERE, THERE, TOPIC_ID = Uuid(b"h" * 16), Uuid(b"t" * 16), Uuid(b"i" * 16)
 
@@ -66,3 +68,64 @@ def test_rows_alike_need_few_looks() -> None:
     row = Partition(0, 0, (1,), (HERE,), (1,), 1, 0, 0)
     chunk = chunk_of(*[row] * 1000, *[row._replace(leader=2)] * 1000)
     assert len(list(alike([chunk], range(2000)))) < 50
+
+
+def changed(row: Partition, change: Any) -> Partition:
+    """The twin: a partition after a PartitionChangeRecord."""
+    replicas = row.replicas if change.replicas is None else tuple(change.replicas)
+    if change.directories is not None:
+        directories = tuple(change.directories)
+    elif change.replicas is not None:
+        known = dict(zip(row.replicas, row.directories, strict=True))
+        directories = tuple([known.get(replica, MIGRATING_DIRECTORY) for replica in replicas])
+    else:
+        directories = row.directories
+    leads = change.leader != -2
+    elr = change.eligible_leader_replicas
+    last = change.last_known_elr
+    return Partition(
+        row.topic_row,
+        row.partition,
+        replicas,
+        directories,
+        row.isr if change.isr is None else tuple(change.isr),
+        change.leader if leads else row.leader,
+        row.leader_epoch + 1 if leads else row.leader_epoch,
+        row.partition_epoch + 1,
+        row.recovery_state if change.leader_recovery_state == -1 else change.leader_recovery_state,
+        row.removing if change.removing_replicas is None else tuple(change.removing_replicas),
+        row.adding if change.adding_replicas is None else tuple(change.adding_replicas),
+        row.elr if elr is None else tuple(elr),
+        row.last_known_elr if last is None else tuple(last),
+    )
+
+
+IDS = st.none() | st.lists(st.integers(0, 9), max_size=4, unique=True)
+
+
+@st.composite
+def changes(draw: Any) -> Any:
+    record = PartitionChangeRecord(
+        isr=draw(IDS),
+        leader=draw(st.integers(-2, 3)),
+        leader_recovery_state=draw(st.integers(-1, 1)),
+        removing_replicas=draw(IDS),
+        adding_replicas=draw(IDS),
+        eligible_leader_replicas=draw(IDS),
+        last_known_elr=draw(IDS),
+    )
+    if draw(st.booleans()):
+        record.replicas = draw(st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True))
+        if draw(st.booleans()):
+            record.directories = [Uuid(draw(st.binary(min_size=16, max_size=16))) for _ in record.replicas]
+    return record
+
+
+@given(st.lists(ROWS, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 3), changes()), max_size=6))
+def test_changes_in_place_are_what_they_say(rows: list[Partition], told: list[tuple[int, Any]]) -> None:
+    chunk = chunk_of(*rows)
+    for place, record in told:
+        index = place % len(rows)
+        chunk.change(index, record)
+        rows[index] = changed(rows[index], record)
+        assert [chunk.get(at) for at in range(len(rows))] == rows

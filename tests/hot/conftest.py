@@ -80,9 +80,9 @@ class Client:
 class DataPlane:
     """Topic "t" of `partitions` partitions, led by node 1 in epoch 0, on a log directory of its own."""
 
-    def __init__(self, path, partitions=3, **settings):
+    def __init__(self, path, partitions=3, clock=None, **settings):
         self.path = path
-        self.environment = Environment()
+        self.environment = Environment(clock)
         self.plane = NativePlane("data", self.environment, ring_capacity=16, memory_bytes=128 << 20, half_closed_ms=50)
         self.sessions = FetchSessionCache(100, 1)
         self.hot = Hot(1, self.sessions)

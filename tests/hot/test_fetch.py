@@ -8,7 +8,11 @@ import pytest
 
 from kafkacore._fast import fetch
 from kafkacore._fast.batch import Batches
+from kafkacore._fast.env import ManualClock
 from kafkacore.protocol import messages as m
+
+NOW_MS = 1_700_000_000_000
+WAIT_SECONDS = 10
 
 
 def parts(answer):
@@ -71,6 +75,23 @@ def test_a_waiting_fetch_is_answered_when_a_record_comes(data_plane, client, bat
 
 def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(data_plane, filled):
     assert parts(filled.fetch(data_plane.fetch_request({0: 6}, max_wait_ms=20)))[0].records == b""
+
+
+def test_a_wall_clock_that_jumps_neither_ends_a_wait_nor_prolongs_it(open_plane, batch):
+    clock = ManualClock(NOW_MS)
+    plane = open_plane(clock=clock)
+    client, other = plane.client(), plane.client()
+    for step_ms in (3_600_000, -7_200_000):
+        client.send(plane.fetch_request({0: 0}, max_wait_ms=5_000), 12)
+        other.fetch(plane.fetch_request({0: 0}))  # answered at once: by then the first one waits
+        clock.step_wall_ms(step_ms)
+        other.fetch(plane.fetch_request({0: 0}))
+        client.socket.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            client.receive(m.FetchResponse, 12)
+        client.socket.settimeout(WAIT_SECONDS)
+        clock.advance_ms(5_000)
+        assert parts(client.receive(m.FetchResponse, 12)[1])[0].records == b""
 
 
 def test_least_bytes_are_waited_for_over_several_appends(data_plane, client, batch):

@@ -100,7 +100,7 @@ ctypedef struct Log:
     int64_t cuts                         # how often records were taken away: what was looked up before may be gone
     int64_t synced_offset                # all below survives power loss: what Kafka calls the recovery point
     int64_t commit_offset                # the next commit syncs up to here
-    int64_t unflushed_since_ms           # -1 when all is synced
+    int64_t unflushed_since_ns           # monotonic; -1 when all is synced
     int64_t first_unstable_offset        # of the oldest open transaction; -1 when none
     int64_t last_aborted_offset          # none of the aborted transactions ends behind it; -1 when none; atomic
     int64_t total_bytes                  # of all segments; atomic

@@ -86,7 +86,7 @@ cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, 
     log.config = config
     log.log_start_offset = log.local_log_start_offset = start_offset
     log.end_offset = log.synced_offset = log.commit_offset = start_offset
-    log.unflushed_since_ms = -1
+    log.unflushed_since_ns = -1
     log.first_unstable_offset = log.last_aborted_offset = -1
     log.snapshot_offset = -1
     return -mutex_init(&log.lock, NULL)

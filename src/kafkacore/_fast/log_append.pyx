@@ -177,8 +177,8 @@ cdef void keep_ahead(Log *log) noexcept nogil:
 
 
 cdef void note_unflushed(Log *log) noexcept nogil:
-    if log.unflushed_since_ms < 0:
-        log.unflushed_since_ms = log_now_ms(log)
+    if log.unflushed_since_ns < 0:
+        log.unflushed_since_ns = log.clock.monotonic_ns(log.clock.self)
 
 
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,

@@ -367,7 +367,7 @@ cdef bint commit_round(Log *log) noexcept nogil:
     if last != NULL:
         note_synced_size(log, last, last_size, cuts)
     if log.synced_offset == log.end_offset:
-        log.unflushed_since_ms = -1
+        log.unflushed_since_ns = -1
     more = log.on_change != NULL and log.on_change(log, &wakes)
     mutex_unlock(&log.lock)
     segments_release(list)

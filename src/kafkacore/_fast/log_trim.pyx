@@ -207,7 +207,7 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
         log.cuts += 1
         log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
         log.synced_offset = log.commit_offset = offset
-        log.unflushed_since_ms = -1
+        log.unflushed_since_ns = -1
         log.epoch_count = 0
         log.epochs_dirty = True
         mutex_unlock(&log.lock)
@@ -422,7 +422,7 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
         return result
     mutex_lock(&log.lock)
     log.synced_offset = log.end_offset
-    log.unflushed_since_ms = -1
+    log.unflushed_since_ns = -1
     log.state = LOG_CLOSED
     mutex_unlock(&log.lock)
     log_wake_blocked(log, WAKE_READY)

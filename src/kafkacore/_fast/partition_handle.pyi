@@ -225,7 +225,7 @@ class PartitionHandle:
 
     @property
     def unflushed_since_ms(self) -> int:
-        """When the oldest byte that is not synced was appended (wall clock); -1 when all is."""
+        """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
 
     def append(self, records: Buffer, acks: int = 1, wait: bool = True) -> AppendResult:
         """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with

@@ -481,8 +481,9 @@ cdef class PartitionHandle:
 
     @property
     def unflushed_since_ms(self):
-        """When the oldest byte that is not synced was appended (wall clock); -1 when all is."""
-        return locked(self.partition, &self.partition.log.unflushed_since_ms)
+        """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
+        since_ns = locked(self.partition, &self.partition.log.unflushed_since_ns)
+        return since_ns // 1000000 if since_ns >= 0 else -1
 
     def flush_soon(self):
         """Syncs everything appended so far in the committer's next round; returns at once."""

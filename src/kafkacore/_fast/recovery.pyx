@@ -451,7 +451,7 @@ cdef int install(Load *load, int64_t end_offset) noexcept nogil:
     log.log_start_offset = log.local_log_start_offset = log_start(load)
     log.synced_offset = log.commit_offset = synced if synced > log.log_start_offset else log.log_start_offset
     if log.synced_offset < end_offset:
-        log.unflushed_since_ms = log_now_ms(log)
+        log.unflushed_since_ns = log.clock.monotonic_ns(log.clock.self)
     if load.count:
         result = log_set_segments(log, load.segments, load.count)
         if result == 0:

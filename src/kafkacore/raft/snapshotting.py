@@ -46,7 +46,7 @@ Write = Callable[[OffsetAndEpoch, Iterator[bytes], int], Awaitable[None]]
 
 class Snapshotter:
     """A listener of the driver, after the one whose metadata `contents` gives. `write` is the driver's
-    write_snapshot."""
+    write_snapshot; `now_ms` is monotonic and says when the next is due, `wall_ms` how old one is."""
 
     def __init__(
         self,
@@ -54,12 +54,14 @@ class Snapshotter:
         limits: SnapshotLimits,
         contents: Callable[[], Contents],
         write: Write,
+        now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
     ) -> None:
-        self._log, self._limits, self._contents, self._write, self._wall_ms = log, limits, contents, write, wall_ms
+        self._log, self._limits, self._contents, self._write = log, limits, contents, write
+        self._now_ms, self._wall_ms = now_ms, wall_ms
         self._bytes = 0
         self._changed = False
-        self._last_ms = wall_ms()
+        self._last_ms = now_ms()
         self._task: asyncio.Task[None] | None = None
 
     def on_batch(self, batch: CommittedBatch) -> None:
@@ -87,10 +89,10 @@ class Snapshotter:
         limits = self._limits
         if self._bytes >= limits.bytes_between:
             return True
-        return self._changed and limits.interval_ms > 0 and self._wall_ms() - self._last_ms >= limits.interval_ms
+        return self._changed and limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
 
     def _reset(self) -> None:
-        self._bytes, self._changed, self._last_ms = 0, False, self._wall_ms()
+        self._bytes, self._changed, self._last_ms = 0, False, self._now_ms()
 
     async def _make(self) -> None:
         self._reset()

@@ -139,7 +139,9 @@ class MetadataReplica:
             retention_bytes=self._config.metadata_max_retention_bytes,
             retention_ms=self._config.metadata_max_retention_ms,
         )
-        self._snapshotter = Snapshotter(log, limits, contents, self.raft.write_snapshot, self._environment.wall_ms)
+        self._snapshotter = Snapshotter(
+            log, limits, contents, self.raft.write_snapshot, self.now_ms, self._environment.wall_ms
+        )
         self.raft.add_listener(self._snapshotter)
 
     async def start(self) -> None:

@@ -332,7 +332,7 @@ class LogManager:
 
     def flush_due(self) -> int:
         """flush.ms: asks for a sync of every log whose oldest unsynced byte is too old; how many."""
-        now_ms = self._environment.wall_ms()
+        now_ms = self._environment.monotonic_ns() // 1_000_000
         count = 0
         for handle in self:
             since_ms = handle.unflushed_since_ms

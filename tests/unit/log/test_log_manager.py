@@ -16,7 +16,7 @@ from kafkacore.storage import checkpoints, clean_shutdown, names
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.log_manager import LogManager
 
-SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=256, file_delete_delay_ms=60_000)
+SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=256, file_delete_delay_ms=60_000, flush_ms=5_000)
 
 
 def manager_of(*paths: Path, clock: ManualClock | None = None, **options: object) -> LogManager:
@@ -86,6 +86,20 @@ def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(tmp_p
     assert manager.progress.bytes_done > 0
     assert manager.get("orders", 0).end_offset == 90  # type: ignore[union-attr]
     assert log.stat().st_size == whole
+    manager.close()
+
+
+def test_what_is_not_synced_is_due_by_time_passed_whatever_the_wall_clock_says(tmp_path: Path) -> None:
+    clock = ManualClock()
+    manager = manager_of(tmp_path, clock=clock)
+    filled(manager)
+    for hours in (2, -1, -3):
+        clock.step_wall_ms(hours * 3_600_000)
+        assert manager.flush_due() == 0
+    clock.advance_ms(SETTINGS.flush_ms - 1)
+    assert manager.flush_due() == 0
+    clock.advance_ms(1)
+    assert manager.flush_due() == 2
     manager.close()
 
 

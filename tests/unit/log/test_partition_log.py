@@ -356,6 +356,26 @@ def test_records_are_found_by_time(tmp_path: Path) -> None:
     assert again.offset_of_max_timestamp() == (50, NOW + 500, 0)
 
 
+def test_a_clock_that_jumps_loses_neither_records_nor_their_times(tmp_path: Path) -> None:
+    """Append times go back with the clock, an hour and further; what is indexed by time only rises."""
+    clock, times = ManualClock(NOW), []
+    one = len(batch(1))
+    handle = led(tmp_path, clock, segment_bytes=20 * one, index_interval_bytes=one, log_append_time=True)
+    for step_ms in (0, 1, 3_600_000, -3_600_000, -7_200_000, 1):
+        clock.step_wall_ms(step_ms)
+        for _ in range(10):
+            clock.advance_ms(1)
+            times.append(clock.wall_ms())
+            assert handle.append(batch(1)).error == 0
+    assert offsets(handle) == list(range(60))
+    for again in (handle, reload(handle, clean=True), reload(handle, clean=False)):
+        assert offsets(again) == list(range(60))
+        assert again.offset_of_max_timestamp()[:2] == (times.index(max(times)), max(times))
+        for wanted in (min(times), NOW, NOW + 15, max(times), max(times) + 1):
+            first = next((n for n, time in enumerate(times) if time >= wanted), -1)
+            assert again.offset_by_time(wanted)[0] == first
+
+
 def test_a_cold_sealed_segment_is_read_with_patience() -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")

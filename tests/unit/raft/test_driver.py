@@ -38,7 +38,7 @@ def limits(**values):
 def snapshotter(harness, **values):
     made = Snapshotter(
         harness.log, limits(**values), harness.controller.snapshot, harness.driver.write_snapshot,
-        lambda: harness.wall)  # fmt: skip
+        lambda: harness.now, lambda: harness.wall)  # fmt: skip
     harness.driver.add_listener(made)
     return made
 
@@ -107,6 +107,21 @@ def test_a_snapshot_is_made_when_enough_was_appended_and_takes_the_log_s_place(r
         await harness.until(lambda: harness.controller.active)
         assert [repr(each) for each in records_of(harness.controller.image)] == expected
         assert [repr(each) for each in records_of(harness.applied.publisher.image)] == expected
+
+    run(story, log=SizedLog())
+
+
+def test_a_snapshot_is_due_by_time_passed_whatever_the_wall_clock_says(run) -> None:
+    async def story(harness):
+        made = snapshotter(harness, interval_ms=1000)
+        await harness.brokers(1)
+        harness.wall += 3_600_000
+        await create(harness, "early")
+        assert made._task is None
+        harness.wall -= 7_200_000
+        harness.now += 1000
+        await create(harness, "due")
+        assert made._task is not None
 
     run(story, log=SizedLog())
 

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
+
 if TYPE_CHECKING:
     from kafkacore.server.node import Node
 
@@ -45,13 +47,16 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
         node.start()
         # What was imported and built by now lives as long as the process: the collector need not look at it again.
         gc.freeze()
+        collections = FullCollections()
+        collections.postpone()
         gc.enable()
         announce(node)
         waits = select.poll()
         waits.register(ended, select.POLLIN)
         if parent >= 0:
             waits.register(parent, select.POLLIN)
-        waits.poll()
+        while not waits.poll(LOOK_EVERY_MS):
+            collections.look()
         if node.fault is not None:
             raise NodeFailed(f"node {node.config.node_id} cannot go on: {node.fault}") from node.fault
     finally:

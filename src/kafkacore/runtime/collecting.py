@@ -1,0 +1,49 @@
+"""Full collections of Python's garbage wait until the process is idle.
+
+One holds the GIL for milliseconds (five with ten thousand partitions), and so every handler of both planes. What dies
+young is collected as ever.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Final
+
+LOOK_EVERY_MS: Final = 30_000
+# A process that is never idle must not keep its garbage for ever either.
+BUSY_LOOKS: Final = 20
+_IDLE_SHARE: Final = 0.05  # of one core, over the time since the last look
+_NEVER: Final = 1 << 30
+
+
+class FullCollections:
+    """`look` is to be called every LOOK_EVERY_MS. `cpu_ns` is the process's own, `now_ns` a monotonic clock."""
+
+    def __init__(
+        self,
+        cpu_ns: Callable[[], int] = time.process_time_ns,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+        collect: Callable[[], object] = gc.collect,
+    ) -> None:
+        self._read_cpu_ns, self._read_now_ns, self._collect = cpu_ns, now_ns, collect
+        self._cpu_ns, self._now_ns = cpu_ns(), now_ns()
+        self._busy_looks = 0
+
+    @staticmethod
+    def postpone() -> None:
+        """From now on only `look` begins a full collection."""
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, _NEVER)
+
+    def look(self) -> None:
+        cpu_ns, now_ns = self._read_cpu_ns(), self._read_now_ns()
+        idle = cpu_ns - self._cpu_ns < _IDLE_SHARE * (now_ns - self._now_ns)
+        self._cpu_ns, self._now_ns = cpu_ns, now_ns
+        if not gc.get_count()[2]:  # nothing has grown old since the last one
+            return
+        self._busy_looks += not idle
+        if idle or self._busy_looks >= BUSY_LOOKS:
+            self._busy_looks = 0
+            self._collect()

@@ -85,7 +85,7 @@ class DataPlane:
         self.environment = Environment(clock)
         self.plane = NativePlane("data", self.environment, ring_capacity=16, memory_bytes=128 << 20, half_closed_ms=50)
         self.sessions = FetchSessionCache(100, 1)
-        self.hot = Hot(1, self.sessions)
+        self.hot = Hot(self.sessions)
         self.plane.install(0, produce.api(self.hot))
         self.plane.install(1, fetch.api(self.hot))
         self.plane.set_apis([(0, 3, 13, 9), (1, 4, 18, 12)])

@@ -12,7 +12,6 @@ from kafkacore._fast.view cimport Arena
 
 cdef enum ErrorCode:
     NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
     UNKNOWN_TOPIC_OR_PARTITION = 3
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
@@ -38,7 +37,6 @@ ctypedef struct Endpoints:
     Endpoint items[1]                    # `count` of them
 
 ctypedef struct HotState:                # plane.hot_state; outlives the plane
-    int32_t broker_id
     int32_t fetch_max_bytes              # fetch.max.bytes: an answer's most, but for its first batch
     FetchSessions *sessions
     Endpoints *endpoints                 # atomic pointer to an immutable table; NULL until the node publishes one

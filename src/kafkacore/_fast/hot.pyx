@@ -76,9 +76,8 @@ cdef const Endpoint *find_endpoint(const HotState *state, int32_t node_id) noexc
 @cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
 cdef class Hot:
 
-    def __cinit__(self, int broker_id, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):
+    def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):
         self.keep = [sessions]
-        self.state.broker_id = broker_id
         self.state.fetch_max_bytes = fetch_max_bytes
         self.state.sessions = &sessions.cache
 

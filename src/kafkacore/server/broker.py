@@ -82,7 +82,7 @@ class BrokerServer:
             randomness().getrandbits(192),
             physical_memory_bytes() // SESSIONS_MEMORY_SHARE,
         )
-        self._hot = Hot(self.node_id, sessions, config.fetch_max_bytes)
+        self._hot = Hot(sessions, config.fetch_max_bytes)
         self._channel = channel
         self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table)
         self.context = BrokerContext(

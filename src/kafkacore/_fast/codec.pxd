@@ -3,9 +3,8 @@
 A CodecContext belongs to one thread at a time and keeps the libraries' own contexts and one scratch block, so that
 steady state allocates nothing. Inflating is pulled: `inflate_begin`, then `inflate_next` until it gives 0 (the end)
 or a negative CodecStatus; a chunk lies in the scratch and is good until the next call on the same context. The source
-must stay put meanwhile. gzip is inflated by ourselves (`gunzip.pxd`), snappy where libsnappy is missing. The libraries
-are opened at their first use; where one is missing, cramjam does its work under the GIL (`codec_needs_gil` tells), so
-never call this while holding a native lock.
+must stay put meanwhile. The libraries are opened at their first use; where one is missing, cramjam does the work
+under the GIL (`codec_needs_gil` tells), so never call this while holding a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -33,7 +32,7 @@ ctypedef struct InflateLimits:
     int32_t max_ratio           # inflated : stored
 
 ctypedef struct CodecContext:
-    # Contexts of the libraries and ours, made on first use.
+    # Contexts of the libraries, made on first use.
     void *gzip_reader
     void *gzip_writer
     int gzip_writer_level

@@ -19,8 +19,9 @@ from kafkacore._fast.codec_library cimport (
     Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_package_libs, snappy, zlib, zstd,
 )
 from kafkacore._fast.cursor cimport Writer, be32, put32, reserve
-from kafkacore._fast.gunzip cimport GUNZIP_ROOM_BYTES, Gunzip, gunzip_begin, gunzip_next
-from kafkacore._fast.inflate cimport INFLATE_WINDOW, make_inflate_tables
+from kafkacore._fast.gunzip cimport (
+    GUNZIP_BEFORE_FIRST, GUNZIP_NO_MEMORY, Gunzip, gunzip_init, gunzip_next,
+)
 from kafkacore._fast.snappy cimport SNAPPY_HASH_BITS, snappy_bound, snappy_deflate, snappy_inflate, snappy_promised
 
 cdef enum:
@@ -67,7 +68,6 @@ default_limits.max_ratio = 1000
 
 cdef int64_t made_contexts = 0
 
-make_inflate_tables()
 set_package_libs(os.fsencode(os.path.join(os.path.dirname(os.path.dirname(__file__)), "_libs")))
 
 
@@ -89,7 +89,9 @@ cdef CodecContext *codec_context_new() noexcept nogil:
 cdef void codec_context_free(CodecContext *context) noexcept nogil:
     if context == NULL:
         return
-    free(context.gzip_reader)
+    if context.gzip_reader != NULL:
+        zlib.inflate_end(&(<Gunzip *> context.gzip_reader).stream)
+        free(context.gzip_reader)
     free_gzip_writer(context)
     if context.lz4_reader != NULL:
         lz4.free_reader(context.lz4_reader)
@@ -183,12 +185,15 @@ cdef int deflate_fallback(int codec, int level, const uint8_t *source, size_t si
 # --- inflating -----------------------------------------------------------------------------------------------------
 
 cdef int begin_gzip(CodecContext *context) noexcept nogil:
-    if context.gzip_reader == NULL:
-        context.gzip_reader = calloc(1, sizeof(Gunzip))
-        if context.gzip_reader == NULL:
+    cdef Gunzip *gunzip = <Gunzip *> context.gzip_reader
+    if gunzip == NULL:
+        gunzip = <Gunzip *> calloc(1, sizeof(Gunzip))
+        if gunzip == NULL or not gunzip_init(gunzip, ZLIB_VERSION):
+            free(gunzip)
             return CODEC_NO_MEMORY
-    gunzip_begin(<Gunzip *> context.gzip_reader)
-    return need_scratch(context, GUNZIP_ROOM_BYTES)
+        context.gzip_reader = gunzip
+    gunzip.state = GUNZIP_BEFORE_FIRST
+    return CODEC_OK
 
 
 cdef inline bint kafka_reads_lz4(const uint8_t *source, size_t size) noexcept nogil:
@@ -253,10 +258,10 @@ cdef int inflate_begin(
         status = begin_snappy(context)
     elif codec == CODEC_LZ4 and not kafka_reads_lz4(context.source, size):
         status = CODEC_CORRUPT
-    elif codec == CODEC_GZIP:
-        status = begin_gzip(context)
     elif not open_library(codec):
         status = begin_fallback(context)
+    elif codec == CODEC_GZIP:
+        status = begin_gzip(context)
     elif codec == CODEC_LZ4:
         status = begin_lz4(context)
     else:
@@ -356,7 +361,6 @@ cdef int64_t next_snappy(CodecContext *context) noexcept nogil:
 
 cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept nogil:
     cdef int64_t given
-    cdef size_t at = 0
     if context.state == ENDED:
         return 0
     if context.state == FAILED:
@@ -365,8 +369,11 @@ cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept
         context.state = ENDED
         given = context.whole_bytes
     elif context.codec == CODEC_GZIP:
-        given = gunzip_next(<Gunzip *> context.gzip_reader, context.scratch, &context.source, context.source_end)
-        at = INFLATE_WINDOW
+        given = gunzip_next(
+            <Gunzip *> context.gzip_reader, context.scratch, SCRATCH_BYTES, &context.source, context.source_end
+        )
+        if given < 0:
+            given = CODEC_NO_MEMORY if given == GUNZIP_NO_MEMORY else CODEC_CORRUPT
     elif context.codec == CODEC_LZ4:
         given = next_lz4(context)
     elif context.codec == CODEC_ZSTD:
@@ -379,7 +386,7 @@ cdef int64_t inflate_next(CodecContext *context, const uint8_t **chunk) noexcept
         context.state = FAILED
         return given
     context.inflated_bytes += given
-    chunk[0] = context.scratch + at
+    chunk[0] = context.scratch
     return given
 
 

@@ -1,4 +1,4 @@
-"""zlib (to deflate), liblz4, libzstd and libsnappy as tables of functions, opened at run time.
+"""zlib, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
 
 No header or link-time dependency: a source build needs no -dev package, and a node that never meets a codec never
 loads its library. The functions taken have had the same signatures since zlib 1.2, LZ4 1.8, zstd 1.4 and snappy 1.1.
@@ -32,6 +32,10 @@ cdef extern from * nogil:
     } kc_lz4_preferences;
 
     typedef struct {
+        int (*inflate_init)(kc_z_stream *, int window_bits, const char *version, int struct_size);
+        int (*inflate)(kc_z_stream *, int flush);
+        int (*inflate_reset)(kc_z_stream *);
+        int (*inflate_end)(kc_z_stream *);
         int (*deflate_init)(kc_z_stream *, int, int, int, int, int, const char *version, int struct_size);
         int (*deflate)(kc_z_stream *, int flush);
         int (*deflate_reset)(kc_z_stream *);
@@ -70,6 +74,7 @@ cdef extern from * nogil:
         size_t (*bound)(size_t);
     } kc_snappy_t;
 
+
     static kc_zlib_t kc_zlib;
     static kc_lz4_t kc_lz4;
     static kc_zstd_t kc_zstd;
@@ -99,7 +104,8 @@ cdef extern from * nogil:
     }
 
     static int kc_codec_resolve_id(int codec) {
-        static const char *const zlib[] = {"deflateInit2_", "deflate", "deflateReset", "deflateEnd", "deflateBound"};
+        static const char *const zlib[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
+            "deflate", "deflateReset", "deflateEnd", "deflateBound"};
         static const char *const snappy[] = {"snappy_uncompress", "snappy_compress", "snappy_max_compressed_length"};
         static const char *const lz4[] = {"LZ4F_isError", "LZ4F_createDecompressionContext",
             "LZ4F_freeDecompressionContext", "LZ4F_resetDecompressionContext", "LZ4F_decompress",
@@ -109,7 +115,7 @@ cdef extern from * nogil:
             "ZSTD_DCtx_setParameter", "ZSTD_decompressStream", "ZSTD_createCCtx", "ZSTD_freeCCtx",
             "ZSTD_CCtx_setParameter", "ZSTD_compress2", "ZSTD_compressBound"};
         switch (codec) {
-        case 1: return kc_codec_resolve("libz.so.1", zlib, &kc_zlib, 5);
+        case 1: return kc_codec_resolve("libz.so.1", zlib, &kc_zlib, 9);
         case 2: return kc_codec_resolve("libsnappy.so.1", snappy, &kc_snappy, 3);
         case 3: return kc_codec_resolve("liblz4.so.1", lz4, &kc_lz4, 11);
         case 4: return kc_codec_resolve("libzstd.so.1", zstd, &kc_zstd, 11);
@@ -156,6 +162,10 @@ cdef extern from * nogil:
         int level
         unsigned auto_flush
     ctypedef struct Zlib "kc_zlib_t":
+        int (*inflate_init)(ZStream *stream, int window_bits, const char *version, int struct_size) noexcept nogil
+        int (*inflate)(ZStream *stream, int flush) noexcept nogil
+        int (*inflate_reset)(ZStream *stream) noexcept nogil
+        int (*inflate_end)(ZStream *stream) noexcept nogil
         int (*deflate_init)(
             ZStream *stream, int level, int method, int window_bits, int memory_level, int strategy,
             const char *version, int struct_size

@@ -1,4 +1,4 @@
-"""Our reading of gzip's members beside zlib's: the same bytes, and the same bodies refused, whatever wrote or broke them."""
+"""Our reading of gzip members beside zlib's: the same bytes, the same bodies refused, whatever wrote or broke them."""
 
 from __future__ import annotations
 

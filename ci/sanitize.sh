@@ -53,10 +53,11 @@ run() {
     say "$kind: ${present[*]}"
     rm -f report.*
     without_runtime
-    # A report of a child process counts as well: it ends that process with this status, and its test fails.
+    # A report of a child process counts as well: it ends that process with this status, and its test fails. UBSan writes to
+    # stderr whatever its log_path says, so that pytest must not hold what is written there.
     env PATH="$PWD/build/bin:$PATH" LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so)" "$variable=$options:exitcode=66:log_path=$PWD/report" \
         UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:log_path=$PWD/report" \
-        .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider -o timeout=600 || failed=$?
+        .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider --capture=sys -o timeout=600 || failed=$?
     # pytest holds what a dying process prints; the report is in files of its own.
     if compgen -G "report.*" >/dev/null; then
         head -n 60 report.* >&2

@@ -4,6 +4,7 @@ A Columns holds the buffers that its Column structs point into, and is its call'
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
 
 from kafkacore._fast.schema cimport Op, Slice
 
@@ -48,24 +49,37 @@ cdef class Columns:
     cdef int add_lists(self, const Op *op, str name, Column *column, object value) except -1
 
 
+cdef inline int32_t int32_at(const uint8_t *at) noexcept nogil:
+    """A field of a packed row stands at any address; the copy of a known size is one load."""
+    cdef int32_t value
+    memcpy(&value, at, 4)
+    return value
+
+
 cdef inline int64_t number_at(const uint8_t *at, int32_t width, bint is_signed) noexcept nogil:
+    cdef int64_t wide
+    cdef int16_t narrow
     if width == 4:
-        return <int64_t> (<const int32_t *> at)[0] if is_signed else <int64_t> (<const uint32_t *> at)[0]
+        return <int64_t> int32_at(at) if is_signed else <int64_t> <uint32_t> int32_at(at)
     if width == 8:
-        return (<const int64_t *> at)[0]
+        memcpy(&wide, at, 8)
+        return wide
     if width == 2:
-        return <int64_t> (<const int16_t *> at)[0] if is_signed else <int64_t> (<const uint16_t *> at)[0]
+        memcpy(&narrow, at, 2)
+        return <int64_t> narrow if is_signed else <int64_t> <uint16_t> narrow
     return <int64_t> (<const int8_t *> at)[0] if is_signed else <int64_t> at[0]
 
 
 cdef inline bint set_number_at(uint8_t *at, int32_t width, bint is_signed, int64_t value) noexcept nogil:
     """False when it does not fit."""
+    cdef int32_t middle = <int32_t> value
+    cdef int16_t narrow = <int16_t> value
     if width == 4:
-        (<int32_t *> at)[0] = <int32_t> value
+        memcpy(at, &middle, 4)
     elif width == 8:
-        (<int64_t *> at)[0] = value
+        memcpy(at, &value, 8)
     elif width == 2:
-        (<int16_t *> at)[0] = <int16_t> value
+        memcpy(at, &narrow, 2)
     else:
         at[0] = <uint8_t> value
     return number_at(at, width, is_signed) == value

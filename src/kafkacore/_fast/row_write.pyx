@@ -6,7 +6,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, u
 from libc.string cimport memcpy, memset
 
 from kafkacore._fast.column cimport (
-    FORM_DEFAULT, FORM_NUMBERS, FORM_OBJECTS, FORM_SCALAR, FORM_UUIDS, Column, number_at,
+    FORM_DEFAULT, FORM_NUMBERS, FORM_OBJECTS, FORM_SCALAR, FORM_UUIDS, Column, int32_at, number_at,
 )
 from kafkacore._fast.cursor cimport (
     Writer, put16, put32, put64, put_uvarlong, reserve, uvarlong_size, write_raw,
@@ -48,7 +48,7 @@ cdef inline int32_t list_count(const Column *column, int64_t row) noexcept nogil
     at = column.data + row * column.stride
     if column.width == 4:
         for i in range(column.room):
-            if (<const int32_t *> (at + i * column.step))[0] < 0:
+            if int32_at(at + i * column.step) < 0:
                 return i
         return column.room
     for i in range(column.room):
@@ -141,7 +141,7 @@ cdef uint8_t *put_list(uint8_t *p, const Op *op, const Column *column, int64_t r
     cdef int32_t i
     if op.element == INT32 and column.width == 4:
         for i in range(count):
-            put32(p, (<const uint32_t *> (at + i * column.step))[0])
+            put32(p, <uint32_t> int32_at(at + i * column.step))
             p += 4
     elif op.element == UUID:
         for i in range(count):

@@ -2,11 +2,12 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokers import Node
 from kafkacore.storage.directory_lock import DirectoryLocks
@@ -48,6 +49,16 @@ def consume(node, count):
     values = [message.value() for message in consumer.consume(count, timeout=30)]
     consumer.close()
     return values
+
+
+def test_a_request_that_is_passed_on_does_not_wait_behind_the_fetch_of_the_metadata_log(node):
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    started = time.monotonic()
+    for _ in range(10):
+        [answer] = admin.create_topics([NewTopic(TOPIC, 1)]).values()
+        assert answer.exception(10).args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    # Half a second each while they shared its connection.
+    assert time.monotonic() - started < 2.5
 
 
 def test_the_controller_is_another_process_and_the_node_serves_as_any_other(node):

@@ -64,8 +64,8 @@ class ActiveController:
         if where is None or self._leads:
             return None
         if call is None:
-            return await self._replica.clients.send(*where, request)
-        enveloped = await self._replica.clients.send(*where, _envelope(call, request))
+            return await self._replica.own_requests.send(*where, request)
+        enveloped = await self._replica.forwarded.send(*where, _envelope(call, request))
         if enveloped.error_code:
             raise error_for(ErrorCode(enveloped.error_code))
         head = len(apis.response_header(call.api_key, call.api_version, call.correlation_id))

@@ -96,7 +96,11 @@ class MetadataReplica:
             request_timeout_ms=config.controller_quorum_request_timeout_ms,
             connection_setup_timeout_ms=config.controller_quorum_request_timeout_ms,
         )
-        self.clients = QuorumClients(f"node-{config.node_id}", limits)
+        # A connection is answered in order, and a Fetch of the metadata log waits for half a second: nothing of the
+        # node's own, nor of its clients, may stand behind it, nor a heartbeat behind a client's request.
+        self._fetching, self.own_requests, self.forwarded = (
+            QuorumClients(f"node-{config.node_id}", limits) for _ in range(3)
+        )
         self.raft = RaftDriver(
             RaftConfig(
                 node_id=me.replica_id,
@@ -120,7 +124,7 @@ class MetadataReplica:
             store.state,
             decode=decode_batch,
             persist=store.persist,
-            network=self.clients,
+            network=self._fetching,
             executor=self._executor,
             random=randomness(),
             now_ms=self.now_ms,
@@ -152,7 +156,8 @@ class MetadataReplica:
         if self._snapshotter is not None:
             await self._snapshotter.close()
         await self.raft.stop()
-        await self.clients.close()
+        for clients in (self._fetching, self.own_requests, self.forwarded):
+            await clients.close()
 
     def close(self) -> None:
         """After `stop`, on a thread that may wait."""

@@ -18,7 +18,7 @@ class Unreachable:
         self.lost = asyncio.Event()
         self.both_asked = asyncio.Event()
         self.asked = 0
-        self.raft = self.clients = self
+        self.raft = self.own_requests = self.forwarded = self
 
     @property
     def leader_elsewhere(self) -> tuple[str, int] | None:

@@ -7,6 +7,9 @@ extras="${1:-test}"
 python="${PYTHON:-python3}"
 stamps=build/stamps
 mkdir -p "$stamps"
+# One build at a time: another, of a second terminal, would write the same files.
+exec 9>"$stamps/lock"
+flock 9
 
 [ -x .venv/bin/python ] || {
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed: $("$python" -V)"

@@ -111,8 +111,8 @@ cdef class Message(Struct):
     def decode(cls, data, int version, int64_t max_elements=0):
         """The message that is the whole of `data`. Raises ProtocolError (with the field), UnsupportedVersionError.
 
-        All its arrays together may have `max_elements`; when not given, a million in a request, which a stranger may
-        send and which would take many times its bytes, else a hundred million.
+        All its arrays and tagged fields together may have `max_elements`; when not given, a million in a request,
+        which a stranger may send and which would take many times its bytes, else a hundred million.
         """
         made, used = read_object(cls, data, version, max_elements)
         if used != len(data):

@@ -146,7 +146,7 @@ ctypedef struct Walk:
     Writer *writer
     void *context           # the sink's own
     int64_t budget          # structs in arrays until it pauses; -1: never
-    int64_t room            # reading: elements of arrays that may still be made
+    int64_t room            # reading: elements of arrays and tagged fields that may still be made
     int fault
     int depth               # of the frame at hand, -1 when done
     Frame frames[MAX_DEPTH]

@@ -29,7 +29,7 @@ cdef tuple FAULTS = (
     "a string longer than 32767 bytes",
     "not its default, and this version does not have the field",
     "more bytes than the limit of this message",
-    "more elements of arrays than a message may have",
+    "more elements of arrays and tagged fields than a message may have",
     "not a value of its type",
 )
 
@@ -225,6 +225,11 @@ cdef bint read_tags(Walk *walk, Frame *frame) noexcept nogil:
         tag = read_uvarint(r)
         if r.bad or tag > remaining(r) // 2:
             walk.fault = FAULT_SHORT if r.bad else FAULT_TAG_ORDER
+            return False
+        # Each that is not known is kept: two bytes on the wire, fifty times as many here.
+        walk.room -= tag
+        if walk.room < 0:
+            walk.fault = FAULT_ELEMENTS
             return False
         frame.tags_left = <int32_t> tag
     elif frame.tag_end != NULL and not end_tag(walk, frame):

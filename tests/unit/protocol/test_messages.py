@@ -322,9 +322,19 @@ def test_a_message_with_bytes_changed_gives_a_message_or_a_protocol_error(data, 
 def test_a_request_that_promises_too_many_elements_is_refused_early():
     request = FetchRequest(forgotten_topics_data=[FetchRequest.ForgottenTopic(topic="t", partitions=[0] * 1_000_000)])
     data = request.encode(7)
-    with pytest.raises(ProtocolError, match=r"partitions: more elements of arrays than a message may have"):
+    with pytest.raises(ProtocolError, match=r"partitions: more elements of arrays and tagged fields than"):
         FetchRequest.decode(data, 7)
     assert FetchRequest.decode(data, 7, max_elements=1_000_001) == request
+
+
+def test_tagged_fields_that_nobody_knows_count_as_elements():
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=True)
+    request.unknown_tagged_fields.update(dict.fromkeys(range(1_000_001), b""))
+    data = request.encode(12)
+    with pytest.raises(ProtocolError, match=r"more elements of arrays and tagged fields than a message may have"):
+        MetadataRequest.decode(data, 12)
+    del request.unknown_tagged_fields[1_000_000]
+    assert MetadataRequest.decode(request.encode(12), 12) == request
 
 
 def test_messages_are_copied_and_pickled_whole():

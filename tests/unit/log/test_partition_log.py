@@ -176,6 +176,7 @@ def test_a_preallocated_segment_is_cut_to_its_size_when_it_ends(tmp_path: Path) 
 
 
 def reload(handle: PartitionHandle, *, clean: bool, settings: LogSettings | None = None) -> PartitionHandle:
+    handle.retire()  # what it has begun is done, what it has not saved is lost: two must not write one directory
     made = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, settings or handle.settings)
     log_loader.load(made, f"{handle.directory.path}/orders-0", clean=clean)
     made.become_leader(1, handle.leader_epoch)

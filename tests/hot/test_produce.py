@@ -3,6 +3,7 @@
 import pytest
 
 from kafkacore._fast import produce
+from kafkacore._fast.batch import Batches
 from kafkacore._fast.gate import GatePolicy
 from kafkacore.protocol import messages as m
 
@@ -16,6 +17,18 @@ def parts(answer):
 
 def only(answer):
     return parts(answer)[0]
+
+
+def test_large_requests_that_follow_each_other_are_read_to_where_they_are_copied_best(data_plane, client, batch):
+    """Aligned or not, whatever the connection sent before: every batch is whole."""
+    sent = [batch(1, size) for size in (20_001, 70_013, 5, 300_007, 1, 1_000_003, 20_002)]
+    for one in sent:
+        assert only(client.produce(data_plane.produce_request(one))).error_code == 0
+    read = data_plane.partitions[0].read(0, 1 << 24).records
+    assert [len(each.data) for each in Batches(read)] == [len(one) for one in sent]
+    assert [record.value for each in Batches(read) for record in each] == [
+        record.value for one in sent for each in Batches(one) for record in each
+    ]
 
 
 @pytest.mark.parametrize("version", range(3, 14))

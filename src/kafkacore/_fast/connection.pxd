@@ -4,7 +4,7 @@ home's.
 The count: one for the home's list, one for each Request, one for a memory reservation whose mail may be under way.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kafkacore._fast.env cimport Clock
 from kafkacore._fast.gate cimport Verdict
@@ -96,6 +96,7 @@ ctypedef struct Connection:
     int32_t frame_size        # what the prefix says
     int64_t slow_mark         # bytes of `frame` that were there when its slowness was last looked at
     uint8_t prefix[4]
+    int8_t skew               # of the next frame's data, see Request
     Frame *frame              # under way
     Frame *rest               # read and not cut yet
     int64_t rest_at

@@ -515,6 +515,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
         return False
     home.now_ns = home.clock.monotonic_ns(home.clock.self)
     request.local_done_ns = home.now_ns
+    conn.skew = request.skew
     enqueue(conn, request, REQUEST_BLOCKED)
     if outcome == SERVED:
         complete(conn, request)

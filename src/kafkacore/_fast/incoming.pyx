@@ -33,7 +33,7 @@ cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil:
         conn.rest_at = turn.at - conn.rest.data
     else:
         # Not from the budget: a frame that waits for memory must not be kept waiting by what waits with it.
-        rest = frame_new(NULL, size, 0)
+        rest = frame_new(NULL, size, 0, 0)
         if rest == NULL:
             conn.doomed = True
             return
@@ -153,7 +153,7 @@ cdef bint go_on_with_frame(Connection *conn) noexcept nogil:
         conn.frame.reserved += conn.reservation.size
         conn.frame.overdraft |= conn.reservation.overdraft
         return True
-    conn.frame = frame_new(&conn.plane.budget, conn.frame_size, conn.reservation.size)
+    conn.frame = frame_new(&conn.plane.budget, conn.frame_size, conn.reservation.size, conn.skew)
     if conn.frame == NULL:
         budget_release(&conn.plane.budget, conn.reservation.size, False)
         plane_notice(conn.plane, conn.address, conn.port, "no memory for its frame; closed")

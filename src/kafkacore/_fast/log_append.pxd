@@ -14,6 +14,7 @@ ctypedef struct AppendInfo:
     int64_t last_offset
     int64_t log_append_time_ms           # -1 unless message.timestamp.type=LogAppendTime
     int64_t log_start_offset
+    int64_t end_position                 # in the active segment's file
     # An idempotent producer's batch that is already here: first_offset is its old one
     bint duplicate
     ValidateResult validated             # which record of the batch was wrong

@@ -42,6 +42,7 @@ cdef void append_info_init(AppendInfo *info) noexcept nogil:
     info.first_offset = info.last_offset = -1
     info.log_append_time_ms = -1
     info.log_start_offset = -1
+    info.end_position = 0
     info.duplicate = False
     info.validated.error = 0
     info.validated.message = NULL
@@ -225,6 +226,7 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         log_save_epochs(log)
     info.first_offset = first
     info.last_offset = last
+    info.end_position = log.active.size
     return 0
 
 

@@ -30,6 +30,7 @@ ctypedef struct WaitingLine:
     Reservation *newest
 
 cdef enum:
+    CACHE_LINE_BYTES = 64
     FRAME_STEP_BYTES = 2 << 20  # reserved at once: a batch of the default message.max.bytes and its request
 
 ctypedef struct Budget:
@@ -62,7 +63,8 @@ ctypedef struct Frame:
     Budget *budget        # NULL when none
     uint8_t *data
 
-cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved) noexcept nogil  # NULL when memory is out
+# NULL when memory is out. Its data begins `skew` bytes into a cache line where there is room for that.
+cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil
 cdef void frame_hold(Frame *frame) noexcept nogil
 cdef void frame_release(Frame *frame) noexcept nogil
 cdef void frames_trim() noexcept nogil  # gives back what this thread keeps for recycling

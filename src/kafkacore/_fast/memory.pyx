@@ -217,11 +217,13 @@ cdef void frames_trim() noexcept nogil:
         empty_recycler(<Recycler *> kc_recycler)
 
 
-cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved) noexcept nogil:
+cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil:
     cdef int kind = class_of(size + FRAME_HEADER)
-    cdef int64_t bytes = <int64_t> 1 << (SMALLEST_SHIFT + kind) if kind < CLASSES else size + FRAME_HEADER
+    cdef int64_t bytes = size + FRAME_HEADER + 2 * CACHE_LINE_BYTES
     cdef Recycler *keeper = recycler()
     cdef Frame *frame
+    if kind < CLASSES:
+        bytes = <int64_t> 1 << (SMALLEST_SHIFT + kind)
     if keeper != NULL and kind < CLASSES and keeper.kept[kind] != NULL:
         frame = keeper.kept[kind]
         keeper.kept[kind] = <Frame *> frame.data
@@ -238,7 +240,10 @@ cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved) noexcept n
     frame.reserved = reserved
     frame.overdraft = 0
     frame.budget = budget
-    frame.data = <uint8_t *> frame + FRAME_HEADER
+    frame.data = <uint8_t *> ((<size_t> frame + FRAME_HEADER + CACHE_LINE_BYTES - 1) & ~<size_t> (CACHE_LINE_BYTES - 1))
+    frame.data += skew
+    if frame.data + size > <uint8_t *> frame + bytes:
+        frame.data = <uint8_t *> frame + FRAME_HEADER
     add64(&live_frames, 1)
     return frame
 
@@ -348,14 +353,13 @@ cdef class PyBudget:
         return load64(&self.budget.used)
 
 
-def frame_addresses(sizes: list[int]) -> list[int]:
-    """Takes a frame of each size and lets it go before the next: where they lay."""
+def frame_addresses(sizes, int skew=0):
     cdef Frame *frame
     found = []
     for size in sizes:
-        frame = frame_new(NULL, size, 0)
+        frame = frame_new(NULL, size, 0, skew)
         if frame == NULL:
             raise MemoryError
-        found.append(<size_t> frame)
+        found.append(<size_t> frame.data)
         frame_release(frame)
     return found

@@ -8,7 +8,7 @@ immutable and swapped whole; a processor reads it within one turn, and the old o
 the turn it was in: processors count their turns, odd while one is under way.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
 
 from kafkacore._fast.answer cimport Answer
 from kafkacore._fast.env cimport Env, Environment
@@ -50,6 +50,7 @@ ctypedef struct Request:
     const uint8_t *client_id        # inside the frame; NULL when null
     int32_t client_id_size
     int32_t header_size             # the body starts here
+    int8_t skew                     # into a cache line: where the data of a like request had better begin
     Answer answer
     bint close_after                # the answer is the connection's last
     bint no_answer                  # acks=0

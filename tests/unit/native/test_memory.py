@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -144,6 +145,19 @@ def test_a_frame_is_used_again() -> None:
     addresses = memory.frame_addresses([1 << 20] * 10)
     assert len(set(addresses)) == 1
     assert memory.live() == before
+
+
+@pytest.mark.parametrize("size", [100, 1_000_000, (1 << 20) - 200, 32 << 20])
+@pytest.mark.parametrize("skew", [0, 1, 63])
+def test_data_begins_where_it_is_asked_to_in_a_cache_line(size: int, skew: int) -> None:
+    (address,) = memory.frame_addresses([size], skew)
+    assert address % 64 == skew
+
+
+def test_a_frame_that_fills_its_block_begins_where_it_can() -> None:
+    # With its header it is a megabyte to the byte: anything else would need the next class.
+    addresses = memory.frame_addresses([(1 << 20) - 64] * 2, 63)
+    assert len(set(addresses)) == 1
 
 
 def test_small_and_huge_frames_do_not_mix() -> None:

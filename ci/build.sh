@@ -43,7 +43,7 @@ missing_extension() {
 }
 if missing_extension || [ -n "$(find setup.py src/kafkacore -name __pycache__ -prune -o \
     \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name setup.py \) -newer "$built" -print -quit 2>&1)" ]; then
-    say "compiling the extensions"
+    say "compiling the extensions; the first time that takes some minutes"
     # Taken before the build: what changes while it runs is built by the next one.
     touch "$built.started"
     .venv/bin/python setup.py -q build_ext --inplace --parallel "$(nproc)" --build-temp build/objects >build/extensions.log 2>&1 ||

@@ -76,7 +76,8 @@ def tell(node: DemoNode, text: list[bytes]) -> None:
     heading("Where to go next")
     say("kafkacore dev --topic mine:3          a node to try your own client on; it says where it listens")
     say("kafkacore storage format --help       a node that stays: format a directory, then `kafkacore start`")
-    say("make test                             the same, against Apache Kafka's own clients and tools")
+    if (Path(__file__).parents[3] / "Makefile").exists():  # a checkout, not what a wheel installed
+        say("make test                             the same, against Apache Kafka's own clients and tools")
 
 
 class DemoNode:

@@ -154,6 +154,15 @@ def test_tags_that_repeat_or_descend_or_are_fewer_than_said_are_refused(tags):
         MetadataRequest.decode(body + tags, 12)
 
 
+@pytest.mark.parametrize("tag", [3, 99], ids=["known", "unknown"])
+@pytest.mark.parametrize("size", [2, 3, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_a_tagged_field_longer_than_the_message_is_refused(tag, size):
+    data = ApiVersionsResponse().encode(3)[:-1]  # without the count of its tagged fields
+    varint = bytes([size]) if size < 0x80 else (b"\xff\xff\xff\xff" + bytes([size >> 28]))
+    with pytest.raises(ProtocolError, match="a length that is negative or more than the bytes that remain"):
+        ApiVersionsResponse.decode(data + bytes([1, tag]) + varint + b"\1", 3)
+
+
 def test_a_tagged_field_longer_than_its_content_is_refused():
     body = ApiVersionsResponse().encode(3)[:-1]
     with pytest.raises(ProtocolError, match="zk_migration_ready: a tagged field that is not as long as it says"):

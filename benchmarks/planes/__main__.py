@@ -25,6 +25,7 @@ from pathlib import Path
 from benchmarks.peers import requests
 from benchmarks.peers.contestants import starters
 from benchmarks.peers.report import conditions
+from benchmarks.peers.rows import back_memory
 
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.client import Load
@@ -46,6 +47,7 @@ from processes import wait_until
 
 FENCED_BROKER = 999
 CONNECTIONS = 600
+PAGE_CACHE_BYTES = 4 << 30  # more than a load writes while it is on
 TOPIC, PARTITIONS = "load", 16
 WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # with its own record fewer than one request may make
 WARM_UP = 100
@@ -193,6 +195,7 @@ def drowned(node, load):
     if LOADS[load] is None:
         yield
         return
+    back_memory(PAGE_CACHE_BYTES)
     command = [sys.executable, "-m", "benchmarks.planes", "--drown", load, *map(str, node.data)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

@@ -72,12 +72,25 @@ def test_the_punted_read_tells_the_same(replicated):
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_that_is_loaded_again_still_tells(replicated, open_plane, clean):
     replicated.partitions[0].shut()
-    again = open_plane()
+    again = reopened(replicated, open_plane(), clean)
+    assert told(again, 0) == [(FIRST, 0)]
+    assert told(again, 6) == [(FIRST, 6)]
+
+
+def reopened(plane, again, clean=True):
     path = again.path / "t-0"
     path.mkdir()
-    for file in (replicated.path / "t-0").iterdir():
+    for file in (plane.path / "t-0").iterdir():
         (path / file.name).write_bytes(file.read_bytes())
     log_loader.load(again.partitions[0], str(path), clean=clean)
     again.partitions[0].become_leader(1, 2)
+    return again
+
+
+@pytest.mark.parametrize("garbage", [b"\xff" * 34, bytes(34)])
+def test_a_transaction_index_that_is_none_is_made_again_from_its_segment(replicated, open_plane, garbage):
+    replicated.partitions[0].shut()
+    (replicated.path / "t-0" / f"{6:020}.txnindex").write_bytes(garbage)
+    again = reopened(replicated, open_plane())
     assert told(again, 0) == [(FIRST, 0)]
     assert told(again, 6) == [(FIRST, 6)]

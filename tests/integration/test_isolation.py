@@ -83,6 +83,27 @@ def test_both_end_in_order_and_go_on_with_what_they_had(node):
     assert len(consume(node, 20)) == 20
 
 
+def test_a_signal_to_both_is_the_node_s_to_answer(node):
+    (controller,) = children(node.pid)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        os.kill(controller, number)
+    produce(node, 10)
+    assert children(node.pid) == [controller]
+    os.kill(controller, signal.SIGTERM)
+    assert node.stop() == 0
+    assert not is_alive(controller)
+
+
+def test_nothing_is_imported_from_where_the_node_was_started(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('imported from the current directory')")
+    monkeypatch.chdir(tmp_path)
+    running = Node(tmp_path / "node", overrides={"isolation": "process"})
+    try:
+        assert len(children(running.pid)) == 1
+    finally:
+        running.kill()
+
+
 def test_a_killed_node_takes_its_controller_along_and_nobody_else_has_the_directory_before(node):
     produce(node, 10)
     (controller,) = children(node.pid)
@@ -99,7 +120,7 @@ def test_a_killed_node_takes_its_controller_along_and_nobody_else_has_the_direct
 def test_a_node_whose_controller_dies_ends_and_says_so(node):
     (controller,) = children(node.pid)
     os.kill(controller, signal.SIGKILL)
-    assert node.child.process.wait(60) == 1
+    assert node.child.process.wait(20) == 1  # no hand-over is waited for
     assert f"its controller, process {controller}, ended with status -9" in node.child.tail()
 
 
@@ -110,6 +131,7 @@ def test_the_controller_is_configured_as_in_the_whole_but_alone(tmp_path):
     both = BrokerConfig({
         "process.roles": "broker,controller", "node.id": "1", "isolation": "process",
         "log.dirs": f"{tmp_path}/a,{tmp_path}/b",
+        "cordoned.log.dirs": f"{tmp_path}/b",
         "listeners": "INSIDE://localhost:0,PLAINTEXT://localhost:0,CONTROLLER://[::1]:0", "metrics.port": "9404",
         "inter.broker.listener.name": "INSIDE", "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",

@@ -566,10 +566,10 @@ cdef list session_order(FetchSession *session):
         found = <Change *> malloc((count + 1) * (sizeof(Change) + MAX_TOPIC))
         partition = session.first
         while partition != NULL and found != NULL:
-            found[i].key_size = 16 if session.uses_topic_ids else partition.topic_size
+            found[i].key_size = 16 if session.uses_topic_ids else min(partition.topic_size, <int32_t> MAX_TOPIC)
             found[i].index = partition.index
             found[i].key = <uint8_t *> (found + count) + i * MAX_TOPIC
-            memcpy(<void *> found[i].key, key_of(partition, session.uses_topic_ids), min(found[i].key_size, MAX_TOPIC))
+            memcpy(<void *> found[i].key, key_of(partition, session.uses_topic_ids), found[i].key_size)
             i += 1
             partition = partition.next
         mutex_unlock(&session.lock)

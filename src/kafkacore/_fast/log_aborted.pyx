@@ -1,14 +1,15 @@
 """Aborted transactions of a range that was read, as log_aborted.pxd says."""
 
-from libc.errno cimport ENOMEM
+from libc.errno cimport ENOMEM, ESTALE
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from kafkacore._fast.atomics cimport load64
+from kafkacore._fast.atomics cimport load32, load64
 from kafkacore._fast.log cimport SegmentList, log_hold_segments, segments_release
 from kafkacore._fast.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
 from kafkacore._fast.segment cimport Segment
+from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_read
 
 ctypedef struct Found:
@@ -64,6 +65,15 @@ cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found
     return complete
 
 
+cdef bint is_dropped(Log *log, Segment *segment) noexcept nogil:
+    cdef bint dropped
+    mutex_lock(&log.lock)
+    dropped = load32(&segment.dropped) or log.segments == NULL or (
+        log.segments.items[0].base_offset > segment.base_offset)
+    mutex_unlock(&log.lock)
+    return dropped
+
+
 cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, AbortedTransaction **into) noexcept nogil:
     cdef SegmentList *list
     cdef Found all
@@ -85,6 +95,8 @@ cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, Abor
                 break
             if list.items[i].base_offset >= found.segment.base_offset:
                 result = collect(list.items[i], offset, end, &all)
+    if result >= 0 and is_dropped(log, found.segment):
+        result = -ESTALE  # and its index with it, perhaps before it was read: nothing must look committed for that
     segments_release(list)
     if result < 0:
         free(all.items)

@@ -667,7 +667,7 @@ def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, i
         raise MemoryError
     try:
         for i in range(count):
-            handle = held[i]
+            handle = <PartitionHandle?> held[i]
             partitions[i] = handle.partition
         with nogil:
             for i in range(count):

@@ -129,4 +129,5 @@ cdef class PreparedSlot:
 
     def publish(self, NativePlane plane not None, PreparedAnswers answers) -> None:
         """From now on these; None: every request goes to the handler."""
-        plane.publish("prepared", <void **> &self.table, &answers.prepared if answers is not None else NULL, answers)
+        cdef void *table = &answers.prepared if answers is not None else NULL
+        plane.publish(f"prepared {id(self)}", <void **> &self.table, table, answers)

@@ -45,6 +45,7 @@ ctypedef struct Load:
     int32_t count
     int32_t first_recovered          # index of the first segment that was rebuilt; -1 when none
     int64_t last_aborted_offset
+    bint *damaged                    # of each segment: its transaction index is none
     uint8_t *block
     int64_t block_bytes
     char *path
@@ -152,9 +153,10 @@ cdef int open_segments(Load *load) noexcept nogil:
     cdef int32_t i
     cdef int result
     load.segments = <Segment **> calloc(plan.count + 1, sizeof(Segment *))
+    load.damaged = <bint *> calloc(plan.count + 1, sizeof(bint))
     load.block = <uint8_t *> malloc(BLOCK_BYTES)
     load.block_bytes = BLOCK_BYTES
-    if load.segments == NULL or load.block == NULL:
+    if load.segments == NULL or load.damaged == NULL or load.block == NULL:
         return -ENOMEM
     for i in range(plan.count):
         segment = segment_new(load.log.dir.disk, load.path, plan.base_offsets[i])
@@ -171,7 +173,8 @@ cdef int open_segments(Load *load) noexcept nogil:
         segment.created_ms = segment.modified_ms = log_now_ms(load.log)
         segment.entry_synced = True
         result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
-        if result < 0:
+        load.damaged[i] = result == -EINVAL  # rebuilt with the segment
+        if result < 0 and result != -EINVAL:
             return result
     return 0
 
@@ -198,7 +201,8 @@ cdef int recover_all(Load *load) noexcept nogil:
     cdef int32_t i = 0
     cdef int result
     while i < load.count:
-        if not load.plan.files[i] & FILE_HAS_INDEXES or (not load.plan.clean and is_unflushed(load, i)):
+        if load.damaged[i] or not load.plan.files[i] & FILE_HAS_INDEXES or (
+                not load.plan.clean and is_unflushed(load, i)):
             result = recover_segment(load, i)
             if result < 0:
                 return result
@@ -508,6 +512,7 @@ cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept n
     for i in range(load.count):
         segment_release(load.segments[i])
     free(load.segments)
+    free(load.damaged)
     free(load.block)
     free(load.path)
     producers_free(load.producers)

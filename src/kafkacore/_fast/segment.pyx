@@ -415,6 +415,20 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
             result = disk.sync(disk.self, segment.offset_index_file)
         if result == 0:
             result = disk.sync(disk.self, segment.time_index_file)
+        if result == 0:
+            result = sync_aborted(segment)
+    return result
+
+
+cdef int sync_aborted(Segment *segment) noexcept nogil:
+    """The transaction index, where there is one: what it lacks would look committed."""
+    cdef const Disk *disk = segment.disk
+    cdef int result
+    cdef int file = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
+    if file < 0:
+        return 0 if file == -ENOENT else file
+    result = disk.sync(disk.self, file)
+    disk.close(disk.self, file)
     return result
 
 

@@ -18,7 +18,7 @@ cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexc
 cdef int txn_index_reset(Segment *segment) noexcept nogil
 # Keeps the transactions that ended below `end_offset`.
 cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
-# Where the last of the segment's ended; untouched when there is none.
+# Where the last of the segment's ended; untouched when there is none. -EINVAL: the file is no such index.
 cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil
 # All of the segment's, malloc'ed, and how many; -errno.
 cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcept nogil

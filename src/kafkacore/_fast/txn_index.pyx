@@ -86,7 +86,9 @@ cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcep
 cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil:
     cdef AbortedTransaction *entries
     cdef int64_t count = txn_index_read(segment, &entries)
-    if count > 0:
+    if count > 0 and entries[count - 1].last_offset < segment.base_offset:
+        count = -EINVAL  # of no transaction that ended here
+    elif count > 0:
         last_offset[0] = entries[count - 1].last_offset
     free(entries)
     return <int> count if count < 0 else 0

@@ -38,17 +38,18 @@ class FileLog(LogEpochs):
         *,
         segment_bytes: int = 1 << 30,
         segment_ms: int = 604_800_000,
-        clean: bool = False,
         files: Files = OS_FILES,
     ) -> None:
-        """Loads what there is, blocking: all of it is checked unless the last run ended clean."""
+        """Loads what there is, blocking. All of it is checked and synced, however the last run ended (as Kafka does):
+        what is durable here counts as a vote.
+        """
         super().__init__()
         path = metadata_directory(directory.path)
         files.make_directories(path)
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
-        log_loader.load(self._handle, path, clean=clean, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
+        log_loader.load(self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
         for epoch, start in self._handle.leader_epochs():
             self.epochs.note(epoch, start)
         # A crash between receiving a snapshot and emptying the log leaves one that ends before it.

@@ -20,8 +20,9 @@ class TailLog(MemoryLog):
         self.trim(batch.last_offset + 1)
 
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        for earlier in self.snapshots()[:-1]:
-            del self._snapshots[earlier]
+        latest = self.snapshots()[-1]
+        self._snapshots = {latest: b""}  # where the log begins; what was in it is told
+        self._partial.clear()  # of others that were begun and given up
 
     def on_leading(self, epoch: int) -> None:
         """Such a replica never leads."""

@@ -14,10 +14,9 @@ from kafkacore.protocol.messages import Message
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.dispatch import Dispatcher
-from kafkacore.server.metadata_replica import MetadataReplica
+from kafkacore.server.metadata_replica import FORWARD_TIMEOUT_MS, MetadataReplica
 
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
-FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
 # Of clients' requests: the others wait on the broker's loop. The controller turns to its own listener between a few of
 # them, and to these between two syncs.
 FORWARDED_AT_ONCE: Final = 4

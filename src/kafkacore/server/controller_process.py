@@ -33,8 +33,9 @@ class ControllerProcess:
         self._on_end = on_end
         self._stopping = False
         # Of a session of its own: what a terminal sends to its foreground is the node's to answer.
+        # And -P: nothing is imported from wherever the node was started.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-P", "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -57,9 +58,17 @@ class ControllerProcess:
                     f"{self._process.wait()}; what it said is above"
                 )
             line += got
-        host, port = json.loads(line)
+        try:
+            host, port = json.loads(line)
+        except ValueError:
+            raise ChildProcessError(f"the controller of node {self._node_id} said {line!r} for its address") from None
         threading.Thread(target=self._watch, name="kafkacore-controller-process", daemon=True).start()
         return host, port
+
+    def close_inherited(self) -> None:
+        """In a child after fork: the input that is to end with this process must not live on in that one."""
+        self._input.close()
+        self._output.close()
 
     @property
     def pid(self) -> int:
@@ -94,7 +103,8 @@ def properties(config: BrokerConfig) -> dict[str, str]:
         "metadata.log.dir": config.metadata_log_dir,
         "metrics.port": "-1",
     }
-    made.pop("inter.broker.listener.name", None)
+    for name in ("inter.broker.listener.name", "cordoned.log.dirs"):  # the broker's
+        made.pop(name, None)
     if made.pop("advertised.listeners", None) is not None:
         told = [str(each) for each in config.advertised_controller_listeners]
         made["advertised.listeners"] = ",".join(told)

@@ -20,6 +20,7 @@ from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.randomness import randomness
 from kafkacore.server.metadata_store import MetadataStore
 
+FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
 THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
 
 
@@ -97,9 +98,12 @@ class MetadataReplica:
             connection_setup_timeout_ms=config.controller_quorum_request_timeout_ms,
         )
         # A connection is answered in order, and a Fetch of the metadata log waits for half a second: nothing of the
-        # node's own, nor of its clients, may stand behind it, nor a heartbeat behind a client's request.
+        # node's own, nor of its clients, may stand behind it, nor a heartbeat behind what clients forward.
+        # A request that changes something is not sent again while its answer may still come: it would be refused as
+        # done already.
+        patient = limits._replace(request_timeout_ms=FORWARD_TIMEOUT_MS)
         self._fetching, self.own_requests, self.forwarded = (
-            QuorumClients(f"node-{config.node_id}", limits) for _ in range(3)
+            QuorumClients(f"node-{config.node_id}", each) for each in (limits, patient, patient)
         )
         self.raft = RaftDriver(
             RaftConfig(

@@ -35,13 +35,12 @@ class MetadataStore(Protocol):
 class MetadataOnDisk:
     """`__cluster_metadata-0` in metadata.log.dir. Made on a thread that may wait: it loads the log. Raises OSError."""
 
-    def __init__(self, config: BrokerConfig, environment: Environment, *, clean: bool) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
         self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)
         self.log = FileLog(
             self._directory,
             segment_bytes=config.metadata_log_segment_size_bytes,
             segment_ms=config.metadata_log_segment_ms,
-            clean=clean,
         )
         path = metadata_directory(config.metadata_log_dir)
         self.state = quorum_state.read(path)

@@ -162,7 +162,7 @@ class Node:
 
     def _open_metadata(self, environment: Environment) -> MetadataOnDisk:
         config = self.config
-        store = MetadataOnDisk(config, environment, clean=clean_shutdown.exists(config.metadata_log_dir))
+        store = MetadataOnDisk(config, environment)
         self._undo.append(store.close)
         return store
 
@@ -180,6 +180,7 @@ class Node:
         """The metadata log on disk is the controller's; this process follows it in memory, and nobody knows it."""
         config, listener = self.config, self.config.controller_listeners[0]
         process = ControllerProcess(config, self._failed)
+        runtime.watch_fork(process)
         self._undo.append(process.stop)
         address = process.wait_ready(config.server_max_startup_time_ms)
         self._isolated = {listener.listener: address}
@@ -252,11 +253,15 @@ class Node:
 
         broker = self._broker = loop.run(make())
         self._undo.append(lambda: self._close_logs(manager, broker))
-        self._undo.append(lambda: loop.run(broker.stop(CONTROLLED_SHUTDOWN_MS, DRAIN_MS), _STOP_SECONDS))
+        self._undo.append(lambda: loop.run(broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
         self._run_start(loop, broker.start())
         upkeep = LogUpkeep(manager, environment, intervals_from(config))
         upkeep.start()
         self._undo.append(upkeep.close)
+
+    def _hand_over_ms(self) -> int:
+        """Who cannot go on waits for nobody, least of all for a controller that may be why."""
+        return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
 
     def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
         """As long as server.max.startup.time.ms allows: the recovery of many logs may take long."""

@@ -28,7 +28,7 @@ def main() -> int:
         # One line, and not a byte more: the rest of the input is its end.
         with os.fdopen(os.dup(_STANDARD_INPUT), "rb", buffering=0) as told:
             config = BrokerConfig(json.loads(told.readline()))
-        running.run(Node(config, lent_locks=True), _announce, parent=_STANDARD_INPUT)
+        running.run(Node(config, lent_locks=True), _announce, parent=_STANDARD_INPUT, alone=False)
     except (ConfigError, LogDirectoryError, OSError, TimeoutError, running.NodeFailed) as error:
         print(f"kafkacore: controller: {error}", file=sys.stderr)
         return 1

@@ -21,10 +21,11 @@ class NodeFailed(Exception):
     """The node met what it cannot go on after; the log has the details."""
 
 
-def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> None:
+def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone: bool = True) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
-    Also when the descriptor `parent` is readable or hangs up: it belongs to the process that started this one. Raises
+    Also when the descriptor `parent` is readable or hangs up: it belongs to the process that started this one. Where
+    this is a part of that one and not `alone`, the signals are that one's to answer, whoever else gets them. Raises
     what `Node.start` raises, and NodeFailed.
     """
     import gc
@@ -37,7 +38,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1) -> No
     wake.setblocking(False)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, (lambda *_: None) if alone else signal.SIG_IGN)
 
     def end(error: BaseException) -> None:
         wake.send(b"!")

@@ -77,11 +77,7 @@ class BrokerServer:
         self._awaiting: list[asyncio.Future[None]] = []
         self._logs = logs
         self._blocking = blocking
-        sessions = FetchSessionCache(
-            config.max_incremental_fetch_session_cache_slots,
-            randomness().getrandbits(192),
-            physical_memory_bytes() // SESSIONS_MEMORY_SHARE,
-        )
+        sessions = _fetch_sessions(config)
         self._hot = Hot(sessions, config.fetch_max_bytes)
         self._channel = channel
         self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table)
@@ -102,23 +98,7 @@ class BrokerServer:
         )
         self.dispatcher = Dispatcher("broker", self.context, BROKER)
         self.context.api_ranges = self.dispatcher.api_ranges()
-        self.plane = Plane(
-            DATA,
-            [Listener(each.listener, each.host, each.port) for each in config.data_plane_listeners],
-            self.dispatcher.answer,
-            self.context.api_ranges,
-            runtime=runtime,
-            environment=environment,
-            limits=limits_from(config),
-            hot=(
-                (ApiKey.PRODUCE, produce.api(self._hot)),
-                (ApiKey.FETCH, fetch.api(self._hot)),
-                (ApiKey.LIST_OFFSETS, list_offsets.api(self._hot)),
-            ),
-            lasting=(ApiKey.METADATA,),
-        )
-        if request_log.enabled():
-            self.plane.native.publish_gate(GatePolicy("punt"))
+        self.plane = self._make_plane(runtime, environment)
         self.bound = self.plane.open()
         lifecycle = BrokerLifecycle(
             node_id=self.node_id,
@@ -134,6 +114,26 @@ class BrokerServer:
         )
         self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
         self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send)
+
+    def _make_plane(self, runtime: Runtime, environment: Environment) -> Plane:
+        plane = Plane(
+            DATA,
+            [Listener(each.listener, each.host, each.port) for each in self.config.data_plane_listeners],
+            self.dispatcher.answer,
+            self.context.api_ranges,
+            runtime=runtime,
+            environment=environment,
+            limits=limits_from(self.config),
+            hot=(
+                (ApiKey.PRODUCE, produce.api(self._hot)),
+                (ApiKey.FETCH, fetch.api(self._hot)),
+                (ApiKey.LIST_OFFSETS, list_offsets.api(self._hot)),
+            ),
+            lasting=(ApiKey.METADATA,),
+        )
+        if request_log.enabled():
+            plane.native.publish_gate(GatePolicy("punt"))
+        return plane
 
     def _advertised(self) -> list[AdvertisedListener]:
         """What clients are told: a port 0 is the one that was bound, the wildcard is this machine's name."""
@@ -274,3 +274,11 @@ class BrokerServer:
         if answer.error_code:
             raise error_for(ErrorCode(answer.error_code))
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
+
+
+def _fetch_sessions(config: BrokerConfig) -> FetchSessionCache:
+    return FetchSessionCache(
+        config.max_incremental_fetch_session_cache_slots,
+        randomness().getrandbits(192),
+        physical_memory_bytes() // SESSIONS_MEMORY_SHARE,
+    )

@@ -117,7 +117,7 @@ class ControllerChannel:
                 asked = self._active.ask(call, request, FORWARD_TIMEOUT_MS)
                 answer: Message = await asyncio.wrap_future(self._loop.submit(asked))
         except TimeoutError:
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active") from None
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, "no controller is active, or it has too much to do") from None
         return answer
 
 

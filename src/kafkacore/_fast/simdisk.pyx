@@ -6,6 +6,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memset
 
+from kafkacore._fast.atomics cimport load64, store64
 from kafkacore._fast.env cimport Environment, ManualClock
 from kafkacore._fast.simstore cimport (
     inode_release, inode_sync, inode_truncate, inode_write, store_cut, store_find, store_free, store_link, store_rename,
@@ -53,8 +54,9 @@ cdef int end(SimDisk *disk, int result, bint cut) noexcept nogil:
 
 
 cdef void enter(SimDisk *disk) noexcept nogil:
-    if disk.delay_us > 0:
-        usleep(<unsigned int> disk.delay_us)
+    cdef int64_t delay_us = load64(&disk.delay_us)
+    if delay_us > 0:
+        usleep(<unsigned int> delay_us)
     mutex_lock(&disk.lock)
 
 
@@ -379,7 +381,7 @@ cdef class SimulatedDisk:
 
     def slow_down(self, int64_t delay_us):
         """Every operation takes so long."""
-        self.disk.delay_us = delay_us
+        store64(&self.disk.delay_us, delay_us)
 
     def cool(self, bint cold=True):
         """Nothing is in the page cache until it is read once."""

@@ -16,7 +16,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kafkacore._fast.atomics cimport add64, load64
 from kafkacore._fast.codec_library cimport (
-    Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_package_libs, snappy, zlib, zstd,
+    Z_MEM_ERROR, Z_OK, Z_STREAM_END, Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_package_libs,
+    snappy, zlib, zstd,
 )
 from kafkacore._fast.cursor cimport Writer, be32, put32, reserve
 from kafkacore._fast.gunzip cimport (
@@ -44,9 +45,6 @@ cdef enum:
     GZIP_WINDOW_BITS = 31        # 15, and 16 more for the gzip framing
     GZIP_MEMORY_LEVEL = 8
     GZIP_LIBRARY_DEFAULT = 6     # what zlib takes for -1
-    Z_OK = 0
-    Z_STREAM_END = 1
-    Z_MEM_ERROR = -4
     Z_FINISH = 4
     Z_DEFLATED = 8
 

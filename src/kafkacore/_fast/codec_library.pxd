@@ -8,6 +8,11 @@ else where the loader looks.
 
 from libc.stdint cimport uint8_t, uint64_t
 
+cdef enum:                       # what zlib answers
+    Z_OK = 0
+    Z_STREAM_END = 1
+    Z_MEM_ERROR = -4
+
 cdef extern from * nogil:
     """
     #include <dlfcn.h>

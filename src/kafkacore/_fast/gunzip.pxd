@@ -9,7 +9,7 @@ reader, refuses: a batch that no consumer could read must not be taken.)
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memchr
 
-from kafkacore._fast.codec_library cimport ZStream, zlib
+from kafkacore._fast.codec_library cimport Z_MEM_ERROR, Z_OK, Z_STREAM_END, ZStream, zlib
 from kafkacore._fast.crc32c cimport crc32
 
 cdef enum:
@@ -23,9 +23,6 @@ cdef enum:
     GZIP_COMMENT = 0x10
     GZIP_RESERVED = 0xE0
     RAW_WINDOW_BITS = -15        # blocks alone
-    INFLATE_OK = 0
-    INFLATE_END = 1
-    INFLATE_MEMORY = -4
 
 cdef enum GunzipState:
     GUNZIP_BEFORE_FIRST = 0
@@ -88,7 +85,7 @@ cdef inline const uint8_t *after_trailer(
 
 cdef inline bint gunzip_init(Gunzip *gunzip, const char *zlib_version) noexcept nogil:
     """Once, on zeros; `zlib.inflate_end` frees. False without memory."""
-    return zlib.inflate_init(&gunzip.stream, RAW_WINDOW_BITS, zlib_version, sizeof(ZStream)) == INFLATE_OK
+    return zlib.inflate_init(&gunzip.stream, RAW_WINDOW_BITS, zlib_version, sizeof(ZStream)) == Z_OK
 
 
 cdef inline int64_t gunzip_next(
@@ -117,11 +114,11 @@ cdef inline int64_t gunzip_next(
         source[0] = stream.next_in
         gunzip.crc = crc32(gunzip.crc, before, stream.next_out - before)
         gunzip.member_bytes += <uint32_t> (stream.next_out - before)
-        if status == INFLATE_END:
+        if status == Z_STREAM_END:
             source[0] = after_trailer(source[0], end, gunzip.crc, gunzip.member_bytes)
             if source[0] == NULL:
                 return GUNZIP_CORRUPT
             gunzip.state = GUNZIP_BETWEEN
-        elif status != INFLATE_OK:  # also that the input is over and the member is not
-            return GUNZIP_NO_MEMORY if status == INFLATE_MEMORY else GUNZIP_CORRUPT
+        elif status != Z_OK:  # also that the input is over and the member is not
+            return GUNZIP_NO_MEMORY if status == Z_MEM_ERROR else GUNZIP_CORRUPT
     return size - stream.avail_out

@@ -65,7 +65,7 @@ class Quorum(NamedTuple):
     def with_controller(self, node_id: int, listener: str, address: tuple[str, int]) -> Quorum:
         """One of them is known to be at `address`: it is asked first."""
         here = Voter(ReplicaKey(node_id), ((listener, *address),))
-        voters = VoterSet(here if each.key.replica_id == node_id else each for each in self.voters.voters())
+        voters = self.voters if self.voters.get(node_id) is None else self.voters.with_voter(here)
         return Quorum(voters, (address, *(each for each in self.bootstrap if each != (address[0], 0))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from random import Random
@@ -38,12 +39,28 @@ class Now(Executor):
 
 
 class SyncedMemoryLog(MemoryLog):
+    """On the disk at once, until `stall` makes that disk one that never answers."""
+
     def __init__(self) -> None:
         super().__init__()
         self.flushes = 0
+        self.silent: int | None = None
+
+    def stall(self) -> None:
+        self.silent = os.eventfd(0)
+
+    def begin_sync(self) -> int | None:
+        self.flushes += 1
+        return self.silent
+
+    def end_sync(self) -> bool:
+        return True
 
     def flush(self) -> None:
         self.flushes += 1
+        if self.silent is not None:
+            os.close(self.silent)
+            self.silent = None
 
 
 class Caller:

@@ -351,6 +351,8 @@ cdef bint commit_round(Log *log) noexcept nogil:
     mutex_unlock(&log.lock)
     if list == NULL or load32(&log.dir.offline):
         segments_release(list)
+        if load32(&log.dir.offline):
+            log_fail(log, load32(&log.dir.offline))  # another file's error: whoever waits for this one is told as well
         return True
     result = sync_up_to(log, list, synced_offset, until, cuts)
     if result < 0:

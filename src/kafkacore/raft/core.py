@@ -194,10 +194,9 @@ class Raft:
     def durable(self, sync: tuple[int, int], now_ms: int) -> None:
         """The sync that `take_sync` asked for is done: what was there when it was asked for survives power loss."""
         self.now_ms = max(now_ms, self.now_ms)
-        tail, offset = sync
-        if tail != self._tail:
+        if self.is_moot(sync):
             return
-        self.durable_offset = max(self.durable_offset, offset)
+        self.durable_offset = max(self.durable_offset, sync[1])
         replication.advance_high_watermark(self)
         self._send_what_is_due()
 
@@ -260,6 +259,10 @@ class Raft:
     def take_sync(self) -> tuple[int, int] | None:
         """What to sync now, for `durable`; None when all of the log is durable."""
         return (self._tail, self.log.end_offset) if self.durable_offset < self.log.end_offset else None
+
+    def is_moot(self, sync: tuple[int, int]) -> bool:
+        """The log was cut since `take_sync` gave it: that sync tells nothing."""
+        return sync[0] != self._tail
 
     @property
     def next_tick_ms(self) -> int:

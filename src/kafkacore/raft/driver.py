@@ -1,7 +1,7 @@
 """Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and those who apply what is committed.
 
-Appends of one turn of the loop share one sync. The disk is waited for on threads: a loop that answers heartbeats never
-is.
+Appends of one turn of the loop share one sync. The disk is waited for elsewhere, never by a loop that answers heartbeats:
+a sync tells the loop itself when it is done.
 """
 
 from __future__ import annotations
@@ -37,8 +37,15 @@ class Network(Protocol):
 
 
 class SyncedLog(RaftLog, Protocol):
+    def begin_sync(self) -> int | None:
+        """Has all that was appended before the call written to the disk. The descriptor that becomes readable when it
+        is there, always the same; None: it is there already. Raises OSError."""
+
+    def end_sync(self) -> bool:
+        """After that: whether what `begin_sync` began is done. Raises OSError when the disk has refused."""
+
     def flush(self) -> None:
-        """All that was appended before the call is on the disk. Blocking; called on another thread."""
+        """All that was appended before the call is on the disk. Blocking; called on another thread. Raises OSError."""
 
 
 class RaftDriver:
@@ -73,7 +80,9 @@ class RaftDriver:
         self._decoded: dict[int, Sequence[Any]] = {}
         self._told_epoch: tuple[int, bool] = (-1, False)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._persisting = self._syncing = self._scheduled = False
+        self._persisting = self._scheduled = False
+        self._syncing: tuple[int, int] | None = None
+        self._sync_bell: int | None = None  # what the loop reads the ends of syncs from
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self.raft: Raft
@@ -105,6 +114,8 @@ class RaftDriver:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._sync_bell is not None:
+            self._loop.remove_reader(self._sync_bell)
         for task in self._tasks:
             task.cancel()
         for future in self._pending.values():
@@ -223,11 +234,10 @@ class RaftDriver:
             if state is not None:
                 self._persisting = True
                 self._spawn(self._write_state(state))
-        if not self._syncing:
+        if self._syncing is None or raft.is_moot(self._syncing):
             sync = raft.take_sync()
             if sync is not None:
-                self._syncing = True
-                self._spawn(self._sync(sync))
+                self._begin_sync(sync)
         self._deliver()
         self._tell_leadership()
         self._set_timer()
@@ -262,12 +272,28 @@ class RaftDriver:
         self.raft.persisted(state[0], self._now_ms())
         self._schedule()
 
-    async def _sync(self, sync: tuple[int, int]) -> None:
-        await self._loop.run_in_executor(self._executor, self._log.flush)
-        self._syncing = False
-        self.raft.durable(sync, self._now_ms())
-        # Now rather than in the next turn: somebody waits for this commit.
-        self._pump()
+    def _begin_sync(self, sync: tuple[int, int]) -> None:
+        bell = self._log.begin_sync()
+        if bell is None:
+            self.raft.durable(sync, self._now_ms())
+            self._schedule()
+            return
+        self._syncing = sync  # takes the place of one that nothing hears of any more
+        if bell != self._sync_bell:
+            self._sync_bell = bell
+            self._loop.add_reader(bell, self._end_sync)
+
+    def _end_sync(self) -> None:
+        try:
+            done = self._log.end_sync()
+        except OSError as error:
+            self._fail(error)
+            return
+        if done and self._syncing is not None:
+            sync, self._syncing = self._syncing, None
+            self.raft.durable(sync, self._now_ms())
+            # Now rather than in the next turn: somebody waits for this commit.
+            self._pump()
 
     async def _exchange(self, send: Send) -> None:
         response: Message | None = None

@@ -8,6 +8,7 @@ from typing import Final
 from kafkacore._fast.batch import Batches
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.watch import SYNCED, PartitionWatch
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
 from kafkacore.raft.log import LogEpochs, OffsetAndEpoch
 from kafkacore.raft.messages import PARTITION, TOPIC
@@ -29,8 +30,10 @@ class MetadataLogError(OSError):
 
 class FileLog(LogEpochs):
     """Belongs to the driver's loop, which it holds up for a write into the page cache, and for a moment when a segment
-    begins; `flush` is called on a thread of its own. Raises OSError.
+    begins; `flush` is called on another thread. Raises OSError.
     """
+
+    _SYNC: Final = "sync"  # the one thing that is waited for
 
     def __init__(
         self,
@@ -49,6 +52,8 @@ class FileLog(LogEpochs):
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
+        self._watch = PartitionWatch()
+        self._sync_until = 0
         log_loader.load(self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
         for epoch, start in self._handle.leader_epochs():
             self.epochs.note(epoch, start)
@@ -56,7 +61,7 @@ class FileLog(LogEpochs):
         ids = self._snapshots.ids()
         if ids and self._handle.end_offset < ids[-1].offset:
             self.begin_at_snapshot(ids[-1])
-        self._handle.flush()
+        self.flush()
 
     @property
     def start_offset(self) -> int:  # type: ignore[override]
@@ -88,9 +93,29 @@ class FileLog(LogEpochs):
             continue
         return result.records[: batches.position]
 
+    def begin_sync(self) -> int | None:
+        self._watch.disarm(self._SYNC)
+        self._sync_until = self._handle.end_offset
+        if not self._watch.arm(self._SYNC, self._handle, SYNCED, self._sync_until):
+            self._check_synced(self._sync_until)
+            return None
+        self._handle.flush_soon()
+        return self._watch.fileno()
+
+    def end_sync(self) -> bool:
+        if self._SYNC not in self._watch.take():
+            return False
+        self._check_synced(self._sync_until)
+        return True
+
     def flush(self) -> None:
-        """All that was appended before the call is on the disk. Blocking."""
+        until = self._handle.end_offset
         self._handle.flush()
+        self._check_synced(until)
+
+    def _check_synced(self, until: int) -> None:
+        if self._handle.synced_offset < until:
+            raise MetadataLogError(f"the metadata log is not on the disk up to {until}: its directory is offline")
 
     def truncate(self, end_offset: int) -> None:
         self._handle.truncate_to(end_offset)
@@ -137,4 +162,5 @@ class FileLog(LogEpochs):
         except OSError as error:
             LOG.warning("the metadata log is not shut in order: %s", error)
         finally:
+            self._watch.close()
             self._handle.close()

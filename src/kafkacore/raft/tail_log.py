@@ -13,8 +13,14 @@ class TailLog(MemoryLog):
     """For a replica that nobody fetches from, and that begins anew with each start of its process. Made a listener of
     its replica, after all others, it forgets what they were told."""
 
-    def flush(self) -> None:
+    def begin_sync(self) -> None:
         """Nothing is promised to outlive the process."""
+
+    def end_sync(self) -> bool:
+        return True
+
+    def flush(self) -> None:
+        """Likewise."""
 
     def on_batch(self, batch: CommittedBatch) -> None:
         self.trim(batch.last_offset + 1)

@@ -335,6 +335,7 @@ def test_a_controller_that_is_not_active_leaves_nothing_behind(run) -> None:
 
         await harness.brokers(1)
         controller, committed = harness.controller, harness.controller.image
+        harness.log.stall()
         waiting = asyncio.ensure_future(create(harness, "a", [[1]]))
         for _ in range(2):
             await asyncio.sleep(0)

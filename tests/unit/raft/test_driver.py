@@ -249,7 +249,7 @@ def test_a_disk_that_fails_ends_the_replica(run) -> None:
         def broken() -> None:
             raise OSError(5, "Input/output error")
 
-        harness.log.flush = broken
+        harness.log.begin_sync = broken
         waiting = asyncio.ensure_future(create(harness, "a"))
         with pytest.raises(OSError, match="Input/output"):
             await harness.until(waiting.done)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import select
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -158,4 +160,43 @@ def test_records_below_a_snapshot_may_go(place: Place) -> None:
     log.trim(50)
     assert log.start_offset == 50 and log.size_bytes < before
     assert log.read(50, 1 << 20)
+    log.close()
+
+
+def synced(log: FileLog) -> None:
+    """Waits for the sync that `begin_sync` begins, as a loop does."""
+    bell = log.begin_sync()
+    while bell is not None:
+        assert select.select([bell], [], [], 20)[0], "the end of a sync is told"
+        if log.end_sync():
+            return
+
+
+def test_the_end_of_a_sync_is_told_by_a_descriptor(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    synced(log)
+    assert log.begin_sync() is None, "nothing is left to sync"
+    log.close()
+
+
+def test_a_sync_of_what_was_cut_off_meanwhile_gives_way_to_the_next(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    log.begin_sync()
+    log.truncate(4)
+    synced(log)
+    fill(log)
+    synced(log)
+    log.close()
+
+
+def test_a_failed_directory_ends_a_sync_with_an_error(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    place.directory.fail(errno.EIO)
+    with pytest.raises(OSError, match="offline"):
+        synced(log)
+    with pytest.raises(OSError, match="offline"):
+        log.flush()
     log.close()

@@ -1,7 +1,7 @@
 """Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and those who apply what is committed.
 
-Appends of one turn of the loop share one sync. The disk is waited for elsewhere, never by a loop that answers heartbeats:
-a sync tells the loop itself when it is done.
+Appends of one turn of the loop share one sync. The disk is waited for elsewhere, never by a loop that answers
+heartbeats: a sync tells the loop itself when it is done.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ With `--json` one line tells a program where it is. A directory that holds a nod
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
@@ -16,6 +15,8 @@ from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.properties import parse_overrides
 
 if TYPE_CHECKING:
+    import argparse
+
     from kafkacore.server.node import Node
 
 DESCRIPTION: Final = "Runs a temporary node, broker and controller in one, without any configuration."
@@ -44,10 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import gc
-
-    gc.disable()  # until `running` has started the node
-
     from kafkacore.server.node import Node
     from kafkacore.server.registrar import RegistrationRefused
     from kafkacore.tools import running

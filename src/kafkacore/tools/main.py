@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import argparse
     from types import ModuleType
 
-# A command's module has DESCRIPTION, add_arguments(parser) and run(arguments) -> exit code.
+# A command's module has DESCRIPTION, add_arguments(parser) and run(arguments) -> exit code. One that is to begin at
+# once also has read_plain(words): its arguments where they are given plainly, else None.
 COMMANDS: Final = {
     "start": "runs a node by a server.properties",
     "dev": "runs a temporary node, without any configuration",
@@ -41,6 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0 if asked_for_help else USAGE_ERROR
     if given[0] not in STARTS_A_NODE:
         return _command(given)
+    import gc
+
+    # What a start makes stays: looking for garbage in it is a part in fifteen of its time. `running` enables it again.
+    gc.disable()
     from kafkacore.tools import ahead
 
     libraries = ahead.open_libraries()
@@ -51,9 +56,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(given: list[str]) -> int:
+    module = import_module(f"kafkacore.tools.{given[0]}")
+    read_plain = getattr(module, "read_plain", None)
+    arguments = None if read_plain is None else read_plain(given[1:])
+    return _run(module, _parsed(module, given) if arguments is None else arguments)
+
+
+def _parsed(module: ModuleType, given: list[str]) -> argparse.Namespace:
     import argparse
 
-    module = import_module(f"kafkacore.tools.{given[0]}")
     parser = argparse.ArgumentParser(
         prog=f"kafkacore {given[0]}",
         description=module.DESCRIPTION,
@@ -61,10 +72,10 @@ def _command(given: list[str]) -> int:
         formatter_class=lambda prog: argparse.HelpFormatter(prog, width=HELP_WIDTH),
     )
     module.add_arguments(parser)
-    return _run(module, parser.parse_args(given[1:]))
+    return parser.parse_args(given[1:])
 
 
-def _run(module: ModuleType, arguments: argparse.Namespace) -> int:
+def _run(module: ModuleType, arguments: object) -> int:
     from kafkacore.config import ConfigError
     from kafkacore.storage.errors import LogDirectoryError, reason
 

@@ -182,6 +182,16 @@ cdef void note_unflushed(Log *log) noexcept nogil:
         log.unflushed_since_ns = log.clock.monotonic_ns(log.clock.self)
 
 
+cdef int note_aborted(Log *log, const EndedTransaction *ended) noexcept nogil:
+    cdef int result = txn_index_append(log.active, ended)
+    if result == 0:
+        store64(&log.last_aborted_offset, ended.last_offset)
+        return 0
+    io_fail(log.dir, -result)
+    log.state = LOG_FAILED
+    return KAFKA_STORAGE_ERROR
+
+
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil:
     cdef BatchHeader *header = &info.validated.header
@@ -219,6 +229,10 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         # Its place was reserved, so this cannot fail; the bytes now carry their offsets and timestamps.
         producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
         log.first_unstable_offset = producers_first_unstable(log.producers)
+        if ended.last_offset >= 0 and ended.aborted:
+            error = note_aborted(log, &ended)
+            if error != 0:
+                return error
     write_waiting_entries(log)
     keep_ahead(log)
     note_unflushed(log)
@@ -255,16 +269,6 @@ cdef int reserve_all(Log *log, const uint8_t *records, size_t size) noexcept nog
             return -ENOMEM
         at += <size_t> header.size_bytes
     return 0
-
-
-cdef int note_aborted(Log *log, const EndedTransaction *ended) noexcept nogil:
-    cdef int result = txn_index_append(log.active, ended)
-    if result == 0:
-        store64(&log.last_aborted_offset, ended.last_offset)
-        return 0
-    io_fail(log.dir, -result)
-    log.state = LOG_FAILED
-    return KAFKA_STORAGE_ERROR
 
 
 cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,

@@ -5,6 +5,7 @@ from libc.stddef cimport size_t
 
 from kafkacore._fast.log cimport Log
 from kafkacore._fast.park cimport Waiter
+from kafkacore._fast.segment cimport Segment
 
 # --- under the lock ---
 # LAZY -> OPENING or OPEN -> ROLLING (the new segment begins at `base_offset`), as a pool job. LOG_BLOCKED: `blocked` is
@@ -19,9 +20,15 @@ cdef void log_reserve_ahead(Log *log) noexcept nogil
 
 # The committer's next round syncs all up to `offset`, once it is called.
 cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil
+# Where a recovery after a crash must begin: at the synced offset, or before it at the first segment that was sealed
+# since its bytes were synced.
+cdef int64_t log_recovery_point(const Log *log) noexcept nogil
 
 # --- without the lock ---
 cdef void log_commit_init(Log *log) noexcept nogil  # once, before the log is used
 cdef void log_call_committer(Log *log) noexcept nogil
 # Both.
 cdef void log_commit_soon(Log *log, int64_t offset) noexcept nogil
+# May block: the segment's files, and the producer snapshot at the base offset of the next one (-1: it is the last).
+# `cuts` is the log's before. 0 or -errno.
+cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil

@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset, strlen
 
-from kafkacore._fast.atomics cimport add32, load32, load64, store64
+from kafkacore._fast.atomics cimport add32, load32, load64, store32, store64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
 from kafkacore._fast.log cimport (
@@ -241,6 +241,19 @@ cdef void log_want_synced(Log *log, int64_t offset) noexcept nogil:
         log.commit_offset = offset
 
 
+cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
+    cdef int64_t point = log.synced_offset
+    cdef int32_t i
+    if log.segments == NULL:
+        return point
+    i = log.segments.count - 2
+    while i >= 0 and not load32(&log.segments.items[i].wholly_synced):
+        if log.segments.items[i].base_offset < point:
+            point = log.segments.items[i].base_offset
+        i -= 1
+    return point if point > log.log_start_offset else log.log_start_offset
+
+
 cdef void log_call_committer(Log *log) noexcept nogil:
     log.hold(log)
     if not io_dirty(log.dir, &log.dirty):
@@ -270,7 +283,7 @@ cdef int sync_snapshot(Log *log, int64_t offset) noexcept nogil:
     return result
 
 
-cdef int sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
+cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
     """`next_base`: of the segment that follows, -1 for the last, whose size is told with the round's end. A dropped
     segment has nothing left to lose."""
     cdef int64_t size = load64(&segment.size)
@@ -282,6 +295,8 @@ cdef int sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cut
     if next_base >= 0:
         mutex_lock(&log.lock)
         note_synced_size(log, segment, size, cuts)
+        if log.cuts == cuts:
+            store32(&segment.wholly_synced, 1)
         mutex_unlock(&log.lock)
     return 0
 
@@ -305,15 +320,17 @@ cdef int sync_names(Log *log, SegmentList *list) noexcept nogil:
 
 
 cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t until, int64_t cuts) noexcept nogil:
-    """Every segment that has bytes between the two, and the names of new ones."""
+    """Every segment that has bytes between the two, those that were sealed since theirs were synced (for their indexes
+    and the snapshot behind them), and the names of new ones."""
     cdef int64_t next_base
     cdef int32_t i
     cdef int result
     for i in range(list.count):
         next_base = list.items[i + 1].base_offset if i + 1 < list.count else -1
-        if list.items[i].base_offset >= until or 0 <= next_base <= synced_offset:
+        if list.items[i].base_offset >= until or (
+                0 <= next_base <= synced_offset and load32(&list.items[i].wholly_synced)):
             continue
-        result = sync_segment(log, list.items[i], next_base, cuts)
+        result = log_sync_segment(log, list.items[i], next_base, cuts)
         if result < 0:
             return result
     return sync_names(log, list)

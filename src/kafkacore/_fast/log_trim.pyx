@@ -11,7 +11,7 @@ from kafkacore._fast.log cimport (
     log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_epochs, write_producer_snapshot
-from kafkacore._fast.log_open cimport log_save_epochs, log_start_roll
+from kafkacore._fast.log_open cimport log_save_epochs, log_start_roll, log_sync_segment
 from kafkacore._fast.log_read cimport segment_max_timestamp
 from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
 from kafkacore._fast.producers cimport producers_clear
@@ -19,7 +19,7 @@ from kafkacore._fast.recovery cimport log_replay_producers
 from kafkacore._fast.segment cimport (
     Position, Segment, segment_create, segment_cut_entries, segment_cut_files, segment_end_times, segment_find,
     segment_hold, segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log, segment_release,
-    segment_reserve, segment_seal, segment_sync, segment_unlink,
+    segment_reserve, segment_seal, segment_unlink,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_truncate
@@ -121,6 +121,7 @@ cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) no
     if last.synced_size > position:
         store64(&last.synced_size, position)
     store32(&last.sealed, 0)
+    store32(&last.wholly_synced, 0)
     segment_cut_entries(last, offset)
     recent_clear(log)
     log.cuts += 1
@@ -386,6 +387,7 @@ cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:
 
 cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
     cdef SegmentList *list
+    cdef int64_t next_base
     cdef int32_t i
     cdef int result
     mutex_lock(&log.lock)
@@ -412,8 +414,9 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
     if result == 0 and log.snapshot_offset < log.end_offset:
         result = write_producer_snapshot(log, log.path, log.end_offset, True)
     for i in range(list.count):
-        if result == 0 and (load64(&list.items[i].size) > load64(&list.items[i].synced_size) or i + 1 == list.count):
-            result = segment_sync(list.items[i], True)
+        if result == 0 and not load32(&list.items[i].wholly_synced):
+            next_base = list.items[i + 1].base_offset if i + 1 < list.count else -1
+            result = log_sync_segment(log, list.items[i], next_base, log.cuts)
     if result == 0:
         result = log.dir.disk.sync_directory(log.dir.disk.self, log.path)
     segments_release(list)

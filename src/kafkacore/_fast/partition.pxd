@@ -27,7 +27,8 @@ cdef enum:
     WAIT_ACKS = 2         # the high watermark reaches `at`
     WAIT_COMMITTED = 3    # the last stable offset passes `at`
     WAIT_SYNCED = 4       # the synced offset reaches `at`
-    WAIT_KINDS = 5
+    WAIT_ACKS_SYNCED = 5  # both the high watermark and the synced offset reach `at`
+    WAIT_KINDS = 6
 
 cdef enum:
     READ_UNCOMMITTED = 0
@@ -76,12 +77,17 @@ cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t le
 cdef void partition_close(Partition *p, int role) noexcept nogil
 cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: everybody is told
 
-# Produce for one partition. `acks` as in the request. 0; Kafka's error code;
-# LOG_BLOCKED with `blocked` queued. `*wait_for` is the offset that the high watermark must reach before the
-# acknowledgement, or -1 when it already has. Waiters that are satisfied are in `wakes`; the caller wakes them (no lock
-# is held any more).
-cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, Waiter *blocked, AppendInfo *info,
-                          int64_t *wait_for, WakeList *wakes) noexcept nogil
+# What an acknowledgement waits for: a WAIT_ kind, and the offset for it; -1 when there is nothing to wait for.
+ctypedef struct Acknowledgement:
+    int64_t at
+    int32_t kind
+
+# Produce for one partition. `acks` as in the request, `origin` validate.pxd's AppendOrigin. 0; Kafka's error code;
+# LOG_BLOCKED with `blocked` queued. `ack`: what the answer waits for (the replicas in sync; and a flush that the append
+# makes due, whatever `acks` but 0 says: UnifiedLog.append flushes before it returns). Waiters that are
+# satisfied are in `wakes`; the caller wakes them (no lock is held any more).
+cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
+                          AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
 # The same for whole batches with their offsets (a follower's fetch, the metadata log); nothing waits for
 # acknowledgements.
 cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
@@ -107,6 +113,7 @@ cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int
 cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil
 cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
+cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be
 # KIP-101 / KIP-320: end offset of the largest epoch at or below `epoch`; -1, -1 when unknown.
 cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
 

@@ -21,7 +21,7 @@ from kafkacore._fast.log_trim cimport log_advance_start
 from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.producers cimport producers_expire, producers_first_unstable, producers_replicated
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
-from kafkacore._fast.validate cimport ORIGIN_CLIENT, BatchesResult, check_batches
+from kafkacore._fast.validate cimport BatchesResult, check_batches
 from kafkacore._fast.waiting cimport waiter_push, waiter_unlink, waiters_take, waiters_take_all
 
 cdef enum:
@@ -127,6 +127,8 @@ cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
         return p.high_watermark
     if kind == WAIT_COMMITTED:
         return p.last_stable_offset - 1
+    if kind == WAIT_ACKS_SYNCED and p.high_watermark < p.log.synced_offset:
+        return p.high_watermark
     return p.log.synced_offset
 
 
@@ -138,14 +140,15 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
             reached = p.followers[i].end_offset
     if reached > p.high_watermark and p.role == ROLE_LEADER:
         p.high_watermark = reached
-        if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
-            producers_replicated(p.log.producers, reached)
-            p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
     # A truncation takes it back, a log that begins anew takes it along.
     if p.high_watermark > p.log.end_offset:
         p.high_watermark = p.log.end_offset
     if p.high_watermark < p.log.log_start_offset:
         p.high_watermark = p.log.log_start_offset
+    if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
+        # Also where it has not moved: a load replays transactions that ended long ago.
+        producers_replicated(p.log.producers, p.high_watermark)
+        p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
     p.last_stable_offset = p.high_watermark
     if 0 <= p.log.first_unstable_offset < p.high_watermark:
         p.last_stable_offset = p.log.first_unstable_offset
@@ -290,15 +293,26 @@ cdef int append_error(const Partition *p, int acks) noexcept nogil:
     return error
 
 
-cdef int64_t acknowledged_at(const Partition *p, int acks, int64_t last_offset) noexcept nogil:
-    """acks=1 waits for no replica, but a flush before each acknowledgement is one's own business."""
-    if last_offset < p.high_watermark or acks == 0 or (acks > 0 and (p.follower_count > 0 or not synced_first(p))):
-        return -1
-    return last_offset + 1
+cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint flushes,
+                         Acknowledgement *ack) noexcept nogil:
+    """`flushes`: the sync that covers `end_offset` comes before the answer."""
+    ack.at = end_offset
+    ack.kind = WAIT_ACKS
+    if flushes:
+        ack.kind = WAIT_SYNCED if acks > 0 else WAIT_ACKS_SYNCED
+    if acks == 0 or (acks > 0 and not flushes) or end_offset <= satisfied_by(p, ack.kind):
+        ack.at = -1
 
 
-cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, Waiter *blocked, AppendInfo *info,
-                          int64_t *wait_for, WakeList *wakes) noexcept nogil:
+cdef bint flush_is_due(const Partition *p, const AppendInfo *info) noexcept nogil:
+    """flush.messages; a batch that was there already waits for the sync that its first append asked for."""
+    if info.duplicate:
+        return p.log.synced_offset <= info.last_offset < p.log.commit_offset
+    return p.log.end_offset - p.log.synced_offset >= p.log.config.flush_messages
+
+
+cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
+                          AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil:
     cdef Prepared prepared
     cdef LogConfig *config
     cdef bint more = False
@@ -306,13 +320,13 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
     cdef int error
     cdef uint8_t header[HEADER_BYTES]
     cdef size_t kept = min(size, <size_t> HEADER_BYTES)
-    wait_for[0] = -1
+    ack.at = -1
     wakes.count = 0
     wakes.why = WAKE_READY
     append_info_init(info)
     memcpy(header, records, kept)
     config = log_hold_config(&p.log)
-    error = log_prepare(config, log_now_ms(&p.log), records, size, ORIGIN_CLIENT, &prepared, info)
+    error = log_prepare(config, log_now_ms(&p.log), records, size, origin, &prepared, info)
     config_release(config)
     mutex_lock(&p.log.lock)
     if error == 0 or p.role != ROLE_LEADER:
@@ -321,8 +335,8 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
         error = log_append_prepared(&p.log, &prepared, p.leader_epoch, blocked, info)
     if error == 0:
         more = partition_advance(p, wakes)
-        wait_for[0] = acknowledged_at(p, acks, info.last_offset)
-        sync = not info.duplicate and p.log.end_offset - p.log.synced_offset >= p.log.config.flush_messages
+        sync = flush_is_due(p, info)
+        acknowledge_at(p, acks, info.last_offset + 1, sync, ack)
         if sync:
             log_want_synced(&p.log, info.last_offset + 1)
     mutex_unlock(&p.log.lock)
@@ -385,6 +399,14 @@ cdef int64_t partition_high_watermark(Partition *p) noexcept nogil:
     high_watermark = p.high_watermark
     mutex_unlock(&p.log.lock)
     return high_watermark
+
+
+cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil:
+    cdef bint satisfied
+    mutex_lock(&p.log.lock)
+    satisfied = at <= satisfied_by(p, kind)
+    mutex_unlock(&p.log.lock)
+    return satisfied
 
 
 cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,

@@ -24,6 +24,7 @@ class AppendResult(NamedTuple):
     duplicate: bool
     error_message: str | None
     record_errors: list[tuple[int, str]]
+    ack: tuple[int, int] | None  # a kind of `watch` and an offset: what an answer waits for
 
 class ReadBytes(NamedTuple):
     error: int
@@ -134,7 +135,11 @@ class PartitionHandle:
 
     @property
     def synced_offset(self) -> int:
-        """All below survives a power loss; Kafka's recovery point."""
+        """All records below survive a power loss."""
+
+    @property
+    def recovery_point(self) -> int:
+        """What recovery-point-offset-checkpoint says: where a recovery after a crash must begin."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -146,6 +151,9 @@ class PartitionHandle:
     def high_watermark(self) -> int: ...
     @property
     def last_stable_offset(self) -> int: ...
+    def satisfies(self, kind: int, at: int) -> bool:
+        """Whether a wait of that kind (of `watch`) would be over."""
+
     def leader_epochs(self) -> list[tuple[int, int]]:
         """Epochs and their start offsets, oldest first."""
 
@@ -227,9 +235,10 @@ class PartitionHandle:
     def unflushed_since_ms(self) -> int:
         """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
 
-    def append(self, records: Buffer, acks: int = 1, wait: bool = True) -> AppendResult:
+    def append(self, records: Buffer, acks: int = 1, wait: bool = True, coordinator: bool = False) -> AppendResult:
         """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
-        `wait` for the acknowledgement that `acks` asks for."""
+        `wait` for the acknowledgement that `acks` asks for; without, `ack` is what it would have waited for.
+        `coordinator`: a batch of this node's own, which may be a transaction's marker."""
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
         """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""

@@ -15,16 +15,16 @@ from kafkacore._fast.log cimport (
 )
 from kafkacore._fast.log_aborted cimport log_aborted
 from kafkacore._fast.log_append cimport AppendInfo
-from kafkacore._fast.log_open cimport log_commit_soon
+from kafkacore._fast.log_open cimport log_commit_soon, log_recovery_point
 from kafkacore._fast.log_trim cimport log_delete_old, log_shut, log_stop, log_truncate_fully, log_truncate_to
 from kafkacore._fast.log_read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
 from kafkacore._fast.park cimport WakeList, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    READ_COMMITTED, READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_ACKS, WAIT_SYNCED, FetchView,
-    Follower, Partition, partition_append, partition_append_as_follower, partition_assign_topic_id, partition_become,
-    partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers, partition_fail,
-    partition_high_watermark, partition_new, partition_read, partition_release, partition_restore, partition_unwait,
-    partition_wait,
+    READ_COMMITTED, READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_SYNCED, Acknowledgement,
+    FetchView, Follower, Partition, partition_append, partition_append_as_follower, partition_assign_topic_id,
+    partition_become, partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers,
+    partition_fail, partition_high_watermark, partition_new, partition_read, partition_release, partition_restore,
+    partition_satisfies, partition_unwait, partition_wait,
 )
 from kafkacore._fast.recovery cimport (
     FILE_HAS_ABORTED, FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load,
@@ -33,6 +33,7 @@ from kafkacore._fast.segment cimport segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport AbortedTransaction
+from kafkacore._fast.validate cimport ORIGIN_CLIENT, ORIGIN_COORDINATOR
 
 from collections import namedtuple
 from os import strerror
@@ -41,7 +42,7 @@ from kafkacore._fast.uuid import Uuid
 
 AppendResult = namedtuple(
     "AppendResult",
-    "error first_offset last_offset log_append_time_ms log_start_offset duplicate error_message record_errors",
+    "error first_offset last_offset log_append_time_ms log_start_offset duplicate error_message record_errors ack",
 )
 ReadBytes = namedtuple(
     "ReadBytes",
@@ -145,20 +146,19 @@ cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch
     return changed
 
 
-cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, bint wait, Sleeper *sleeper,
-                         AppendInfo *info,
-                         int64_t *wait_for) noexcept nogil:
+cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, int origin, bint wait, Sleeper *sleeper,
+                         AppendInfo *info, Acknowledgement *ack) noexcept nogil:
     cdef WakeList wakes
     cdef int error
     while True:
-        error = partition_append(p, data, size, acks, &sleeper.waiter, info, wait_for, &wakes)
+        error = partition_append(p, data, size, acks, origin, &sleeper.waiter, info, ack, &wakes)
         wake_all(&wakes)
         if error != LOG_BLOCKED:
             break
         sleep_until_woken(sleeper, -1)
-    if error == 0 and wait and wait_for[0] >= 0:
-        sleeper.waiter.kind = WAIT_ACKS
-        sleeper.waiter.at = wait_for[0]
+    if error == 0 and wait and ack.at >= 0:
+        sleeper.waiter.kind = ack.kind
+        sleeper.waiter.at = ack.at
         if partition_wait(p, &sleeper.waiter):
             sleep_until_woken(sleeper, -1)
             partition_unwait(p, &sleeper.waiter)
@@ -279,8 +279,19 @@ cdef class PartitionHandle:
 
     @property
     def synced_offset(self):
-        """All below survives a power loss; Kafka's recovery point."""
+        """All records below survive a power loss."""
         return locked(self.partition, &self.partition.log.synced_offset)
+
+    @property
+    def recovery_point(self):
+        """What recovery-point-offset-checkpoint says: the synced offset, or before it the first segment of which an
+        index or the producer snapshot behind it may not be on the disk."""
+        cdef int64_t point
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            point = log_recovery_point(&self.partition.log)
+            mutex_unlock(&self.partition.log.lock)
+        return point
 
     @property
     def log_start_offset(self):
@@ -305,6 +316,13 @@ cdef class PartitionHandle:
     @property
     def last_stable_offset(self):
         return locked(self.partition, &self.partition.last_stable_offset)
+
+    def satisfies(self, int kind, int64_t at):
+        """Whether a wait of that kind (of `watch`) would be over."""
+        cdef bint satisfied
+        with nogil:
+            satisfied = partition_satisfies(self.partition, kind, at)
+        return satisfied
 
     def leader_epochs(self):
         """`[(epoch, start offset)]`, oldest first."""
@@ -506,24 +524,28 @@ cdef class PartitionHandle:
 
     # --- appends ---
 
-    def append(self, records, int acks=1, bint wait=True):
+    def append(self, records, int acks=1, bint wait=True, bint coordinator=False):
         """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
-        `wait` for the acknowledgement that `acks` asks for. `records` is copied first when it cannot be written to."""
+        `wait` for the acknowledgement that `acks` asks for; without, the answer's `ack` is what
+        it would have waited for (a kind of `watch` and an offset), or None. `coordinator`: a batch of this node's own,
+        which may be a transaction's marker."""
         cdef bytearray copy = bytearray(records)
         cdef Py_buffer view
         cdef Sleeper *sleeper = sleeper_new()
         cdef AppendInfo info
-        cdef int64_t wait_for = -1
+        cdef Acknowledgement ack
+        cdef int origin = ORIGIN_COORDINATOR if coordinator else ORIGIN_CLIENT
         cdef int error
         if sleeper == NULL:
             raise MemoryError
+        ack.at = -1
         PyObject_GetBuffer(copy, &view, PyBUF_SIMPLE)
         with nogil:
-            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, wait, sleeper,
-                                    &info, &wait_for)
+            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, origin, wait,
+                                    sleeper, &info, &ack)
             park_release(&sleeper.parked)
         PyBuffer_Release(&view)
-        return append_result(error, &info)
+        return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
 
     def append_as_follower(self, records, int32_t leader_epoch):
         """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
@@ -546,7 +568,7 @@ cdef class PartitionHandle:
                 sleep_until_woken(sleeper, -1)
             park_release(&sleeper.parked)
         PyBuffer_Release(&view)
-        return append_result(error, &info)
+        return append_result(error, &info, None)
 
     def flush(self, int timeout_ms=-1):
         """Blocking: everything appended so far is on the disk when this returns True."""
@@ -676,7 +698,7 @@ def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, i
         free(partitions)
 
 
-cdef object append_result(int error, AppendInfo *info):
+cdef object append_result(int error, AppendInfo *info, ack):
     cdef int i
     errors = []
     if error:
@@ -684,4 +706,4 @@ cdef object append_result(int error, AppendInfo *info):
             errors.append((info.validated.errors[i].batch_index, info.validated.errors[i].message.decode()))
     message = info.validated.message.decode() if error and info.validated.message != NULL else None
     return AppendResult(error, info.first_offset, info.last_offset, info.log_append_time_ms, info.log_start_offset,
-                        bool(info.duplicate), message, errors)
+                        bool(info.duplicate), message, errors, ack)

@@ -6,7 +6,7 @@ connection with it, so that batches of one producer never overtake each other.
 """
 
 from libc.stdlib cimport calloc, free
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, uint8_t
 from libc.string cimport memcpy, strlen
 
 from kafkacore._fast.atomics cimport add32, load32
@@ -22,7 +22,7 @@ from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.memory cimport CACHE_LINE_BYTES
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    WAIT_ACKS, FetchView, Partition, partition_append, partition_high_watermark, partition_hold, partition_release,
+    Acknowledgement, FetchView, Partition, partition_append, partition_hold, partition_release, partition_satisfies,
     partition_unwait, partition_view, partition_wait,
 )
 from kafkacore._fast.plane cimport (
@@ -31,6 +31,7 @@ from kafkacore._fast.plane cimport (
 )
 from kafkacore._fast.table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
 from kafkacore._fast.timer cimport wheel_add, wheel_cancel
+from kafkacore._fast.validate cimport ORIGIN_CLIENT
 from kafkacore._fast.view cimport Arena, Program, arena_alloc, arena_free, arena_init, view_read, view_write
 from kafkacore._fast.wire cimport (
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
@@ -49,7 +50,7 @@ ctypedef struct Part:
     Partition *partition          # counted; NULL when it is not known here
     PartitionProduceData *data
     PartitionProduceResponse *answer
-    int64_t wait_for              # the high watermark that acknowledges it; -1: nothing to wait for
+    Acknowledgement ack           # `at` -1: nothing to wait for
     Waiter waiter
 
 ctypedef struct ProduceCall:
@@ -182,9 +183,8 @@ cdef bint lay_out_topic(ProduceCall *call, TopicProduceData *topic, TopicProduce
         call.count += 1
         part.data = &data[i]
         part.answer = &answers[i]
-        part.wait_for = -1
+        part.ack.at = -1
         part.waiter.parked = &call.parked
-        part.waiter.kind = WAIT_ACKS
         start_answer(part.answer, data[i].index)
         find_partition(call, topic, part)
     return True
@@ -249,7 +249,7 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
     cdef int error
     wakes.count = 0
     error = partition_append(part.partition, <uint8_t *> part.data.records.data, max(part.data.records.size, 0),
-                             call.body.acks, &call.blocked, &info, &part.wait_for, &wakes)
+                             call.body.acks, ORIGIN_CLIENT, &call.blocked, &info, &part.ack, &wakes)
     wake_all(&wakes)
     if error == LOG_BLOCKED:
         return error
@@ -295,15 +295,16 @@ cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcep
 
 
 cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
-    """Queues a waiter on every partition whose high watermark is still behind; True when there is one."""
+    """Queues a waiter on every partition that has not acknowledged yet; True when there is one."""
     cdef Part *part
     cdef bint waiting = False
     cdef int32_t i
     for i in range(call.count):
         part = &call.parts[i]
-        if part.wait_for < 0 or part.answer.error_code != NONE:
+        if part.ack.at < 0 or part.answer.error_code != NONE:
             continue
-        part.waiter.at = part.wait_for
+        part.waiter.at = part.ack.at
+        part.waiter.kind = part.ack.kind
         if partition_wait(part.partition, &part.waiter):
             waiting = True
         else:
@@ -313,9 +314,9 @@ cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
 
 cdef void settle(ProduceCall *call, Part *part) noexcept nogil:
     """Its wait is over: acknowledged, or led by somebody else now."""
-    if partition_high_watermark(part.partition) < part.wait_for:
+    if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
         refuse(call, part, NOT_LEADER_OR_FOLLOWER)
-    part.wait_for = -1
+    part.ack.at = -1
 
 
 cdef void time_out(ProduceCall *call) noexcept nogil:
@@ -323,11 +324,11 @@ cdef void time_out(ProduceCall *call) noexcept nogil:
     cdef int32_t i
     for i in range(call.count):
         part = &call.parts[i]
-        if part.wait_for >= 0 and part.answer.error_code == NONE:
+        if part.ack.at >= 0 and part.answer.error_code == NONE:
             partition_unwait(part.partition, &part.waiter)
-            if partition_high_watermark(part.partition) < part.wait_for:
+            if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
                 refuse(call, part, REQUEST_TIMED_OUT)
-            part.wait_for = -1
+            part.ack.at = -1
 
 
 cdef void resume_call(Parked *parked, int why) noexcept nogil:
@@ -354,7 +355,7 @@ cdef void resume_call(Parked *parked, int why) noexcept nogil:
 cdef void unwait_all(ProduceCall *call) noexcept nogil:
     cdef int32_t i
     for i in range(call.count):
-        if call.parts[i].wait_for >= 0:
+        if call.parts[i].ack.at >= 0:
             partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
 
 

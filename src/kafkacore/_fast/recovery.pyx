@@ -46,6 +46,7 @@ ctypedef struct Load:
     int32_t first_recovered          # index of the first segment that was rebuilt; -1 when none
     int64_t last_aborted_offset
     bint *damaged                    # of each segment: its transaction index is none
+    bint *recovered                  # of each segment: its indexes were made anew, and the transaction index is empty
     uint8_t *block
     int64_t block_bytes
     char *path
@@ -134,6 +135,7 @@ cdef int recover_segment(Load *load, int32_t i) noexcept nogil:
         return <int> valid
     if load.first_recovered < 0 or i < load.first_recovered:
         load.first_recovered = i
+    load.recovered[i] = True
     load.report.recovered_segments += 1
     load.report.recovered_bytes += valid
     load.report.truncated_bytes += size - valid
@@ -154,9 +156,10 @@ cdef int open_segments(Load *load) noexcept nogil:
     cdef int result
     load.segments = <Segment **> calloc(plan.count + 1, sizeof(Segment *))
     load.damaged = <bint *> calloc(plan.count + 1, sizeof(bint))
+    load.recovered = <bint *> calloc(plan.count + 1, sizeof(bint))
     load.block = <uint8_t *> malloc(BLOCK_BYTES)
     load.block_bytes = BLOCK_BYTES
-    if load.segments == NULL or load.damaged == NULL or load.block == NULL:
+    if load.segments == NULL or load.damaged == NULL or load.recovered == NULL or load.block == NULL:
         return -ENOMEM
     for i in range(plan.count):
         segment = segment_new(load.log.dir.disk, load.path, plan.base_offsets[i])
@@ -348,9 +351,10 @@ cdef int replay_batch(Load *load, int32_t i, const BatchHeader *header, int64_t 
     if got != header.size_bytes:
         return <int> got if got < 0 else -EIO
     result = producers_note_batch(load.producers, load.block, <size_t> header.size_bytes, &ended)
-    if result == 0 and ended.last_offset >= 0 and ended.aborted and 0 <= load.first_recovered <= i:
+    if result == 0 and ended.last_offset >= 0 and ended.aborted and load.recovered != NULL and load.recovered[i]:
         result = txn_index_append(segment, &ended)
-        load.last_aborted_offset = ended.last_offset
+        if load.last_aborted_offset < ended.last_offset:
+            load.last_aborted_offset = ended.last_offset
     return result
 
 
@@ -445,6 +449,7 @@ cdef int install(Load *load, int64_t end_offset) noexcept nogil:
     for i in range(load.count - 1):
         if load.segments[i + 1].base_offset <= synced:
             load.segments[i].synced_size = load.segments[i].size
+            store32(&load.segments[i].wholly_synced, not load.recovered[i])
     mutex_lock(&log.lock)
     log.path = load.path
     log.producers = load.producers
@@ -513,6 +518,7 @@ cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept n
         segment_release(load.segments[i])
     free(load.segments)
     free(load.damaged)
+    free(load.recovered)
     free(load.block)
     free(load.path)
     producers_free(load.producers)

@@ -44,6 +44,7 @@ ctypedef struct Segment:
     int64_t base_offset
     int64_t size          # bytes of .log; atomic for readers without the lock
     int64_t synced_size   # bytes that a sync has covered; atomic
+    int32_t wholly_synced  # atomic: sealed, and a sync has covered its indexes and the snapshot behind it, too
     int64_t max_timestamp_ms        # largest so far, -1 when none
     int64_t offset_of_max_timestamp  # last offset of the first batch that has it
     int64_t created_ms

@@ -6,6 +6,7 @@ FETCH: int
 ACKS: int
 COMMITTED: int
 SYNCED: int
+ACKS_SYNCED: int
 
 class PartitionWatch:
     def __init__(self) -> None: ...

@@ -11,8 +11,8 @@ from kafkacore._fast.mail cimport (
 )
 from kafkacore._fast.park cimport Parked, Waiter, park_hold, park_init, park_release
 from kafkacore._fast.partition cimport (
-    WAIT_ACKS, WAIT_COMMITTED, WAIT_FETCH, WAIT_SYNCED, Partition, partition_hold, partition_release, partition_unwait,
-    partition_wait,
+    WAIT_ACKS, WAIT_ACKS_SYNCED, WAIT_COMMITTED, WAIT_FETCH, WAIT_SYNCED, Partition, partition_hold, partition_release,
+    partition_unwait, partition_wait,
 )
 from kafkacore._fast.partition_handle cimport PartitionHandle
 
@@ -20,6 +20,7 @@ FETCH = WAIT_FETCH
 ACKS = WAIT_ACKS
 COMMITTED = WAIT_COMMITTED
 SYNCED = WAIT_SYNCED
+ACKS_SYNCED = WAIT_ACKS_SYNCED
 
 cdef int32_t live_watches = 0    # atomic
 

@@ -352,7 +352,7 @@ class LogManager:
 
     def checkpoint_recovery_points(self) -> None:
         self._checkpoint(
-            checkpoints.RECOVERY_POINT, lambda one: self._offsets(one, lambda handle: handle.synced_offset)
+            checkpoints.RECOVERY_POINT, lambda one: self._offsets(one, lambda handle: handle.recovery_point)
         )
 
     def checkpoint_log_starts(self) -> None:

@@ -100,3 +100,34 @@ def test_each_acknowledgement_of_many_producers_comes_after_its_sync(tmp_path: P
     assert not early
     assert [handle.synced_offset for handle in handles] == [160] * 3
     assert directory.syncs[0] <= 480 + 3 * 3  # never more than one each
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("every", [1, 4])
+def test_an_append_that_makes_a_flush_due_is_answered_after_it(acks: int, every: int) -> None:
+    """Whatever acks says, and with other replicas too: Apache Kafka flushes within the append."""
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    handle = PartitionHandle(
+        LogDirectory(disk.environment(), "/data"), "orders", 0, Uuid.random(), LogSettings(flush_messages=every)
+    )
+    handle.become_leader(1, 0, followers=((2, acks > 0),), min_isr=1)
+    disk.slow_down(2_000)
+    for number in range(1, 9):
+        result = handle.append(batch(), acks=acks)
+        assert result.error == 0
+        if number % every == 0:
+            assert handle.synced_offset == result.last_offset + 1
+
+
+def test_a_retry_waits_for_the_flush_that_its_first_append_made_due() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    handle = led(LogDirectory(disk.environment(), "/data"), 0, flush_messages=1)
+    builder = RecordBatchBuilder(producer_id=9, producer_epoch=0, base_sequence=0)
+    builder.append(timestamp=1_700_000_000_000, key=None, value=b"v")
+    sent = builder.build()
+    disk.slow_down(20_000)
+    assert handle.append(sent, acks=1, wait=False).ack is not None
+    again = handle.append(sent, acks=1)
+    assert (again.duplicate, handle.synced_offset) == (True, again.last_offset + 1)

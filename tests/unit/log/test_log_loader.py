@@ -17,6 +17,7 @@ from kafkacore.config.topic import TopicConfig
 from kafkacore.storage import log_loader
 from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.log_settings import log_settings
+from transactions import ABORT, marker, records
 
 NODE = {
     "node.id": "1",
@@ -26,6 +27,8 @@ NODE = {
     "controller.quorum.voters": "1@localhost:9093",
 }
 SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
+READ_COMMITTED, READ_LOCAL = 1, 3
+ABORTED_ENTRY_BYTES = 34
 
 
 def batch() -> bytes:
@@ -165,3 +168,40 @@ def test_a_topics_configuration_becomes_its_logs_settings(tmp_path: Path) -> Non
     handle.become_leader(1, 0)
     assert handle.append(batch()).error == 0
     assert handle.read(0).records[22] & 7 == 4
+
+
+def test_a_transaction_that_a_coordinator_aborts_here_is_told(tmp_path: Path) -> None:
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), SETTINGS)
+    handle.become_leader(1, 0)
+    assert handle.append(records(0, 7), coordinator=True).error == 0
+    assert handle.append(marker(0, 7, ABORT), coordinator=True).error == 0
+    assert handle.read(0, isolation=READ_COMMITTED).aborted == [(7, 0)]
+    handle.shut()
+    assert loaded(tmp_path).read(0, isolation=READ_LOCAL).error == 0
+    assert (tmp_path / "t-0" / f"{0:020d}.txnindex").stat().st_size == ABORTED_ENTRY_BYTES
+
+
+def test_a_segment_that_is_not_recovered_keeps_its_transaction_index_as_it_is(tmp_path: Path) -> None:
+    """The first segment's indexes are lost, those behind it were shut in order."""
+    made = [
+        records(0, 7),
+        marker(2, 7, ABORT),
+        records(3, 7, sequence=2),
+        marker(5, 7, ABORT),
+        records(6, 7, sequence=4),
+    ]
+    settings = LogSettings(segment_bytes=len(made[0]) + len(made[1]))
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
+    handle.become_follower(2, 0)
+    for one in made:
+        assert handle.append_as_follower(one, 0).error == 0
+    handle.shut()
+    path = tmp_path / "t-0"
+    before = {name.name: name.read_bytes() for name in path.glob("*.txnindex")}
+    assert [len(entries) for entries in before.values()] == [ABORTED_ENTRY_BYTES] * 2
+    (path / f"{0:020d}.index").unlink()
+    again = loaded(tmp_path)
+    again.become_leader(1, 1)
+    assert {name.name: name.read_bytes() for name in path.glob("*.txnindex")} == before
+    assert again.read(3, isolation=READ_COMMITTED).aborted == [(7, 3)]
+    assert again.last_stable_offset == 6

@@ -167,3 +167,39 @@ def test_a_first_append_that_cannot_make_its_files_is_refused() -> None:
     assert handle.append(batch(0)).error == KAFKA_STORAGE_ERROR
     assert handle.end_offset == 0
     manager.close()
+
+
+def test_the_indexes_and_snapshots_of_sealed_segments_survive_what_their_records_do() -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 25) == 25
+    bases = [segment.base_offset for segment in handle.segments()]
+    wanted = [f"{base:020d}.{suffix}" for base in bases[:-1] for suffix in ("index", "timeindex")]
+    wanted += [f"{base:020d}.snapshot" for base in bases[1:]]
+    before = {name: disk.read(f"/data/orders-0/{name}") for name in wanted}
+    assert len(bases) > 3
+    assert all(before.values())
+    disk.cut_power()
+    manager.close()
+    disk.restart(seed=5)
+    assert {name: disk.read(f"/data/orders-0/{name}") for name in wanted} == before
+
+
+def test_the_recovery_point_stays_before_a_segment_whose_indexes_are_not_synced() -> None:
+    disk = new_disk()
+    _, handle = start(disk, LogSettings(segment_bytes=2 * len(batch(0))))
+    for number in range(2):
+        assert handle.append(batch(number)).error == 0
+    assert handle.flush()
+    assert handle.recovery_point == 4
+    disk.fail("sync", errno.EIO)
+    handle.append(batch(2))  # behind a roll
+    assert (len(handle.segments()), handle.synced_offset, handle.recovery_point) == (2, 4, 0)
+
+
+def test_the_recovery_point_follows_a_roll() -> None:
+    _, handle = start(new_disk(), LogSettings(segment_bytes=2 * len(batch(0))))
+    for number in range(5):
+        assert handle.append(batch(number)).error == 0
+        assert handle.flush()
+        assert handle.recovery_point == 2 * number + 2

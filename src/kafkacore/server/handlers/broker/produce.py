@@ -24,19 +24,21 @@ TOPIC_IDS_SINCE: Final = 13
 Topic = ProduceResponse.TopicProduceResponse
 Partition = ProduceResponse.PartitionProduceResponse
 RecordError = ProduceResponse.BatchIndexAndErrorMessage
+_Ack = tuple[int, int]  # a kind of `watch` and an offset
+_Wait = tuple[PartitionHandle, _Ack, Partition]
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     response = ProduceResponse()
-    waiting: list[tuple[PartitionHandle, int, Partition]] = []  # with the high watermark that acknowledges
+    waiting: list[_Wait] = []
     moved: set[int] = set()
     # One after the other: batches of one producer must not overtake each other.
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
-            answer, partition, end = await _append(broker, call, request.acks, topic, data)
-            if partition is not None and request.acks == ALL_ACKS and answer.error_code == ErrorCode.NONE:
-                waiting.append((partition, end, answer))
+            answer, partition, ack = await _append(broker, call, request.acks, topic, data)
+            if partition is not None and ack is not None:
+                waiting.append((partition, ack, answer))
             if answer.current_leader.leader_id >= 0:
                 moved.add(answer.current_leader.leader_id)
             answers.append(answer)
@@ -56,7 +58,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
 
 async def _append(
     broker: BrokerContext, call: RequestContext, acks: int, topic: Any, data: Any
-) -> tuple[Partition, PartitionHandle | None, int]:
+) -> tuple[Partition, PartitionHandle | None, _Ack | None]:
     answer = Partition(index=data.index, base_offset=-1)
     partition = None
     if not ALL_ACKS <= acks <= 1:
@@ -71,7 +73,7 @@ async def _append(
         if partition is None:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if partition is None:
-        return answer, None, -1
+        return answer, None, None
     # It may wait for its log to be made or rolled: not on this loop.
     done = await asyncio.get_running_loop().run_in_executor(
         broker.blocking, partition.append, data.records or b"", acks, False
@@ -88,7 +90,7 @@ async def _append(
         answer.record_errors = [
             RecordError(batch_index=index, batch_index_error_message=text) for index, text in done.record_errors
         ]
-    return answer, partition, done.last_offset + 1
+    return answer, partition, done.ack
 
 
 def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandle, answer: Partition) -> None:
@@ -97,18 +99,16 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
         answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
 
 
-async def _acknowledged(
-    broker: BrokerContext, waiting: list[tuple[PartitionHandle, int, Partition]], timeout_ms: int
-) -> None:
-    """Until every replica in sync has what was appended, or the time is over."""
+async def _acknowledged(broker: BrokerContext, waiting: list[_Wait], timeout_ms: int) -> None:
+    """Until every replica in sync has what was appended, and it is flushed where that was due, or the time is over."""
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-    for partition, end, answer in waiting:
-        while answer.error_code == ErrorCode.NONE and partition.high_watermark < end:
-            if partition.role != "leader":
+    for partition, (kind, end), answer in waiting:
+        while answer.error_code == ErrorCode.NONE and not partition.satisfies(kind, end):
+            if partition.state == "failed" or (partition.role != "leader" and kind != watch.SYNCED):
                 answer.error_code, answer.base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
                 break
             left = deadline - asyncio.get_running_loop().time()
-            if left <= 0 or not await broker.waits.any([(partition, watch.ACKS, end)], left):
-                if partition.high_watermark < end:
+            if left <= 0 or not await broker.waits.any([(partition, kind, end)], left):
+                if not partition.satisfies(kind, end):
                     answer.error_code = ErrorCode.REQUEST_TIMED_OUT
                 break

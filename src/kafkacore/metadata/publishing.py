@@ -11,7 +11,6 @@ from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import PartitionRun, Records, record_count
-from kafkacore.metadata.snapshot import image_of
 from kafkacore.protocol.messages import Message
 
 # What changed since the root that the subscriber was last given; None: everything may have (a snapshot was loaded).
@@ -51,6 +50,8 @@ class MetadataPublisher:
         self, records: Iterable[Message | PartitionRun], offset: int, epoch: int, timestamp_ms: int
     ) -> None:
         """In place of all that was applied. `offset` is of the last record that the snapshot stands for."""
+        from kafkacore.metadata.snapshot import image_of  # not needed by a log without one
+
         self._head = image_of(records, offset, epoch, timestamp_ms)
         self._unpublished = MetadataDelta()
         self._publish(None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafkacore._fast.fetch_session import FetchSessionCache
 from kafkacore.config import BrokerConfig, TopicConfig
-from kafkacore.metadata.answers import PartitionAnswers, WholeAnswers
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.registrations import Endpoint
 from kafkacore.protocol.apis import ApiRange
@@ -19,6 +20,9 @@ from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.features import supported_features
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIds
+
+if TYPE_CHECKING:
+    from kafkacore.metadata.answers import PartitionAnswers, WholeAnswers
 
 
 class BrokerContext:
@@ -55,9 +59,14 @@ class BrokerContext:
         self.blocking = blocking
         self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
-        self.whole_answers = WholeAnswers()
         self.api_ranges: Sequence[ApiRange] = ()
         self.finalized_epoch = -1  # the offset at which the finalised features were as they are
+
+    @cached_property
+    def whole_answers(self) -> WholeAnswers:
+        from kafkacore.metadata.answers import WholeAnswers  # not needed before somebody asks for Metadata
+
+        return WholeAnswers()
 
     @property
     def image(self) -> MetadataImage:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
-from kafkacore.metadata.records import RecordWriter
-from kafkacore.metadata.snapshot import records_of
 from kafkacore.protocol.messages import Message
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.snapshotting import Contents
@@ -47,6 +45,9 @@ class MetadataFeed:
 
     def snapshot(self) -> Contents:
         """What the broker has applied: for a replica without a controller. Raises MetadataError before there is any."""
+        from kafkacore.metadata.records import RecordWriter
+        from kafkacore.metadata.snapshot import records_of
+
         image = self.publisher.image
         writer = RecordWriter(image.metadata_version)
         return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))

@@ -10,7 +10,6 @@ from kafkacore._fast.io import LogDirectory
 from kafkacore.config import BrokerConfig
 from kafkacore.raft.driver import SyncedLog
 from kafkacore.raft.file_log import FileLog
-from kafkacore.raft.tail_log import TailLog
 from kafkacore.storage import quorum_state
 from kafkacore.storage.names import metadata_directory
 from kafkacore.storage.quorum_state import QuorumState
@@ -57,6 +56,8 @@ class MetadataInMemory:
     state: QuorumState | None = None
 
     def __init__(self) -> None:
+        from kafkacore.raft.tail_log import TailLog
+
         self.log = TailLog()
 
     def persist(self, state: QuorumState, version: int) -> None:

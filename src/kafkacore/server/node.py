@@ -6,7 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkacore._fast.env import Environment
 from kafkacore.config import BrokerConfig
@@ -18,11 +18,7 @@ from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
-from kafkacore.server.broker import BrokerServer
-from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ActiveController, ControllerChannel
-from kafkacore.server.controller import ControllerServer
-from kafkacore.server.controller_process import ControllerProcess
 from kafkacore.server.metadata_feed import MetadataFeed
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataInMemory, MetadataOnDisk, MetadataStore
@@ -30,8 +26,11 @@ from kafkacore.server.missing import refuse_what_is_missing
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
-from kafkacore.storage.log_manager import LogManager
-from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
+
+if TYPE_CHECKING:
+    from kafkacore.server.broker import BrokerServer
+    from kafkacore.server.controller import ControllerServer
+    from kafkacore.storage.log_manager import LogManager
 
 LOG: Final = logging.getLogger("kafkacore.server")
 CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits so long for its leaderships to be handed over
@@ -141,6 +140,8 @@ class Node:
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
     def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
+        from kafkacore.server.controller import ControllerServer
+
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         store = self._open_metadata(environment)
@@ -178,6 +179,8 @@ class Node:
         self, runtime: Runtime, environment: Environment, directories: NodeDirectories
     ) -> None:
         """The metadata log on disk is the controller's; this process follows it in memory, and nobody knows it."""
+        from kafkacore.server.controller_process import ControllerProcess
+
         config, listener = self.config, self.config.controller_listeners[0]
         process = ControllerProcess(config, self._failed)
         runtime.watch_fork(process)
@@ -222,6 +225,12 @@ class Node:
     def _start_broker(
         self, runtime: Runtime, environment: Environment, directories: NodeDirectories, previous_epoch: int
     ) -> None:
+        # Not before now: the controller, when it is here, waits for its disk meanwhile.
+        from kafkacore.server.broker import BrokerServer
+        from kafkacore.server.broker_logs import BrokerLogs
+        from kafkacore.storage.log_manager import LogManager
+        from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
+
         config, loop = self.config, runtime.loop(DATA)
         publisher = self._feed.publisher
         # Of handlers that wait for a disk; what is more than they can do waits its turn.

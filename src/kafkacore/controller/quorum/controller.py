@@ -11,24 +11,26 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkacore.controller.quorum import activation, cluster
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
-from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation, TopicDescriptions
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Records
 from kafkacore.metadata.records import RecordWriter, Value, decode_record
-from kafkacore.metadata.snapshot import image_of, records_of
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.features import METADATA_VERSION, metadata_version
 from kafkacore.protocol.messages import Message, NoOpRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.snapshotting import Contents
+
+if TYPE_CHECKING:
+    from kafkacore.controller.quorum.topics import TopicDescriptions
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 
@@ -89,7 +91,6 @@ class QuorumController:
         self._active_epoch = -1
         self._liveness = Liveness(settings.config.broker_session_timeout_ms)
         self._last_append_ms = 0
-        self._descriptions = TopicDescriptions(settings.config)
 
     # --- what others may ask ---
 
@@ -107,6 +108,8 @@ class QuorumController:
 
     async def create_topics(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION for too much at once, REQUEST_TIMED_OUT."""
+        from kafkacore.controller.quorum.topics import TopicCreation  # not needed before somebody asks
+
         return await self._user_write(
             request,
             lambda: TopicCreation(self._head, self._settings, self._new_uuid, self._descriptions).decide(request),
@@ -122,6 +125,8 @@ class QuorumController:
 
     async def create_partitions(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        from kafkacore.controller.quorum.topics import PartitionGrowth  # not needed before somebody asks
+
         return await self._user_write(request, lambda: PartitionGrowth(self._head, self._settings).decide(request))
 
     async def register_broker(self, caller: Caller, request: Any) -> Any:
@@ -184,6 +189,8 @@ class QuorumController:
 
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
         """In place of all before it; `offset` is of the last record it stands for."""
+        from kafkacore.metadata.snapshot import image_of  # not needed by a log without one
+
         self._head = image_of(records, offset, epoch, timestamp_ms)
         self._commit(self._head, None)
 
@@ -242,11 +249,19 @@ class QuorumController:
     def snapshot(self) -> Contents:
         """The committed root, without a transaction that is under way: what a Snapshotter asks for. Raises
         MetadataError while there is no metadata.version."""
+        from kafkacore.metadata.snapshot import records_of  # not needed before one is due
+
         image = self.image if self.image.transaction is None else self.image.transaction.before
         writer = RecordWriter(image.metadata_version)
         return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))
 
     # --- inside ---
+
+    @cached_property
+    def _descriptions(self) -> TopicDescriptions:
+        from kafkacore.controller.quorum.topics import TopicDescriptions
+
+        return TopicDescriptions(self._settings.config)
 
     def _commit(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.image = image

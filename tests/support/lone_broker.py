@@ -37,6 +37,7 @@ class Records:
         self.publisher = publisher
         self.next_producer_id = 0
         self.asked_to_leave = 0
+        self.unfenced = False
 
     def commit(self, *records: Any) -> int:
         offset = self.publisher.applied_offset + 1
@@ -68,7 +69,9 @@ class Records:
 
     def BrokerHeartbeatRequest(self, request: Any) -> Any:
         self.asked_to_leave += request.want_shut_down
-        if not request.want_fence and self.publisher.image.brokers[request.broker_id].fenced:
+        # Once: a broker that a test has fenced stays so.
+        if not request.want_fence and not self.unfenced:
+            self.unfenced = True
             self.commit(UnfenceBrokerRecord(id=request.broker_id, epoch=0))
         return BrokerHeartbeatResponse(
             is_caught_up=True, is_fenced=request.want_fence, should_shut_down=request.want_shut_down

@@ -12,9 +12,10 @@ cdef extern from * nogil:
     #include <sys/syscall.h>
     #include <unistd.h>
 
-    /* Linux keeps a nice value for each thread. */
+    /* Linux keeps a nice value for each thread; the process may have been started with one. */
     static inline void kc_lower_priority(int nice) {
-        if (nice > 0) setpriority(PRIO_PROCESS, (id_t) syscall(SYS_gettid), nice);
+        id_t self = (id_t) syscall(SYS_gettid);
+        if (nice > 0) setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + nice);
     }
 
     /* sched_setattr(2) and its struct, which glibc has not before 2.41. */

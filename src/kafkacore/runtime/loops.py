@@ -19,12 +19,10 @@ _STOP_SECONDS: Final = 5.0
 class LoopThread:
     """A running uvloop loop. `call` and `run` may be used from every other thread."""
 
-    def __init__(self, name: str, *, urgent: bool = False) -> None:
-        """`urgent`: it runs as soon as it is woken (the control plane)."""
+    def __init__(self, name: str) -> None:
         import uvloop
 
         self.name = name
-        self._urgent = urgent
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
         self.loop.set_exception_handler(_report)
         self._started_ns = time.monotonic_ns()
@@ -68,7 +66,8 @@ class LoopThread:
             self.loop.close()
 
     def _main(self) -> None:
-        enter_thread(self.name, self._urgent)
+        # Also a loop of the data plane: preempted with the GIL, it would keep the control plane's waiting.
+        enter_thread(self.name, urgent=True)
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 

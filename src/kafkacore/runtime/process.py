@@ -23,8 +23,8 @@ CONTROL: Final = "control"
 KINDS: Final = (DATA, CONTROLLER, CONTROL)
 
 SPIN_US: Final = 80
-# Data processors give way to every thread that can hold the GIL, and so to the control plane, whose threads run as soon
-# as they are woken.
+# Data processors give way to every thread that can hold the GIL: loops, and all threads of the control plane, run as
+# soon as they are woken.
 DATA_NICE: Final = 5
 
 
@@ -107,7 +107,7 @@ class Runtime:
         with self._mutex:
             self._check()
             if kind not in self._loops:
-                self._loops[kind] = LoopThread(f"kc-loop-{kind}", urgent=kind != DATA)
+                self._loops[kind] = LoopThread(f"kc-loop-{kind}")
             return self._loops[kind]
 
     def close(self) -> None:

@@ -2,7 +2,8 @@
 hands it to each processor by mail, and the old one goes when all have taken it. Processors look up without a lock or a
 count.
 
-A topic is counted by itself, so that a new table shares with the old one every topic that did not change.
+A topic is counted by itself, and so is each shard of the two indexes: a new table shares with the old one every topic
+and every shard that did not change. One topic more or less costs a pointer for each shard and a copy of two of them.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -17,12 +18,19 @@ ctypedef struct Topic:
     int32_t count         # of `partitions`, by index
     Partition **partitions  # each counted; NULL where this node has none
 
+# Some dozens of topics, open addressing.
+ctypedef struct Shard:
+    int32_t refs          # atomic
+    int32_t mask          # places, less one; at least half of them are free
+    int32_t count
+    Topic **places        # each counted
+
 ctypedef struct PartitionTable:
     int32_t refs          # atomic
-    int32_t mask          # places in each of the two indexes, less one
-    int32_t count
-    Topic **by_id         # open addressing; `by_id` owns the counts
-    Topic **by_name
+    int32_t mask          # shards in each of the two indexes, less one
+    int32_t count         # topics
+    Shard **by_id         # each counted; NULL: empty
+    Shard **by_name
 
 cdef void table_hold(PartitionTable *table) noexcept nogil
 cdef void table_release(PartitionTable *table) noexcept nogil

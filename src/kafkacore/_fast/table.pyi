@@ -14,7 +14,7 @@ class Table:
         self, topics: Collection[tuple[str, Uuid, Sequence[PartitionHandle | None]]], gone: Iterable[Uuid] = ()
     ) -> Table:
         """A new table: this one's topics, with `topics` (`(name, topic id, partitions by index)`) put in place of what
-        had their id or name, and without the topic ids in `gone`. Costs little for each topic that stays."""
+        had their id or name, and without the topic ids in `gone`. A topic that stays costs nothing by itself."""
 
     def topics(self) -> list[tuple[str, Uuid, int]]:
         """Name, topic id and how many partitions, in no order."""
@@ -24,3 +24,6 @@ class Table:
 
 def live_count() -> int:
     """Tables that somebody holds in this process."""
+
+def live_topics() -> int:
+    """Topics of all these tables."""

@@ -1,4 +1,4 @@
-"""The partition table beside a dict: what is found after any row of changes, and that an older table stays as it was."""
+"""The partition table beside a dict: what any row of changes leaves, and that an older table stays as it was."""
 
 from __future__ import annotations
 

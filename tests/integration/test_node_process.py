@@ -18,6 +18,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafkacore.storage import bootstrap
+
 KAFKACORE = [sys.executable, "-m", "kafkacore.tools.main"]
 pytestmark = pytest.mark.timeout(90)
 
@@ -256,6 +258,14 @@ def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
     format_directories(properties(tmp_path))
     other = properties(tmp_path, node_id="2", controller_quorum_voters="2@127.0.0.1:0")
     assert "belongs to another node" in fails("start", str(other))
+
+
+def test_a_directory_of_an_older_level_is_refused_by_its_name(tmp_path: Path) -> None:
+    """While it starts: who waited for the broker would wait for ever."""
+    path = properties(tmp_path)
+    format_directories(path)
+    bootstrap.write_bootstrap(str(tmp_path / "logs"), {"metadata.version": 20}, 0)
+    assert "kafka-features upgrade --release-version 3.9" in fails("start", str(path))
 
 
 def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun,
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
+from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.protocol.messages import Message
 
 Replayer = Callable[["Edit", Any, int], None]
@@ -328,6 +329,9 @@ class Edit:
         self.delta.configs.add(key)
 
     def set_feature(self, record: Any, offset: int) -> None:
+        """Whatever the level: a later record may raise it, and the controller that leads checks what is left."""
+        if record.name == KRAFT_VERSION:
+            return  # a control record tells it; where 3.9 wrote it here too, it is not to be told twice (KAFKA-18979)
         features = {**self.features, record.name: record.feature_level}
         if record.feature_level == 0:
             del features[record.name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage, Topic
@@ -18,19 +18,17 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 
-# Kept records by where Kafka writes them; types that come up later follow by name.
-_KEPT_ORDER: Final = (
-    "ZkMigrationStateRecord",
-    "ClientQuotaRecord",
-    "AccessControlEntryRecord",
-    "UserScramCredentialRecord",
-    "DelegationTokenRecord",
-)
+# Where Kafka writes the records that are kept and not acted on: behind the features, behind the configs, at the end.
+_WITH_FEATURES: Final = ("ZkMigrationStateRecord",)
+_WITH_CONFIGS: Final = ("ClientQuotaRecord",)
+_AT_THE_END: Final = ("AccessControlEntryRecord", "UserScramCredentialRecord", "DelegationTokenRecord")
+KEPT: Final = (*_WITH_FEATURES, *_WITH_CONFIGS, *_AT_THE_END)
 
 
 def records_of(image: MetadataImage) -> Iterator[Message]:
     """Every record of a snapshot, one at a time: a large image is written in parts."""
     yield from _features(image)
+    yield from _kept(image, _WITH_FEATURES)
     version = image.metadata_version
     registration_version = version.record_version("RegisterBrokerRecord")
     for broker_id in sorted(image.brokers):
@@ -42,10 +40,10 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
     for (resource_type, name), values in sorted(image.configs.items(), key=lambda item: item[0]):
         for key in sorted(values):
             yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=values[key])
+    yield from _kept(image, _WITH_CONFIGS)
     if image.next_producer_id is not None:
         yield image.next_producer_id
-    for _, record in sorted(image.kept.items(), key=_kept_key):
-        yield record
+    yield from _kept(image, _AT_THE_END)
 
 
 def image_of(records: Iterable[Message | PartitionRun], offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
@@ -92,6 +90,9 @@ def _features(image: MetadataImage) -> Iterator[Message]:
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
 
 
-def _kept_key(item: tuple[tuple[Any, ...], Any]) -> tuple[int, str]:
-    name = item[0][0]
-    return (_KEPT_ORDER.index(name) if name in _KEPT_ORDER else len(_KEPT_ORDER), repr(item[0]))
+def _kept(image: MetadataImage, kinds: tuple[str, ...]) -> Iterator[Message]:
+    for kind in kinds:
+        found = [item for item in image.kept.items() if item[0][0] == kind]
+        # By what they are about, so that one image has one snapshot.
+        for _, record in sorted(found, key=lambda item: repr(item[0])):
+            yield record

@@ -114,6 +114,11 @@ FEATURES: Final = {
 }  # fmt: skip
 
 
+# What a node of ours does as the level says. The other features are kept where Kafka has finalised them, and not
+# finalised by us: a client would rely on what nobody serves.
+HONOURED: Final = frozenset({METADATA_VERSION, KRAFT_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION})
+
+
 def metadata_version(level: int) -> MetadataVersion:
     """By feature level. Raises ValueError with the levels that are known."""
     for version in METADATA_VERSIONS:
@@ -132,10 +137,16 @@ def parse_metadata_version(text: str) -> MetadataVersion:
 
 
 def default_levels(version: MetadataVersion) -> dict[str, int]:
-    """Every feature's level in a cluster formatted at `version`, those at 0 too."""
+    """Every feature's level in a cluster that Apache Kafka formats at `version`, those at 0 too."""
     return {name: feature.default_level(version) for name, feature in FEATURES.items()} | {
         METADATA_VERSION: version.level
     }
+
+
+def honoured_levels(version: MetadataVersion) -> dict[str, int]:
+    """Likewise of one that we format: a feature that is not honoured stays at its lowest level."""
+    defaults = default_levels(version)
+    return {name: level if name in HONOURED else FEATURES[name].lowest for name, level in defaults.items()}
 
 
 def validate_levels(levels: Mapping[str, int]) -> None:
@@ -149,6 +160,23 @@ def validate_levels(levels: Mapping[str, int]) -> None:
         for other, needed in feature.needs.get(level, {}).items():
             if levels.get(other, 0) < needed:
                 raise ValueError(f"{name} {level} needs {other} {needed} or later, not {levels.get(other, 0)}")
+
+
+def check_finalized(levels: Mapping[str, int]) -> None:
+    """What a cluster has finalised must be what this release knows. Raises ValueError that names the feature and says
+    what to do."""
+    for name, level in levels.items():
+        feature = FEATURES.get(name)
+        if feature is None:
+            raise ValueError(f"{name} {level} is finalised, and this release does not know it: run one that does")
+        if level < feature.lowest:
+            raise ValueError(
+                f"{name} {level} is finalised, and {_known()} known here: raise it with Apache Kafka first "
+                f"(kafka-features upgrade --release-version {MINIMUM_METADATA_VERSION.release})"
+            )
+        if level > feature.highest:
+            known = _known() if name == METADATA_VERSION else f"{feature.lowest} to {feature.highest} are"
+            raise ValueError(f"{name} {level} is finalised, and {known} known here: run a release that knows it")
 
 
 def _known() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkacore._fast.env import Environment
@@ -39,11 +39,16 @@ _STOP_SECONDS: Final = 60.0
 _CREATE_SECONDS: Final = 60.0
 
 
+class NodeFailed(Exception):
+    """The node met what it cannot go on after; the log has the details."""
+
+
 class Node:
     """One Kafka node in this process, by its configuration. `start` and `stop` are called from any thread but a loop's.
 
     Raises from `start`: LogDirectoryError, ConfigError, OSError (a port that is taken, a disk that is full),
-    RegistrationRefused, TimeoutError; then everything that was begun is undone.
+    RegistrationRefused, TimeoutError, NodeFailed (metadata that this release cannot take); then everything that was
+    begun is undone.
     """
 
     def __init__(self, config: BrokerConfig, *, lent_locks: bool = False) -> None:
@@ -60,12 +65,14 @@ class Node:
         self._replica: MetadataReplica
         self._channel: ControllerChannel
         self.fault: BaseException | None = None
+        self._faulted: Future[None] = Future()
         self.on_fault: Callable[[BaseException], None] | None = None
 
     def start(self) -> None:
         with self._mutex:
             if self._undo:
                 raise RuntimeError(f"node {self.config.node_id} runs already")
+            self.fault, self._faulted = None, Future()
             try:
                 self._start()
             except BaseException:
@@ -273,17 +280,23 @@ class Node:
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
 
     def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
-        """As long as server.max.startup.time.ms allows: the recovery of many logs may take long."""
+        """As long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends it."""
         limit_ms = self.config.server_max_startup_time_ms
         future = loop.submit(start)
-        done, _ = wait([future], min(limit_ms / 1000, threading.TIMEOUT_MAX))
-        if not done:
+        wait([future, self._faulted], min(limit_ms / 1000, threading.TIMEOUT_MAX), FIRST_COMPLETED)
+        if not future.done():
             future.cancel()
+            self.raise_fault()
             raise TimeoutError(
                 f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "
                 "see what its log waits for, or raise the limit"
             )
         future.result()
+
+    def raise_fault(self) -> None:
+        """Raises NodeFailed when there is one."""
+        if self.fault is not None:
+            raise NodeFailed(f"node {self.config.node_id} cannot go on: {self.fault}") from self.fault
 
     def _directory_failed(self, manager: LogManager, path: str, ids: dict[Uuid, str]) -> None:
         """Any thread. A broker goes on as long as one of its directories serves."""
@@ -338,6 +351,10 @@ class Node:
         """Any thread: this node cannot go on. Whoever runs it stops it."""
         LOG.critical("node %d cannot go on: %s", self.config.node_id, error)
         self.fault = error
+        try:
+            self._faulted.set_result(None)
+        except InvalidStateError:
+            LOG.debug("node %d has failed before", self.config.node_id)
         if self.on_fault is not None:
             self.on_fault(error)
 

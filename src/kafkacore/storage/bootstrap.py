@@ -101,16 +101,33 @@ def write_voters_checkpoint(
 
 
 def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | None:
-    """The framed metadata records of bootstrap.checkpoint, as they are appended to the metadata log; None without one.
+    """The framed metadata records that a new cluster begins with, as they are appended to the metadata log; None where
+    nothing tells them.
 
-    They are feature levels, and whatever else Kafka's tool wrote, as SCRAM credentials. Raises MalformedFileError,
-    OSError.
+    They are feature levels, and whatever else Kafka's tool wrote, as SCRAM credentials: in bootstrap.checkpoint, or
+    beside the voters in the checkpoint at offset 0 (KIP-1170). Raises MalformedFileError, OSError.
     """
     path = os.path.join(directory, NAME)
     try:
-        data = files.read(path)
+        records = _data_records(path, files.read(path))
     except FileNotFoundError:
-        return None
+        path = os.path.join(metadata_directory(directory), checkpoint_name(0, 0))
+        try:
+            records = _data_records(path, files.read(path))
+        except FileNotFoundError:
+            return None
+        if not records:
+            return None
+    if not any(record.startswith(_FRAME) and _is_metadata_version(record) for record in records):
+        raise MalformedFileError(
+            path,
+            "has no level of metadata.version, it was cut off: copy it from one that was formatted with the same "
+            "--release-version and --feature",
+        )
+    return records
+
+
+def _data_records(path: str, data: bytes) -> list[bytes]:
     records: list[bytes] = []
     try:
         for batch in Batches(data):
@@ -120,12 +137,6 @@ def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | Non
                 records += [record.value or b"" for record in batch]
     except (CorruptBatchError, ProtocolError) as error:
         raise MalformedFileError(path, str(error)) from None
-    if not any(record.startswith(_FRAME) and _is_metadata_version(record) for record in records):
-        raise MalformedFileError(
-            path,
-            "has no level of metadata.version, it was cut off: copy it from one that was formatted with the same "
-            "--release-version and --feature",
-        )
     return records
 
 

@@ -15,7 +15,7 @@ from kafkacore.protocol.features import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     MetadataVersion,
-    default_levels,
+    honoured_levels,
     metadata_version,
     parse_metadata_version,
     validate_levels,
@@ -107,7 +107,7 @@ def feature_levels(config: BrokerConfig, options: FormatOptions) -> tuple[Metada
     """The metadata.version to format at, and the level of every feature. Raises FormatError."""
     try:
         version = _release(options)
-        levels = default_levels(version) | dict(options.features)
+        levels = honoured_levels(version) | dict(options.features)
         levels[METADATA_VERSION] = version.level
         levels[KRAFT_VERSION] = _kraft_level(config, options.features.get(KRAFT_VERSION))
         validate_levels(levels)

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from kafkacore.server.node import Node
+    from kafkacore.server.node import Node, NodeFailed
     from kafkacore.server.registrar import RegistrationRefused
     from kafkacore.tools import running
     from kafkacore.tools.start import log_to_stderr
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         try:
             running.run(Node(config), announce, parent=parent)
-        except (RegistrationRefused, running.NodeFailed, TimeoutError) as error:
+        except (RegistrationRefused, NodeFailed, TimeoutError) as error:
             print(f"kafkacore: {error}", file=sys.stderr)
             return 1
     return 0

@@ -18,7 +18,7 @@ def main() -> int:
     gc.disable()  # until `running` has started the node
 
     from kafkacore.config import BrokerConfig, ConfigError
-    from kafkacore.server.node import Node
+    from kafkacore.server.node import Node, NodeFailed
     from kafkacore.storage.errors import LogDirectoryError
     from kafkacore.tools import running
     from kafkacore.tools.start import log_to_stderr
@@ -29,7 +29,7 @@ def main() -> int:
         with os.fdopen(os.dup(_STANDARD_INPUT), "rb", buffering=0) as told:
             config = BrokerConfig(json.loads(told.readline()))
         running.run(Node(config, lent_locks=True), _announce, parent=_STANDARD_INPUT, alone=False)
-    except (ConfigError, LogDirectoryError, OSError, TimeoutError, running.NodeFailed) as error:
+    except (ConfigError, LogDirectoryError, OSError, TimeoutError, NodeFailed) as error:
         print(f"kafkacore: controller: {error}", file=sys.stderr)
         return 1
     return 0

@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 SWITCH_INTERVAL_S = 0.0001
 
 
-class NodeFailed(Exception):
-    """The node met what it cannot go on after; the log has the details."""
-
-
 def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone: bool = True) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
     Also when the descriptor `parent` is readable or hangs up: it belongs to the process that started this one. Where
     this is a part of that one and not `alone`, the signals are that one's to answer, whoever else gets them. Raises
-    what `Node.start` raises, and NodeFailed.
+    what `Node.start` raises, NodeFailed also later.
     """
     import gc
     import sys
@@ -58,8 +54,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone
             waits.register(parent, select.POLLIN)
         while not waits.poll(LOOK_EVERY_MS):
             collections.look()
-        if node.fault is not None:
-            raise NodeFailed(f"node {node.config.node_id} cannot go on: {node.fault}") from node.fault
+        node.raise_fault()
     finally:
         node.stop()
         signal.set_wakeup_fd(-1)

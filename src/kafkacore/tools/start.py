@@ -53,7 +53,7 @@ def read_plain(words: Sequence[str]) -> Arguments | None:
 
 
 def run(arguments: Arguments) -> int:
-    from kafkacore.server.node import Node
+    from kafkacore.server.node import Node, NodeFailed
     from kafkacore.server.registrar import RegistrationRefused
     from kafkacore.tools import running
 
@@ -61,7 +61,7 @@ def run(arguments: Arguments) -> int:
     node = Node(BrokerConfig.load(arguments.config, arguments.override))
     try:
         running.run(node, _announce)
-    except (RegistrationRefused, running.NodeFailed, TimeoutError) as error:
+    except (RegistrationRefused, NodeFailed, TimeoutError) as error:
         print(f"kafkacore: {error}", file=sys.stderr)
         return 1
     return 0

@@ -203,6 +203,12 @@ def everything() -> MetadataImage:
     )  # fmt: skip
 
 
+def test_the_level_of_kraft_version_is_a_control_record_s_to_tell() -> None:
+    """3.9 wrote it here as well (KAFKA-18979)."""
+    image = replay(EMPTY_IMAGE, FEATURES, FeatureLevelRecord(name="kraft.version", feature_level=1))
+    assert image.features == {"metadata.version": 30}
+
+
 def test_a_snapshot_makes_the_same_image_again_and_drops_nothing() -> None:
     image = everything()
     records = list(records_of(image))

@@ -241,6 +241,31 @@ def test_a_new_cluster_has_the_levels_that_its_release_ships():
     }
 
 
+def test_what_is_not_honoured_is_not_finalised_by_us():
+    ours = features.honoured_levels(features.LATEST_METADATA_VERSION)
+    assert {name: level for name, level in ours.items() if level} == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+    }
+
+
+def test_a_cluster_with_levels_that_are_not_known_is_refused_by_name():
+    features.check_finalized({"metadata.version": 21, "share.version": 1})
+    features.check_finalized({"metadata.version": 30, "transaction.version": 2})
+    with pytest.raises(
+        ValueError, match=r"metadata\.version 20 is finalised, and 3\.9-IV0 \(21\) to .* --release-version 3\.9"
+    ):
+        features.check_finalized({"metadata.version": 20})
+    with pytest.raises(
+        ValueError, match=r"metadata\.version 31 is finalised, and .* to 4\.3-IV0 \(30\) are known here"
+    ):
+        features.check_finalized({"metadata.version": 31})
+    with pytest.raises(ValueError, match=r"share\.version 2 is finalised, and 0 to 1 are known here"):
+        features.check_finalized({"share.version": 2})
+    with pytest.raises(ValueError, match=r"colour 1 is finalised, and this release does not know it"):
+        features.check_finalized({"colour": 1})
+
+
 def test_levels_out_of_range_or_without_what_they_need_are_refused():
     features.validate_levels({"metadata.version": 23, "eligible.leader.replicas.version": 1})
     with pytest.raises(ValueError, match=r"needs metadata\.version 23 or later, not 22"):

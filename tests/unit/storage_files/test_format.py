@@ -76,16 +76,9 @@ def test_every_directory_is_formatted(config, tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_the_first_records_are_the_feature_levels(config, tmp_path):
+def test_the_first_records_are_the_levels_of_features_that_are_honoured(config, tmp_path):
     format_all(config())
-    assert bootstrap_levels(f"{tmp_path}/a") == {
-        "metadata.version": 30,
-        "eligible.leader.replicas.version": 1,
-        "group.version": 1,
-        "share.version": 1,
-        "streams.version": 1,
-        "transaction.version": 2,
-    }
+    assert bootstrap_levels(f"{tmp_path}/a") == {"metadata.version": 30, "eligible.leader.replicas.version": 1}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +89,7 @@ def test_the_first_records_are_the_feature_levels(config, tmp_path):
         ({"features": {"metadata.version": 21}}, {"metadata.version": 21}),
         (
             {"release_version": "4.0", "features": {"transaction.version": 1}},
-            {"metadata.version": 25, "group.version": 1, "transaction.version": 1},
+            {"metadata.version": 25, "transaction.version": 1},
         ),
     ],
 )
@@ -221,6 +214,22 @@ def test_bootstrap_records_of_a_torn_file_are_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(MalformedFileError, match=r"bootstrap\.checkpoint"):
             bootstrap.read_bootstrap(str(tmp_path))
+
+
+def test_bootstrap_records_may_lie_beside_the_voters(tmp_path):
+    """As later releases format (KIP-1170)."""
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    path = tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint"
+    voters = bootstrap.encode_voters_checkpoint([], "CONTROLLER", NOW_MS)
+    path.write_bytes(voters)
+    assert bootstrap.read_bootstrap(str(tmp_path)) is None
+    levels = {"metadata.version": 30, "group.version": 1}
+    path.write_bytes(voters + bootstrap.encode_bootstrap(levels, NOW_MS))
+    read = [FeatureLevelRecord.decode(record[3:], 0) for record in bootstrap.read_bootstrap(str(tmp_path))]
+    assert {each.name: each.feature_level for each in read} == levels
+    # What kafka-storage of 4.3 wrote goes before it.
+    (tmp_path / bootstrap.NAME).write_bytes(bootstrap.encode_bootstrap({"metadata.version": 21}, NOW_MS))
+    assert len(bootstrap.read_bootstrap(str(tmp_path))) == 1
 
 
 def test_voters_are_listed_by_id():
@@ -357,10 +366,10 @@ def test_format_and_info_from_the_command_line(server_properties, tmp_path, caps
     assert main(["storage", "info", "--config", server_properties]) == 1
     assert "does not exist" in capsys.readouterr().out
     assert (
-        main(["storage", "format", "-c", server_properties, "-t", CLUSTER_ID, "-r", "4.0", "-f", "group.version=0"])
+        main(["storage", "format", "-c", server_properties, "-t", CLUSTER_ID, "-r", "4.0", "-f", "group.version=1"])
         == 0
     )
-    assert bootstrap_levels(f"{tmp_path}/a") == {"metadata.version": 25, "transaction.version": 2}
+    assert bootstrap_levels(f"{tmp_path}/a") == {"metadata.version": 25, "group.version": 1}
     assert main(["storage", "info", "-c", server_properties]) == 0
     assert f"cluster.id={CLUSTER_ID}" in capsys.readouterr().out
     assert main(["storage", "format", "-c", server_properties, "-t", CLUSTER_ID]) == 1

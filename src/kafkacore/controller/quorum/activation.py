@@ -3,13 +3,13 @@ open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Settings
 from kafkacore.metadata.image import BROKER, MetadataImage
 from kafkacore.metadata.records import MetadataError
-from kafkacore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION
+from kafkacore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, check_finalized
 from kafkacore.protocol.messages import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -22,14 +22,23 @@ from kafkacore.protocol.messages import (
 
 def activation_records(image: MetadataImage, settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
     """`bootstrap` is what `storage format` left in bootstrap.checkpoint. Raises MetadataError when it is needed and
-    has no metadata.version."""
+    has no metadata.version, and for a level that this release does not know."""
     records: list[Message] = []
     if image.transaction is not None:
         records.append(AbortTransactionRecord(reason="Controller failover"))
         image = image.transaction.before
-    if METADATA_VERSION not in image.features:
+    if METADATA_VERSION in image.features:
+        _check(image.features)
+    else:
         records += _bootstrap(settings, bootstrap)
     return records
+
+
+def _check(levels: Mapping[str, int]) -> None:
+    try:
+        check_finalized(levels)
+    except ValueError as error:
+        raise MetadataError(str(error)) from None
 
 
 def _bootstrap(settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
@@ -38,6 +47,7 @@ def _bootstrap(settings: Settings, bootstrap: Sequence[Message]) -> list[Message
         raise MetadataError(
             "the metadata log is empty and bootstrap.checkpoint has no metadata.version: format the storage"
         )
+    _check(levels)
     records: list[Message] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
     if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
         # Eligible replicas depend on it, so that it must be the same for every controller (KIP-966).

@@ -38,7 +38,6 @@ from kafkacore.storage.quorum_state import QuorumState
 
 LOG: Final = logging.getLogger("kafkacore.raft")
 
-NEVER: Final = 1 << 62
 
 
 class RaftConfig(NamedTuple):
@@ -129,6 +128,7 @@ class Raft:
         self._held: deque[Held] = deque()
         self._state_version = self._required_version = self._persisted_version = 0
         self._written: QuorumState | None = state
+        self._stated: tuple[Any, ...] | None = None  # what the last state to write was made of
         self._learn_voters()
         self.role: Role = Unattached(self._election_deadline())
         # The leader of the last run must not go on in the same epoch: what it said then may have been lost (KIP-595).
@@ -242,6 +242,10 @@ class Raft:
 
     def take_state(self) -> tuple[int, QuorumState] | None:
         """The quorum state to write, with a version for `persisted`; None when what is on disk is right."""
+        stated = (self.leader_id, self.epoch, self.voted, self.voters.kraft_version, self.voters.latest)
+        if stated == self._stated and self._required_version <= self._state_version:
+            return None
+        self._stated = stated
         known = self.voters.kraft_version
         state = QuorumState(
             leader_id=self.leader_id,
@@ -267,11 +271,15 @@ class Raft:
     @property
     def next_tick_ms(self) -> int:
         """When `tick` has something to do."""
-        due = [sent.deadline_ms for sent in self._in_flight.values()]
-        due += [until for until in self._backoff_until.values() if until > self.now_ms]
-        due += [parked.deadline_ms for parked in self.parked]
-        due.append(election.deadline(self))
-        return min(due, default=NEVER)
+        due = election.deadline(self)
+        for sent in self._in_flight.values():
+            due = min(due, sent.deadline_ms)
+        for until in self._backoff_until.values():
+            if until > self.now_ms:
+                due = min(due, until)
+        for parked in self.parked:
+            due = min(due, parked.deadline_ms)
+        return due
 
     # --- for the rules beside this module ---
 

@@ -84,6 +84,7 @@ class RaftDriver:
         self._syncing: tuple[int, int] | None = None
         self._sync_bell: int | None = None  # what the loop reads the ends of syncs from
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
         self._stopped = False
         self.raft: Raft
         self._loop: asyncio.AbstractEventLoop
@@ -243,11 +244,20 @@ class RaftDriver:
         self._set_timer()
 
     def _set_timer(self) -> None:
+        """One that is set for an earlier time stays: most deadlines move on before they come."""
+        due_ms = self.raft.next_tick_ms
         if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
             self._timer.cancel()
-        delay_ms = max(0, self.raft.next_tick_ms - self._now_ms())
-        # A day is as good as never: the next event sets it anew.
-        self._timer = self._loop.call_later(min(delay_ms, 86_400_000) / 1000, self._schedule)
+        now_ms = self._now_ms()
+        # A day is as good as never: it is set anew then.
+        self._timer_ms = min(max(due_ms, now_ms), now_ms + 86_400_000)
+        self._timer = self._loop.call_later((self._timer_ms - now_ms) / 1000, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self._schedule()
 
     def _spawn(self, work: Any) -> None:
         task = self._loop.create_task(work)

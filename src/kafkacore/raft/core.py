@@ -39,7 +39,6 @@ from kafkacore.storage.quorum_state import QuorumState
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
-
 class RaftConfig(NamedTuple):
     """`endpoints` are this node's controller listeners; `bootstrap` is asked by an observer that knows no leader. An
     observer may be NOBODY: then no leader keeps account of it."""

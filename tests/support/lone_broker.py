@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from kafkacore._fast.env import Environment
+from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import (
@@ -28,6 +31,8 @@ from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.storage.log_manager import LogManager
 
 DIRECTORY = Uuid(b"d" * 16)
+# The processors' table holds native counts, which keep no disk but the real one.
+_outlives_its_partitions: list[Environment] = []
 
 
 class Records:
@@ -107,7 +112,8 @@ class Records:
 
 
 class Started:
-    def __init__(self, path: Path, **overrides: str) -> None:
+    def __init__(self, path: Path, disk: SimulatedDisk | None = None, **overrides: str) -> None:
+        """Its logs lie in `path`, or on `disk`."""
         config = BrokerConfig(
             {
                 "process.roles": "broker",
@@ -121,18 +127,26 @@ class Started:
         )
         self.runtime = Runtime.shared()
         self.loop = self.runtime.loop(DATA)
-        self.broker = self.loop.run(self._start(config, path), 20)
+        if disk is None:
+            make_logs = functools.partial(LogManager, Environment(), [str(path)])
+        else:
+            disk.make_directories("/data")
+            environment = disk.environment()
+            _outlives_its_partitions.append(environment)
+            make_logs = functools.partial(LogManager, environment, ["/data"], files=disk)
+        self.broker = self.loop.run(self._start(config, make_logs), 20)
 
-    async def _start(self, config: BrokerConfig, path: Path) -> BrokerServer:
+    async def _start(self, config: BrokerConfig, make_logs: Callable[[Any], LogManager]) -> BrokerServer:
         publisher = MetadataPublisher()
         environment = Environment()
         self.records = Records(publisher)
         blocking = ThreadPoolExecutor(4)
-        logs = LogManager(environment, [str(path)], lambda topic: broker.replicas.settings_of(publisher.image, topic))
+        logs = make_logs(lambda topic: broker.replicas.settings_of(publisher.image, topic))
+        [(directory, _)] = logs.directories()
         broker = BrokerServer(
             config, "cluster", [DIRECTORY],
             runtime=self.runtime, environment=environment, publisher=publisher, channel=self.records,
-            logs=BrokerLogs(logs, {DIRECTORY: str(path)}, blocking), blocking=blocking, read_kraft_version=lambda: 0,
+            logs=BrokerLogs(logs, {DIRECTORY: directory}, blocking), blocking=blocking, read_kraft_version=lambda: 0,
         )  # fmt: skip
         await broker.start()
         return broker

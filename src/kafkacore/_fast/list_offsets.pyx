@@ -174,10 +174,10 @@ cdef bint find(Partition *p, const Asker *asker, const ListOffsetsPartition *ask
 # --- under the log's lock ---
 
 cdef int refusal(const Partition *p, const Asker *asker, int32_t current_epoch) noexcept nogil:
-    if current_epoch != -1 and current_epoch != p.leader_epoch:
-        return FENCED_LEADER_EPOCH if current_epoch < p.leader_epoch else UNKNOWN_LEADER_EPOCH
     if p.log.state == LOG_FAILED or load32(&p.log.dir.offline):
         return KAFKA_STORAGE_ERROR
+    if current_epoch != -1 and current_epoch != p.leader_epoch:
+        return FENCED_LEADER_EPOCH if current_epoch < p.leader_epoch else UNKNOWN_LEADER_EPOCH
     if asker.replica_id != DEBUGGER and p.role != ROLE_LEADER:
         return NOT_LEADER_OR_FOLLOWER
     return NONE

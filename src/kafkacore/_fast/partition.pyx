@@ -261,6 +261,9 @@ cdef void partition_fail(Partition *p, int error) noexcept nogil:
 cdef int role_error(const Partition *p, int32_t current_epoch) noexcept nogil:
     if p.role == ROLE_GONE:
         return UNKNOWN_TOPIC_OR_PARTITION
+    if p.log.state == LOG_FAILED:
+        # Before its leadership, which is soon nobody's: a client is to hear why (Kafka's offline partition).
+        return KAFKA_STORAGE_ERROR
     if current_epoch >= 0 and current_epoch < p.leader_epoch:
         return FENCED_LEADER_EPOCH
     if current_epoch > p.leader_epoch:

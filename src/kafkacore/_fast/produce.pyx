@@ -22,8 +22,8 @@ from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.memory cimport CACHE_LINE_BYTES
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, wake_all
 from kafkacore._fast.partition cimport (
-    Acknowledgement, FetchView, Partition, partition_append, partition_hold, partition_release, partition_satisfies,
-    partition_unwait, partition_view, partition_wait,
+    Acknowledgement, FetchView, Partition, partition_append, partition_check_leader, partition_hold,
+    partition_release, partition_satisfies, partition_unwait, partition_view, partition_wait,
 )
 from kafkacore._fast.plane cimport (
     SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered,
@@ -40,6 +40,7 @@ from kafkacore._fast.wire cimport (
 
 cdef enum:
     ACKS_ALL = -1
+    KAFKA_STORAGE_ERROR = 56
     CALL_ARENA_BYTES = 64 << 20   # parsed request and answer of 100,000 partitions; what needs more is malformed
     FLEXIBLE_VERSION = 9
     ENDPOINTS_VERSION = 10
@@ -313,9 +314,11 @@ cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
 
 
 cdef void settle(ProduceCall *call, Part *part) noexcept nogil:
-    """Its wait is over: acknowledged, or led by somebody else now."""
+    """Its wait is over: acknowledged, or led by somebody else now, or nobody's since its disk failed."""
+    cdef bint failed
     if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
-        refuse(call, part, NOT_LEADER_OR_FOLLOWER)
+        failed = partition_check_leader(part.partition, -1) == KAFKA_STORAGE_ERROR
+        refuse(call, part, KAFKA_STORAGE_ERROR if failed else NOT_LEADER_OR_FOLLOWER)
     part.ack.at = -1
 
 

@@ -260,11 +260,12 @@ def _set_values(values: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:
+    # First of all, as in Kafka: its leadership is soon nobody's, and a client is to hear why.
+    if partition.state == "failed" or partition.directory.offline_errno:
+        return ErrorCode.KAFKA_STORAGE_ERROR
     if current_epoch not in (NO_EPOCH, partition.leader_epoch):
         older = current_epoch < partition.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
-    if partition.state == "failed" or partition.directory.offline_errno:
-        return ErrorCode.KAFKA_STORAGE_ERROR
     if leader_only and partition.role != "leader":
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE

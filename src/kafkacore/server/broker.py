@@ -69,6 +69,7 @@ class BrokerServer:
         blocking: Executor,
         read_kraft_version: Callable[[], int],
         previous_epoch: int = -1,
+        on_fault: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         self.config = config
         self.node_id = config.node_id
@@ -77,6 +78,8 @@ class BrokerServer:
         self._awaiting: list[asyncio.Future[None]] = []
         self._logs = logs
         self._blocking = blocking
+        self._on_fault = on_fault
+        self._deadlines: list[asyncio.TimerHandle] = []
         sessions = _fetch_sessions(config)
         self._hot = Hot(sessions, config.fetch_max_bytes)
         self._channel = channel
@@ -191,6 +194,8 @@ class BrokerServer:
             except TimeoutError:
                 LOG.warning("broker %d leaves before its controller let it go", self.node_id)
         await self.registrar.stop()
+        for deadline in self._deadlines:
+            deadline.cancel()
         await self.plane.stop(drain_ms)
         self._assignments.close()
         self.context.auto_topics.close()
@@ -219,6 +224,16 @@ class BrokerServer:
         """The controller is told, and gives what was led there to others (KIP-858)."""
         self.registrar.lifecycle.log_dir_failed(directory_id)
         self.registrar.nudge()
+        limit_s = self.config.log_dir_failure_timeout_ms / 1000
+        check = asyncio.get_running_loop().call_later(limit_s, self._check_told, directory_id)
+        self._deadlines.append(check)
+
+    def _check_told(self, directory_id: Uuid) -> None:
+        """Partitions that nobody can reach would keep this broker as their leader for as long as that takes."""
+        if not self.registrar.lifecycle.offline_log_dirs[directory_id]:
+            limit_ms = self.config.log_dir_failure_timeout_ms
+            told = f"no controller took that log directory {directory_id} has failed"
+            self._on_fault(TimeoutError(f"{told} within log.dir.failure.timeout.ms={limit_ms}"))
 
     # --- what the committed metadata says ---
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
 from kafkacore.metadata.image import MetadataImage
-from kafkacore.protocol.uuid import Uuid
+from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kafkacore.storage.log_manager import Key, LogManager
 from kafkacore.storage.names import Kind
 
@@ -41,16 +41,25 @@ class BrokerLogs:
             if leaving is not None:
                 # Deleted and made again at once: the old directory must be renamed before the new one takes its name.
                 leaving.result()
-        wanted = self._paths.get(directory)
+        wanted = self._path_of(directory)
         placed = self._manager.create(topic, topic_id, indexes, wanted, settings)
         for partition in placed:
             if partition.settings is not settings:
                 partition.configure(settings)
         for lies_in in {partition.directory for partition in placed}:
-            if lies_in.path != wanted:
+            if lies_in.path != wanted and lies_in.path in self._ids:
                 there = self._ids[lies_in.path]
                 self._placed |= {(topic_id, each.index): there for each in placed if each.directory is lies_in}
         return placed
+
+    def _path_of(self, directory: Uuid) -> str | None:
+        """None where any will do. What was told to lie in a directory that is not here lies in one that could not be
+        opened, if there is such a one: a second log of it elsewhere would begin at 0."""
+        known = self._paths.get(directory)
+        if known is not None or directory == UNASSIGNED_DIRECTORY:
+            return known
+        unopened = [path for path, serves in self._manager.directories() if not serves and path not in self._ids]
+        return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
         """The directories of replicas that were opened elsewhere than the metadata says, since this was last asked."""
@@ -72,11 +81,11 @@ class BrokerLogs:
 
     def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
         """Absolute path, whether it serves, and what lies there, for each log directory."""
-        serving = {directory.path for directory in self._manager.native_directories}
-        held: dict[str, list[PartitionHandle]] = {path: [] for path in self._paths.values()}
+        directories = self._manager.directories()
+        held: dict[str, list[PartitionHandle]] = {path: [] for path, _ in directories}
         for partition in self._manager:
             held[partition.directory.path].append(partition)
-        return [(os.path.abspath(path), path in serving, partitions) for path, partitions in held.items()]
+        return [(os.path.abspath(path), serves, held[path]) for path, serves in directories]
 
     def put_strays_aside(self, image: MetadataImage, node_id: int) -> int:
         """What was found at start and is no replica of this broker's (KAFKA-14616); how many. Waits for disks."""

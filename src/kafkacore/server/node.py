@@ -24,6 +24,7 @@ from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataInMemory, MetadataOnDisk, MetadataStore
 from kafkacore.server.missing import refuse_what_is_missing
 from kafkacore.storage import clean_shutdown
+from kafkacore.storage.clean_shutdown import NO_EPOCH
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
 
@@ -127,9 +128,10 @@ class Node:
         config, environment = self.config, Environment()
         refuse_what_is_missing(config)
         directories = open_directories(config, environment.wall_ms())
-        locks = DirectoryLocks(config.all_log_dirs, lent=self._lent_locks)
+        data_dirs = [path for path in directories.directory_ids if path != config.metadata_log_dir]
+        locks = DirectoryLocks(directories.directory_ids, lent=self._lent_locks, dispensable=data_dirs)
         self._undo.append(locks.close)
-        previous_epoch = clean_shutdown.common_epoch(config.log_dirs)
+        directories = directories.without(locks.failed)
         # What is not asked for is left to the machine: Kafka's default of 3 is too many for few cores.
         runtime = Runtime.shared(config.num_network_threads if config.is_set("num.network.threads") else None)
         self._undo.append(runtime.release)
@@ -141,7 +143,7 @@ class Node:
         else:
             self._start_controller(runtime, environment, directories)
         if "broker" in config.process_roles:
-            self._start_broker(runtime, environment, directories, previous_epoch)
+            self._start_broker(runtime, environment, directories)
         if config.metrics_port >= 0:
             self._start_metrics(runtime)
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
@@ -229,9 +231,7 @@ class Node:
         self._undo.append(lambda: loop.run(replica.stop(), _STOP_SECONDS))
         return replica
 
-    def _start_broker(
-        self, runtime: Runtime, environment: Environment, directories: NodeDirectories, previous_epoch: int
-    ) -> None:
+    def _start_broker(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
         # Not before now: the controller, when it is here, waits for its disk meanwhile.
         from kafkacore.server.broker import BrokerServer
         from kafkacore.server.broker_logs import BrokerLogs
@@ -243,13 +243,16 @@ class Node:
         # Of handlers that wait for a disk; what is more than they can do waits its turn.
         blocking = ThreadPoolExecutor(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
-        ids = {directories.directory_ids[path]: path for path in config.log_dirs if path in directories.directory_ids}
+        ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
+        # What is not there was not left in order.
+        previous_epoch = clean_shutdown.common_epoch(ids.values()) if len(ids) == len(config.log_dirs) else NO_EPOCH
         manager = LogManager(
             environment,
             ids.values(),
             lambda topic: broker.replicas.settings_of(publisher.image, topic),
             on_failure=lambda path: self._directory_failed(manager, path, ids),
             recovery_threads=config.num_recovery_threads_per_data_dir,
+            failed=[path for path in config.log_dirs if path in directories.failed],
         )
 
         async def make() -> BrokerServer:
@@ -265,6 +268,7 @@ class Node:
                 blocking=blocking,
                 read_kraft_version=lambda: self._replica.raft.kraft_version,
                 previous_epoch=previous_epoch,
+                on_fault=self._failed,
             )
 
         broker = self._broker = loop.run(make())
@@ -299,10 +303,14 @@ class Node:
             raise NodeFailed(f"node {self.config.node_id} cannot go on: {self.fault}") from self.fault
 
     def _directory_failed(self, manager: LogManager, path: str, ids: dict[Uuid, str]) -> None:
-        """Any thread. A broker goes on as long as one of its directories serves."""
+        """Any thread. A broker goes on as long as one of its directories serves, and that of the metadata log."""
         broker = self._broker
+        why = None
         if not manager.native_directories:
             why = f"every log directory has failed, the last one was {path}: {manager.failure(path)}"
+        elif path == self.config.metadata_log_dir:
+            why = f"the metadata log's directory {path} has failed: {manager.failure(path)}"
+        if why is not None:
             self._failed(OSError(f"{why}; put that right, and start the node again"))
         elif broker is not None:
             for directory_id, each in ids.items():

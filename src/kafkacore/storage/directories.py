@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from kafkacore._fast.uuid import Uuid
 from kafkacore._named_tuple import NamedTuple
@@ -13,6 +14,8 @@ from kafkacore.storage import meta_properties
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError, reason
 from kafkacore.storage.meta_properties import MetaProperties
 from kafkacore.storage.names import metadata_directory
+
+LOG: Final = logging.getLogger("kafkacore.storage")
 
 
 class Loaded(NamedTuple):
@@ -55,6 +58,24 @@ class NodeDirectories(NamedTuple):
     node_id: int
     directory_ids: Mapping[str, Uuid]
     failed: Mapping[str, Exception]
+
+    def without(self, failed: Mapping[str, Exception]) -> NodeDirectories:
+        """Others turned out to be unusable, too."""
+        ids = {path: directory_id for path, directory_id in self.directory_ids.items() if path not in failed}
+        return self._replace(directory_ids=ids, failed={**self.failed, **failed})
+
+    def serving(self, paths: Iterable[str]) -> list[str]:
+        """Those of `paths` that are usable, each of the others told in the log. Raises LogDirectoryError where none
+        is."""
+        found = []
+        for path in paths:
+            if path in self.directory_ids:
+                found.append(path)
+            else:
+                LOG.error("the log directory %s is offline: %s", path, reason(self.failed[path]))
+        if not found:
+            raise LogDirectoryError("no directory of log.dirs is usable, see above: put one right, or name another")
+        return found
 
 
 def load(directories: Iterable[str], files: Files = OS_FILES) -> Loaded:
@@ -103,7 +124,7 @@ def open_directories(
         directory_id = found.directory_id
         if directory_id is None:
             directory_id = random_uuid()
-            logging.getLogger(__name__).info("giving %s the id %s", directory, directory_id)
+            LOG.info("giving %s the id %s", directory, directory_id)
             meta_properties.write(directory, found._replace(directory_id=directory_id), now_ms, files)
         directory_ids[directory] = directory_id
     cluster_id = loaded.properties[metadata_dir].cluster_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from kafkacore.runtime.files import OS_FILES, Files, Lock
@@ -12,18 +12,36 @@ from kafkacore.storage.errors import LogDirectoryError
 NAME: Final = ".lock"
 
 
+class UnwritableDirectoryError(LogDirectoryError):
+    """The disk does not take a lock's file."""
+
+
 class DirectoryLocks:
     """The locks of all directories of a node, taken together and given back by `close`.
 
-    `lent` are what another process of the same node has locked and lends to this one.
+    `lent` are what another process of the same node has locked and lends to this one. A directory of `dispensable`
+    that cannot be written is not locked, and told in `failed`.
     """
 
-    def __init__(self, directories: Iterable[str], files: Files = OS_FILES, *, lent: bool = False) -> None:
+    def __init__(
+        self,
+        directories: Iterable[str],
+        files: Files = OS_FILES,
+        *,
+        lent: bool = False,
+        dispensable: Collection[str] = (),
+    ) -> None:
         """Raises LogDirectoryError, and holds none, where one is in use or cannot be written."""
         self._locks: dict[str, Lock] = {}
+        self.failed: dict[str, Exception] = {}
         try:
             for directory in dict.fromkeys(directories):
-                self._locks[directory] = _lock(directory, files, lent)
+                try:
+                    self._locks[directory] = _lock(directory, files, lent)
+                except UnwritableDirectoryError as error:
+                    if directory not in dispensable:
+                        raise
+                    self.failed[directory] = error
         except BaseException:
             self.close()
             raise
@@ -47,7 +65,7 @@ def _lock(directory: str, files: Files, lent: bool) -> Lock:
             "stop that node, or give this one a directory of its own (log.dirs)"
         ) from None
     except OSError as error:
-        raise LogDirectoryError(
+        raise UnwritableDirectoryError(
             f"{directory}: {path} cannot be opened for writing: {error.strerror}; "
             "make the directory writable for this user, or name another one (log.dirs)"
         ) from error

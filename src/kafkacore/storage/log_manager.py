@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -54,7 +55,8 @@ class LogManager:
     """All logs but that of the cluster's metadata, by topic and partition.
 
     `settings_of` gives a topic's settings by its name. Methods that touch files block; none may run on a loop's thread.
-    A directory that fails is left out from then on, and `on_failure` is told its path, once."""
+    A directory that fails is left out from then on, and `on_failure` is told its path, once. Those of `failed` could
+    not be opened at all: what may lie there is answered for with KAFKA_STORAGE_ERROR."""
 
     def __init__(
         self,
@@ -65,6 +67,7 @@ class LogManager:
         on_failure: Callable[[str], None] = lambda path: None,
         recovery_threads: int = 2,
         io_threads: int = 8,
+        failed: Iterable[str] = (),
         files: Files = OS_FILES,
     ) -> None:
         """Raises OSError."""
@@ -76,7 +79,13 @@ class LogManager:
         self._files = files
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
-        self._directories = [_Directory(LogDirectory(environment, path, io_threads, nice=DATA_NICE)) for path in paths]
+        broken = list(failed)
+        self._directories = [
+            _Directory(LogDirectory(environment, path, io_threads, nice=DATA_NICE)) for path in (*paths, *broken)
+        ]
+        for directory in self._directories[len(self._directories) - len(broken) :]:
+            directory.native.fail(errno.EIO)
+            directory.failed = True
 
     # --- looking up ---
 
@@ -98,6 +107,10 @@ class LogManager:
         """Of those that serve."""
         return [directory.native for directory in self._directories if not directory.failed]
 
+    def directories(self) -> list[tuple[str, bool]]:
+        """The path of each, and whether it serves."""
+        return [(directory.path, not directory.failed) for directory in self._directories]
+
     def failure(self, path: str) -> str:
         """What made the directory fail, in the operating system's words."""
         return next(os.strerror(one.native.offline_errno) for one in self._directories if one.path == path)
@@ -111,6 +124,7 @@ class LogManager:
             work = [
                 (directory, pool.submit(self._load_one, directory, name, parsed))
                 for directory in self._directories
+                if not directory.failed
                 for name, parsed in self._begin_directory(directory)
             ]
             self._show_progress([future for _, future in work])
@@ -206,8 +220,8 @@ class LogManager:
         settings: LogSettings | None = None,
     ) -> list[PartitionHandle]:
         """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first
-        append; it goes to the directory with the fewest, or to `path`. Raises LogDirectoryError where no directory
-        serves."""
+        append; it goes to the directory with the fewest, or to `path`. In a directory that is offline it is offline
+        from the beginning."""
         if settings is None:
             settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
@@ -217,6 +231,9 @@ class LogManager:
             for directory, part in self._spread(missing, path):
                 made = new_partitions(directory.native, topic, topic_id, [index for _, index in part], settings)
                 directory.partitions.update(zip(part, made, strict=True))
+                if directory.failed:
+                    for handle in made:
+                        handle.fail(directory.native.offline_errno)
                 if len(made) == len(keys):
                     return made
                 found.update(zip(part, made, strict=True))
@@ -249,13 +266,12 @@ class LogManager:
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[_Directory, list[Key]]]:
         """Each to the directory that then has the fewest, or all to `path`."""
-        serving = [one for one in self._directories if not one.failed and path in (None, one.path)]
+        if path is None:
+            serving = [one for one in self._directories if not one.failed] or self._directories[:1]
+        else:
+            serving = [one for one in self._directories if one.path == path]
         if len(serving) == 1:
             yield serving[0], keys
-        elif not serving and keys:
-            raise LogDirectoryError(
-                f"{path or 'every log directory'} is offline, the log says why: put that right and start the node again"
-            )
         else:
             sizes = [len(one.partitions) for one in serving]
             parts: list[list[Key]] = [[] for _ in serving]
@@ -399,7 +415,7 @@ class LogManager:
                 return
             directory.failed = True
             handles = list(directory.partitions.values())
-        error = directory.native.offline_errno or 5
+        error = directory.native.offline_errno or errno.EIO
         directory.native.fail(error)
         LOG.error(
             "the log directory %s is offline: %s; its %d logs are", directory.path, os.strerror(error), len(handles)

@@ -198,3 +198,21 @@ def test_a_directory_that_is_no_log_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "my files").mkdir()
     with pytest.raises(LogDirectoryError, match="my files is not the directory of a partition"):
         manager_of(tmp_path)
+
+
+def test_what_may_lie_in_a_directory_that_could_not_be_opened_is_offline_from_the_beginning(tmp_path: Path) -> None:
+    told: list[str] = []
+    environment = Environment()
+    manager = LogManager(
+        environment, [str(tmp_path)], lambda topic: SETTINGS, failed=["/not/there"], on_failure=told.append
+    )
+    manager.load()
+    assert manager.directories() == [(str(tmp_path), True), ("/not/there", False)]
+    assert [directory.path for directory in manager.native_directories] == [str(tmp_path)]
+    (lost,) = manager.create("orders", Uuid.random(), [0], "/not/there")
+    (kept,) = manager.create("others", Uuid.random(), [0])
+    for handle in (lost, kept):
+        handle.become_leader(1, 0)
+    assert (lost.state, lost.append(batch()).error, kept.append(batch()).error) == ("failed", 56, 0)
+    manager.close()
+    assert told == []

@@ -104,7 +104,10 @@ async def _acknowledged(broker: BrokerContext, waiting: list[_Wait], timeout_ms:
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     for partition, (kind, end), answer in waiting:
         while answer.error_code == ErrorCode.NONE and not partition.satisfies(kind, end):
-            if partition.state == "failed" or (partition.role != "leader" and kind != watch.SYNCED):
+            if partition.state == "failed":
+                answer.error_code, answer.base_offset = ErrorCode.KAFKA_STORAGE_ERROR, -1
+                break
+            if partition.role != "leader" and kind != watch.SYNCED:
                 answer.error_code, answer.base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
                 break
             left = deadline - asyncio.get_running_loop().time()

@@ -1,0 +1,224 @@
+"""A node with several log directories (KIP-112, KIP-858): one that fails, and one that comes back."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.storage.errors import LogDirectoryError
+from lone_broker import Started
+from processes import wait_until
+from two_directories import Client, Directories
+
+pytestmark = pytest.mark.timeout(90)
+OFFLINE = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def spread(assigned: list[str]) -> bool:
+    return sorted(set(assigned)) == ["a", "b"]
+
+
+def test_what_lies_on_a_failed_disk_is_told_offline_and_the_rest_goes_on(tmp_path: Path) -> None:
+    with Directories(tmp_path) as node:
+        node.create("t", 4)
+        node.await_assigned("t", spread)
+        there = {index: node.directory_of("t", index) for index in range(4)}
+        assert [node.produce("t", index) for index in range(4)] == [0] * 4
+        node.fail("a")
+        lost = sorted(index for index in there if there[index] == "a")
+        wait_until(lambda: [each.partition for each in node.partitions("t") if each.leader == -1] == lost)
+        for index in range(4):
+            expected = OFFLINE if index in lost else ErrorCode.NONE
+            told = node.produce("t", index), node.fetch("t", index)[0], node.latest("t", index)
+            assert told == (expected, expected, expected)
+            # A client that knows the epoch of before hears what is wrong, not that there is a newer one.
+            assert node.latest("t", index, 0) == expected
+        assert node.offline_replicas("t") == lost
+        described = node.describe()
+        assert (described["a"].error_code, described["a"].topics, described["b"].error_code) == (OFFLINE, [], 0)
+        assert described["b"].total_bytes >= described["b"].usable_bytes > 0
+        # What is new goes where there is room for it.
+        node.create("u", 3)
+        assert {node.directory_of("u", index) for index in range(3)} == {"b"}
+        assert node.faults == []
+
+
+def test_a_directory_that_comes_back_has_kept_everything(tmp_path: Path) -> None:
+    node = Directories(tmp_path)
+    with node:
+        node.create("t", 4)
+        node.await_assigned("t", spread)
+        assert [node.produce("t", index, b"%d" % index) for index in range(4)] == [0] * 4
+        node.fail("a")
+        wait_until(lambda: sum(each.leader == -1 for each in node.partitions("t")) == 2)
+    with node:
+        wait_until(lambda: all(each.leader == 1 for each in node.partitions("t")))
+        assert [node.read("t", index, 1) for index in range(4)] == [[b"%d" % index] for index in range(4)]
+        assert [node.produce("t", index) for index in range(4)] == [0] * 4
+
+
+def test_a_start_without_one_of_its_directories_makes_no_second_log_of_what_lies_there(tmp_path: Path) -> None:
+    node = Directories(tmp_path)
+    with node:
+        node.create("t", 4)
+        node.await_assigned("t", spread)
+        there = {index: node.directory_of("t", index) for index in range(4)}
+        assert [node.produce("t", index, b"%d" % index) for index in range(4)] == [0] * 4
+    # A disk that answers nothing sensible.
+    properties = tmp_path / "a" / "meta.properties"
+    properties.rename(tmp_path / "kept")
+    properties.mkdir()
+    with node:
+        for index in range(4):
+            expected = OFFLINE if there[index] == "a" else ErrorCode.NONE
+            assert (node.produce("t", index), node.fetch("t", index)[0]) == (expected, expected)
+        assert node.describe()["a"].error_code == OFFLINE
+        node.create("new", 2)
+        assert {node.directory_of("new", index) for index in range(2)} == {"b"}
+        assert node.produce("new", 0) == 0
+    properties.rmdir()
+    (tmp_path / "kept").rename(properties)
+    with node:
+        wait_until(lambda: all(each.leader == 1 for each in node.partitions("t")))
+        assert [node.read("t", index, 1)[0] for index in range(4)] == [b"%d" % index for index in range(4)]
+        assert node.assigned("t") == [there[index] for index in range(4)]
+
+
+def test_a_node_without_any_of_its_directories_does_not_start(tmp_path: Path) -> None:
+    node = Directories(tmp_path)
+    for name in "ab":
+        (tmp_path / name / "meta.properties").unlink()
+        (tmp_path / name / "meta.properties").mkdir()
+    with pytest.raises(LogDirectoryError, match=r"no directory of log\.dirs is usable"):
+        node.start()
+
+
+def test_the_metadata_logs_directory_takes_the_node_along(tmp_path: Path) -> None:
+    node = Directories(tmp_path, f"log.dirs={tmp_path}/m,{tmp_path}/a")
+    with node:
+        node.create("t", 2)
+        node.fail("m")
+        wait_until(lambda: len(node.faults) == 1)
+        told = str(node.faults[0])
+        assert f"the metadata log's directory {tmp_path}/m has failed: Input/output error; put that right" in told
+
+
+def test_a_replica_found_elsewhere_than_the_metadata_says_is_served_and_told(tmp_path: Path) -> None:
+    node = Directories(tmp_path)
+    with node:
+        node.create("t", 1)
+        node.await_assigned("t", lambda assigned: "?" not in assigned)
+        source = node.directory_of("t", 0)
+        assert node.produce("t", 0, b"kept") == 0
+    target = "b" if source == "a" else "a"
+    shutil.move(tmp_path / source / "t-0", tmp_path / target / "t-0")
+    with node:
+        assert node.read("t", 0, 1) == [b"kept"]
+        node.await_assigned("t", lambda assigned: assigned == [target])
+
+
+def test_a_disk_that_fills_up_takes_its_own_logs_along_and_no_others(tmp_path: Path) -> None:
+    """For real: one of two directories is a file system of 2 MiB."""
+    mounted = subprocess.run(
+        ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no user namespaces here: {mounted.stderr.decode().strip()}")
+    (tmp_path / "a").mkdir()
+    overrides = [f"log.dirs={tmp_path}/a,{tmp_path}/b", f"metadata.log.dir={tmp_path}/m"]
+    arguments = " ".join(f"--override {each}" for each in overrides)
+    script = f"""
+        mount -t tmpfs -o size=2m none {tmp_path}/a
+        exec {sys.executable} -m kafkacore.tools.main dev --json --dir {tmp_path}/m --topic t:2 {arguments}
+    """
+    running = subprocess.Popen(
+        ["unshare", "-Urm", "bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None
+        client = Client(json.loads(running.stdout.readline())["bootstrap"])
+        shown = client.describe()
+        [small] = [each.partition_index for each in shown["a"].topics[0].partitions]
+        value = os.urandom(100_000)
+        for _ in range(100):
+            error = client.produce("t", small, value)
+            if error:
+                break
+        assert error == OFFLINE
+        wait_until(lambda: client.offline_replicas("t") == [small])
+        assert client.fetch("t", small)[0] == client.produce("t", small) == OFFLINE
+        assert [client.produce("t", 1 - small, value) for _ in range(30)] == [0] * 30
+        assert client.describe()["a"].error_code == OFFLINE
+    finally:
+        running.terminate()
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert f"the log directory {tmp_path}/a is offline: No space left on device; its 1 logs are" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("served", ["serve", "punt"])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_with_a_flush_before_each_answer_a_failed_sync_is_told_and_never_retried(
+    tmp_path: Path, acks: int, served: str
+) -> None:
+    disk = SimulatedDisk()
+    started = Started(tmp_path, disk, log_flush_interval_messages="1")
+    try:
+        started.loop.call(started.broker.plane.native.publish_gate, GatePolicy(served))
+        started.create("t")
+        client = Client(started.bootstrap)
+        partition = started.broker.replicas.by_name("t", 0)
+        assert partition is not None
+        for number in range(3):
+            assert client.produce("t", 0, acks=acks) == 0
+            assert partition.synced_offset == number + 1
+        disk.fail("sync", errno.EIO)
+        assert client.produce("t", 0, acks=acks) == OFFLINE
+        disk.fail("sync", 0)
+        assert client.produce("t", 0, acks=acks) == OFFLINE
+        assert (partition.synced_offset, partition.directory.offline_errno) == (3, errno.EIO)
+    finally:
+        started.stop()
+
+
+def test_a_failed_directory_that_no_controller_hears_of_stops_the_node(tmp_path: Path) -> None:
+    started = Started(tmp_path, log_dir_failure_timeout_ms="200")
+    try:
+        faults: list[BaseException] = []
+        started.broker._on_fault = faults.append
+        started.records.BrokerHeartbeatRequest = lost  # type: ignore[method-assign]
+        started.loop.call(started.broker.directory_failed, Uuid(b"d" * 16))
+        wait_until(lambda: len(faults) == 1)
+        assert "within log.dir.failure.timeout.ms=200" in str(faults[0])
+    finally:
+        started.stop()
+
+
+def lost(request: object) -> None:
+    raise TimeoutError("lost")
+
+
+def test_a_failed_directory_that_the_controller_heard_of_stops_nothing(tmp_path: Path) -> None:
+    started = Started(tmp_path, log_dir_failure_timeout_ms="1")
+    try:
+        faults: list[BaseException] = []
+        started.broker._on_fault = faults.append
+        started.broker.registrar.lifecycle.offline_log_dirs[Uuid(b"d" * 16)] = True
+        started.loop.call(started.broker.directory_failed, Uuid(b"d" * 16))
+        [deadline] = wait_until(lambda: started.broker._deadlines)
+        wait_until(lambda: started.loop.loop.time() > deadline.when() + 0.1)
+        assert faults == []
+    finally:
+        started.stop()

@@ -1,0 +1,174 @@
+"""A node with several log directories, and what clients hear of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+from asking import ask
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    DescribeLogDirsRequest,
+    FetchRequest,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProduceRequest,
+)
+from kafkacore.server.node import Node
+from kafkacore.tools import dev
+from processes import wait_until
+
+TIMEOUT_MS = 10_000
+
+
+class Client:
+    """Requests to the broker at `address`; the directories are named by the ends of their paths."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def produce(self, topic: str, index: int, value: bytes = b"x", acks: int = -1) -> int:
+        """The error code."""
+        builder = RecordBatchBuilder()
+        builder.append(timestamp=1_700_000_000_000, key=None, value=value)
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=TIMEOUT_MS,
+            topic_data=[
+                ProduceRequest.TopicProduceData(
+                    name=topic,
+                    partition_data=[ProduceRequest.PartitionProduceData(index=index, records=builder.build())],
+                )
+            ],
+        )
+        return int(ask(self.address, request, 9).responses[0].partition_responses[0].error_code)
+
+    def fetch(self, topic: str, index: int, offset: int = 0) -> tuple[int, list[bytes | None]]:
+        """Error code and values, of one response."""
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=1 << 24,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic=topic,
+                    partitions=[
+                        FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 24)
+                    ],
+                )
+            ],
+        )
+        [partition] = ask(self.address, request, 12).responses[0].partitions
+        records = [] if not partition.records else [each for batch in Batches(partition.records) for each in batch]
+        return partition.error_code, [record.value for record in records if record.offset >= offset]
+
+    def read(self, topic: str, index: int, count: int) -> list[bytes | None]:
+        """From the beginning."""
+        found: list[bytes | None] = []
+        while len(found) < count:
+            error, more = self.fetch(topic, index, len(found))
+            assert (error, bool(more)) == (0, True)
+            found += more
+        return found
+
+    def latest(self, topic: str, index: int, current_leader_epoch: int = -1) -> int:
+        """The error code of ListOffsets."""
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsPartition(
+                            partition_index=index, timestamp=-1, current_leader_epoch=current_leader_epoch
+                        )
+                    ],
+                )
+            ],
+        )
+        return int(ask(self.address, request, 7).topics[0].partitions[0].error_code)
+
+    def offline_replicas(self, topic: str) -> list[int]:
+        """The partitions that Metadata shows with a replica that is offline."""
+        request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+        [found] = ask(self.address, request, 12).topics
+        return sorted(each.partition_index for each in found.partitions if each.offline_replicas)
+
+    def describe(self) -> dict[str, Any]:
+        """DescribeLogDirs: the result of each directory."""
+        results = ask(self.address, DescribeLogDirsRequest(topics=None), 4).results
+        return {Path(each.log_dir).name: each for each in results}
+
+    def shown(self, name: str, topic: str) -> dict[tuple[int, bool], Any]:
+        """What DescribeLogDirs shows of a topic in a directory, by partition and whether it is a future replica."""
+        topics = {each.name: each for each in self.describe()[name].topics}
+        if topic not in topics:
+            return {}
+        return {(each.partition_index, each.is_future_key): each for each in topics[topic].partitions}
+
+
+class Directories(Client):
+    """The metadata log in `m`, logs in `a` and `b`; each is started again on what the last one left."""
+
+    def __init__(self, path: Path, *overrides: str) -> None:
+        self.path = path
+        self.faults: list[BaseException] = []
+        for name in "mab":
+            (path / name).mkdir(exist_ok=True)
+        given = [f"log.dirs={path}/a,{path}/b", f"metadata.log.dir={path}/m", *overrides]
+        self.config = dev.configuration(str(path / "m"), 0, given)
+        dev.prepare(self.config)
+
+    def start(self) -> Node:
+        self.node = Node(self.config)
+        self.node.on_fault = self.faults.append
+        self.node.start()
+        assert self.node.bootstrap is not None
+        self.address = self.node.bootstrap
+        return self.node
+
+    def stop(self) -> None:
+        self.node.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def broker(self) -> Any:
+        return self.node._broker
+
+    def create(self, topic: str, partitions: int) -> None:
+        [(_, error, message)] = self.node.create_topics([(topic, partitions)])
+        assert error == ErrorCode.NONE, message
+
+    def directory_of(self, topic: str, index: int) -> str:
+        """`a` or `b`."""
+        partition = self.broker.replicas.by_name(topic, index)
+        return Path(partition.directory.path).name
+
+    def native(self, name: str) -> Any:
+        return next(one for one in self.broker._logs._manager.native_directories if Path(one.path).name == name)
+
+    def fail(self, name: str) -> None:
+        """As an error of the disk would."""
+        self.native(name).fail(5)
+
+    def partitions(self, topic: str) -> list[Any]:
+        """As the committed metadata has them."""
+        image = self.broker.context.image
+        found = image.topic(topic)
+        return [] if found is None else [image.partition_at(row) for row in found.partition_rows]
+
+    def assigned(self, topic: str) -> list[str]:
+        """The directories of this node's replicas, as the committed metadata has them."""
+        ids = {directory: Path(path).name for directory, path in self.broker._logs._paths.items()}
+        return [ids.get(each.directories[0], "?") for each in self.partitions(topic)]
+
+    def await_assigned(self, topic: str, expected: Callable[[list[str]], bool]) -> None:
+        wait_until(lambda: expected(self.assigned(topic)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from typing import Any, Final
 
 from kafkacore._named_tuple import NamedTuple
@@ -80,6 +81,7 @@ def limits_from(config: Any) -> PlaneLimits:
     )
 
 
+@cache
 def physical_memory_bytes() -> int:
     """Of the machine, or of the control group where that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

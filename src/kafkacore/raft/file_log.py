@@ -59,7 +59,8 @@ class FileLog(LogEpochs):
             self.epochs.note(epoch, start)
         # A crash between receiving a snapshot and emptying the log leaves one that ends before it.
         ids = self._snapshots.ids()
-        if ids and self._handle.end_offset < ids[-1].offset:
+        self._end_offset = self._handle.end_offset
+        if ids and self._end_offset < ids[-1].offset:
             self.begin_at_snapshot(ids[-1])
         self.flush()
 
@@ -69,7 +70,8 @@ class FileLog(LogEpochs):
 
     @property
     def end_offset(self) -> int:  # type: ignore[override]
-        return self._handle.end_offset
+        # Asked for several times in a turn: to ask the handle is to let go of the GIL.
+        return self._end_offset
 
     @property
     def size_bytes(self) -> int:
@@ -83,6 +85,7 @@ class FileLog(LogEpochs):
             raise MetadataLogError(
                 f"the metadata log refuses an append with error {result.error}: {result.error_message}"
             )
+        self._end_offset = self._handle.end_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         result = self._handle.read(offset, max_bytes, TO_THE_END)
@@ -95,7 +98,7 @@ class FileLog(LogEpochs):
 
     def begin_sync(self) -> int | None:
         self._watch.disarm(self._SYNC)
-        self._sync_until = self._handle.end_offset
+        self._sync_until = self._end_offset
         if not self._watch.arm(self._SYNC, self._handle, SYNCED, self._sync_until):
             self._check_synced(self._sync_until)
             return None
@@ -119,6 +122,7 @@ class FileLog(LogEpochs):
 
     def truncate(self, end_offset: int) -> None:
         self._handle.truncate_to(end_offset)
+        self._end_offset = self._handle.end_offset
         self.epochs.truncate(end_offset)
 
     def trim(self, start_offset: int) -> None:
@@ -153,6 +157,7 @@ class FileLog(LogEpochs):
 
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._handle.truncate_fully(snapshot_id.offset)
+        self._end_offset = self._handle.end_offset
         self.epochs.clear()
 
     def close(self) -> None:

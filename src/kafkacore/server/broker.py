@@ -248,8 +248,7 @@ class BrokerServer:
             self._publish_endpoints(image)
         if delta is None or delta.features:
             self.context.finalized_epoch = image.offset
-            bodies = [api_versions.response(self.context, version).encode(version) for version in API_VERSIONS]
-            self.plane.native.publish_api_versions(bodies)
+            self.plane.native.publish_api_versions(api_versions.bodies(self.context, API_VERSIONS))
 
     def _forget_answers(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """Those about topics that changed; all of them where brokers did."""

@@ -7,7 +7,7 @@ themselves whatever is not malformed, and this handler is asked before there is 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from kafkacore.network.request import RequestContext
@@ -42,10 +42,19 @@ def handle(context: FeatureView, call: RequestContext, request: ApiVersionsReque
     return response(context, call.api_version)
 
 
+def bodies(context: FeatureView, api_versions: Iterable[int]) -> list[bytes]:
+    """The encoded responses of several versions: what they say differs only at one."""
+    older, newer = response(context, ZERO_LEVELS_SINCE - 1), response(context, ZERO_LEVELS_SINCE)
+    return [(newer if version >= ZERO_LEVELS_SINCE else older).encode(version) for version in api_versions]
+
+
 def response(context: FeatureView, api_version: int) -> ApiVersionsResponse:
     least_shown = 0 if api_version >= ZERO_LEVELS_SINCE else 1
     return ApiVersionsResponse(
-        api_keys=[ApiVersionsResponse.ApiVersion(**each._asdict()) for each in context.api_ranges],
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
+            for key, least, most in context.api_ranges
+        ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=least, max_version=most)
             for name, (least, most) in sorted(context.supported_features.items())

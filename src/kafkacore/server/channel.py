@@ -17,8 +17,8 @@ from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.metadata_replica import FORWARD_TIMEOUT_MS, MetadataReplica
 
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
-# Of clients' requests: the others wait on the broker's loop. The controller's own listener then waits for one of them at
-# most in a turn: with four at a time the p99 of a CreateTopics there doubles while hundreds of clients ask for more.
+# Of clients' requests: the others wait on the broker's loop. The controller's own listener then waits for one of them
+# at most: with four at a time the p99 of a CreateTopics there doubles while hundreds of clients ask for more.
 FORWARDED_AT_ONCE: Final = 1
 _PRINCIPAL_VERSION: Final = 0
 

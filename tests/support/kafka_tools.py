@@ -20,12 +20,15 @@ MAIN = {
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-storage": "kafka.tools.StorageTool",
     "java-client": "kafkacore.peers.JavaClient",
 }
 MAIN_3_9 = {
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-acls": "kafka.admin.AclCommand",
 }
 
 

@@ -1,0 +1,70 @@
+"""What becomes of partitions and their eligible leader replicas (KIP-966), beside Apache Kafka's own controller.
+
+Thousands of random partitions, ISR changes, elections, reassignments and unclean shutdowns; `golden.PartitionChanges`
+asks PartitionChangeBuilder of 4.3 for the record of each and for the partition after it.
+"""
+
+import json
+from array import array
+
+import pytest
+
+from golden import golden_file
+from kafkacore.controller.common.partition_change import Election, Rules, Target, change
+from kafkacore.metadata.partition_records import PartitionRecords
+from kafkacore.metadata.partitions import Partition, PartitionChunk
+from kafkacore.protocol.uuid import Uuid
+
+TOPIC = Uuid(b"t" * 16)
+LISTS = ("replicas", "isr", "removing", "adding", "elr", "last_known_elr")
+TOLD = ("leader", "leader_recovery_state", "isr", "replicas", "removing_replicas", "adding_replicas",
+        "eligible_leader_replicas", "last_known_elr")  # fmt: skip
+
+
+def directory(broker_id):
+    return Uuid(broker_id.to_bytes(16, "big"))
+
+
+def partition(told):
+    lists = {name: tuple(told[name]) for name in LISTS}
+    return Partition(
+        topic_row=0, partition=0, directories=tuple(map(directory, told["directories"])), leader=told["leader"],
+        leader_epoch=told["leader_epoch"], partition_epoch=told["partition_epoch"],
+        recovery_state=told["recovery_state"], **lists,
+    )  # fmt: skip
+
+
+def replayed(row, record):
+    blank, chunk = PartitionRecords(), PartitionChunk()
+    blank.number(TOPIC, 0, 1)
+    blank.place(1, row.replicas, row.isr, row.leader, row.directories)
+    chunk.extend(array("i", [0]), blank, 0)
+    chunk.put(0, row)
+    chunk.change(0, record)
+    return chunk.get(0)
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return json.loads(golden_file("4.3", "PartitionChanges").read_text())
+
+
+def test_every_change_of_a_partition_is_the_one_that_apache_kafka_s_controller_makes(cases):
+    with_elr = 0
+    for case in cases:
+        asked, row = case["asked"], partition(case["before"])
+        target = Target(
+            isr=asked.get("isr"),
+            replicas=asked.get("replicas"),
+            recovery_state=asked.get("recovery_state"),
+            unclean_shutdown=frozenset(asked.get("unclean_shutdown", ())),
+            election=Election[asked["election"]],
+        )
+        rules = Rules(set(asked["alive"]).__contains__, directory, asked["min_isr"], asked["elr"])
+        record = change(row, TOPIC, target, rules)
+        assert (record is None) == ("record" not in case), case
+        if record is not None:
+            assert {name: getattr(record, name) for name in TOLD} == case["record"], case
+            assert replayed(row, record) == partition(case["after"]), case
+            with_elr += bool(record.eligible_leader_replicas)
+    assert with_elr > 500

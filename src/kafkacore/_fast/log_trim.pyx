@@ -92,6 +92,16 @@ cdef int unlink_range(SegmentList *list, int32_t first, int32_t end) noexcept no
     return result
 
 
+cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
+    """The last one first."""
+    cdef int32_t i
+    cdef int result = 0
+    for i in range(list.count - 1, first - 1, -1):
+        if result == 0:
+            result = segment_unlink(list.items[i])
+    return result
+
+
 # --- truncation ---
 
 cdef int find_cut(Segment *segment, int64_t offset, int64_t *position) noexcept nogil:
@@ -138,6 +148,9 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     cdef int64_t largest_ms, at
     cdef int result = segment_cut_files(last)
     if result == 0:
+        # Before an append takes the place of what is cut off: records that came back behind it would look like its own.
+        result = last.disk.sync(last.disk.self, last.file)
+    if result == 0:
         result = txn_index_truncate(last, offset)
     if result == 0:
         result = segment_largest_timestamp(last, &largest_ms, &at)
@@ -162,9 +175,12 @@ cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept
     mutex_lock(&log.lock)
     result = cut_memory(log, keep, offset, position)
     mutex_unlock(&log.lock)
-    # The later segments go first, so that a crash in between leaves a log that ends where one of them did.
-    if result == 0:
-        result = unlink_range(list, keep, list.count)
+    # The last segment goes first, so that a crash in between leaves a log that ends where one of them did; and all are
+    # gone for good before the log grows again, or they would follow on other records than their own.
+    if result == 0 and keep < list.count:
+        result = unlink_from(list, keep)
+        if result == 0:
+            result = log.dir.disk.sync_directory(log.dir.disk.self, log.path)
     if result == 0:
         result = cut_disk(log, list.items[keep - 1], offset)
     return result if result < 0 else log_replay_producers(log, offset)

@@ -204,7 +204,7 @@ cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t le
                            int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil:
     cdef WakeList wakes
     cdef Follower *before
-    cdef bint led, more
+    cdef bint led, more, sync
     mutex_lock(&p.log.lock)
     if p.role == ROLE_GONE or leader_epoch < p.leader_epoch or partition_epoch < p.partition_epoch:
         mutex_unlock(&p.log.lock)
@@ -235,7 +235,13 @@ cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t le
         wake_all(&wakes)
     mutex_lock(&p.log.lock)
     advance_high_watermark(p)
+    # What a crash left in the page cache counts once it is synced, and no append may come to ask for that.
+    sync = role == ROLE_LEADER and synced_first(p) and p.log.synced_offset < p.log.end_offset
+    if sync:
+        log_want_synced(&p.log, p.log.end_offset)
     mutex_unlock(&p.log.lock)
+    if sync:
+        log_call_committer(&p.log)
     free(before)
     return True
 

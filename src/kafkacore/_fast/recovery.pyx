@@ -44,6 +44,7 @@ ctypedef struct Load:
     Segment **segments
     int32_t count
     int32_t first_recovered          # index of the first segment that was rebuilt; -1 when none
+    int64_t recovered_end            # where the records of the one that was rebuilt last end
     int64_t last_aborted_offset
     bint *damaged                    # of each segment: its transaction index is none
     bint *recovered                  # of each segment: its indexes were made anew, and the transaction index is empty
@@ -114,7 +115,7 @@ cdef int64_t valid_bytes(Load *load, Segment *segment, int64_t size) noexcept no
             return at
         if note_recovered(load, segment, &header, at) < 0:
             return -ENOMEM
-        next_offset = last_offset(&header) + 1
+        next_offset = load.recovered_end = last_offset(&header) + 1
         at += header.size_bytes
         add64(load.plan.progress, header.size_bytes)
     return at
@@ -126,6 +127,7 @@ cdef int recover_segment(Load *load, int32_t i) noexcept nogil:
     cdef int64_t size = segment.size
     cdef int64_t valid
     cdef int result = segment_reset_indexes(segment)
+    load.recovered_end = segment.base_offset
     if result == 0:
         result = txn_index_reset(segment)
     if result < 0:
@@ -174,7 +176,8 @@ cdef int open_segments(Load *load) noexcept nogil:
         if segment.size < 0:
             return <int> segment.size
         segment.created_ms = segment.modified_ms = log_now_ms(load.log)
-        segment.entry_synced = True
+        # A process that was killed may have made it a moment before, without a sync of its name.
+        segment.entry_synced = plan.clean
         result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
         load.damaged[i] = result == -EINVAL  # rebuilt with the segment
         if result < 0 and result != -EINVAL:
@@ -200,6 +203,13 @@ cdef bint is_unflushed(const Load *load, int32_t i) noexcept nogil:
     return i + 1 >= load.count or load.segments[i + 1].base_offset > load.plan.recovery_point
 
 
+cdef bint lacks_its_end(const Load *load, int32_t i) noexcept nogil:
+    """A segment that was rebuilt, and ends where the next does not begin: a file that lost its last pages may end with
+    a whole batch. Only compaction leaves such gaps."""
+    return (i + 1 < load.count and load.recovered_end != load.segments[i + 1].base_offset
+            and not load.plan.clean and is_unflushed(load, i) and not load.log.config.compact_policy)
+
+
 cdef int recover_all(Load *load) noexcept nogil:
     cdef int32_t i = 0
     cdef int result
@@ -209,7 +219,7 @@ cdef int recover_all(Load *load) noexcept nogil:
             result = recover_segment(load, i)
             if result < 0:
                 return result
-            if result > 0:
+            if result > 0 or lacks_its_end(load, i):
                 return drop_segments_after(load, i)
         i += 1
     return 0
@@ -498,6 +508,9 @@ cdef int run_load(Load *load) noexcept nogil:
         result = seal_rest(load)
     if result == 0:
         result = drop_snapshots_after(load, end_offset)
+    if result == 0 and load.report.dropped_segments:
+        # Gone for good before the log grows again, or they would follow on other records than their own.
+        result = load.log.dir.disk.sync_directory(load.log.dir.disk.self, load.path)
     return result if result < 0 else install(load, end_offset)
 
 

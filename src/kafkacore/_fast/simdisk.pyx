@@ -434,6 +434,8 @@ cdef class SimulatedDisk:
         if head not in ("", "/", path):
             self.make_directories(head)
         result = sim_make_directory(&self.disk, path.encode())
+        if result == 0:
+            result = sim_sync_directory(&self.disk, (head or "/").encode())
         check(0 if result == -EEXIST else result, path)
 
     def list(self, str path):

@@ -47,8 +47,10 @@ class FileLog(LogEpochs):
         what is durable here counts as a vote.
         """
         super().__init__()
+        self._directory = directory
         path = metadata_directory(directory.path)
         files.make_directories(path)
+        files.sync_directory(directory.path)  # a killed process may have made it a moment before
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
@@ -108,12 +110,16 @@ class FileLog(LogEpochs):
     def end_sync(self) -> bool:
         if self._SYNC not in self._watch.take():
             return False
+        if self._handle.synced_offset < self._sync_until and not self._directory.offline_errno:
+            # A trim takes and gives back the lead, which everybody is told; the sync goes on.
+            return self.begin_sync() is None
         self._check_synced(self._sync_until)
         return True
 
     def flush(self) -> None:
         until = self._handle.end_offset
-        self._handle.flush()
+        while not self._handle.flush() and not self._directory.offline_errno:
+            continue  # told of a trim
         self._check_synced(until)
 
     def _check_synced(self, until: int) -> None:

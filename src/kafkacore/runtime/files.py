@@ -6,6 +6,7 @@ that a simulated disk can lose what was not synced.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -42,7 +43,7 @@ class Files(Protocol):
         """Makes the names in a directory durable."""
 
     def make_directories(self, path: str) -> None:
-        """With those above it; none is an error where it exists."""
+        """With those above it, durable; none is an error where it exists."""
 
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
@@ -98,7 +99,13 @@ class OsFiles:
             os.close(descriptor)
 
     def make_directories(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        if os.path.isdir(path):
+            return
+        above = os.path.dirname(os.path.abspath(path))
+        self.make_directories(above)
+        with contextlib.suppress(FileExistsError):  # made by another meanwhile
+            os.mkdir(path)
+        self.sync_directory(above)
 
     def list(self, path: str) -> list[str]:
         return sorted(os.listdir(path))

@@ -149,6 +149,9 @@ class LogManager:
         try:
             directory.clean = clean_shutdown.exists(path, self._files)
             clean_shutdown.remove(path, self._files)
+            if not directory.clean:
+                # A killed process may have made a log a moment before, without a sync of its name.
+                self._files.sync_directory(path)
             directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
             directory.log_starts = self._read_checkpoint(path, checkpoints.LOG_START_OFFSET)
             directory.high_watermarks = self._read_checkpoint(path, checkpoints.REPLICATION_OFFSET)

@@ -16,6 +16,7 @@ from kafkacore.storage.log_manager import LogManager
 KAFKA_STORAGE_ERROR = 56
 TOPIC_ID = Uuid.random()
 SYNCED = LogSettings(segment_bytes=2048, index_interval_bytes=200, flush_messages=1)
+UNSYNCED = LogSettings(segment_bytes=2048, index_interval_bytes=200)
 
 
 def batch(number: int, records: int = 2) -> bytes:
@@ -65,6 +66,15 @@ def check_log(handle: PartitionHandle, at_least: int) -> None:
     assert handle.end_offset % 2 == 0
 
 
+def operations_of_a_start() -> int:
+    """Where the power goes out before that, there is no log yet."""
+    disk = new_disk()
+    manager, _ = start(disk)
+    operations = disk.operations
+    manager.close()
+    return operations
+
+
 def operations_of_a_run() -> int:
     disk = new_disk()
     manager, handle = start(disk)
@@ -75,7 +85,7 @@ def operations_of_a_run() -> int:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> None:
-    for cut in range(3, operations_of_a_run()):
+    for cut in range(operations_of_a_start(), operations_of_a_run()):
         disk = new_disk()
         disk.cut_power_at(cut)
         manager, handle = start(disk)
@@ -109,6 +119,65 @@ def test_a_cut_during_recovery_is_recovered_from() -> None:
         manager, handle = start(disk)
         check_log(handle, acknowledged)
         manager.close()
+
+
+def test_what_a_crash_left_is_seen_again_without_an_append() -> None:
+    disk = new_disk()
+    manager, handle = start(disk)
+    assert append_some(handle, 0, 5) == 5
+    disk.cut_power()
+    manager.close()
+    disk.restart()
+    manager, handle = start(disk)
+    assert handle.flush(10_000)
+    assert handle.high_watermark == handle.end_offset == 10
+    manager.close()
+
+
+def test_a_sealed_segment_below_the_recovery_point_has_its_indexes() -> None:
+    """All its bytes are synced by the appends, before its last index entries are written."""
+    for seed in range(40):
+        disk = new_disk()
+        manager, handle = start(disk)
+        append_some(handle, 0, 25 + seed % 7)
+        manager.checkpoint_recovery_points()
+        sealed = [info.base_offset for info in handle.segments()][:-1]
+        whole = {base: disk.read(f"/data/orders-0/{base:020}.index") for base in sealed}
+        disk.cut_power()
+        manager.close()
+        disk.restart(seed)
+        manager = LogManager(disk.environment(), ["/data"], lambda topic: SYNCED, files=disk)
+        manager.load()
+        assert len(sealed) > 2
+        for base in sealed:
+            assert disk.read(f"/data/orders-0/{base:020}.index") == whole[base], (seed, base)
+        manager.close()
+
+
+def test_a_segment_that_lost_its_end_takes_what_follows_along() -> None:
+    disk = new_disk()
+    manager, handle = start(disk, UNSYNCED)
+    for number in range(25):
+        assert handle.append(batch(number)).error == 0
+    bases = [info.base_offset for info in handle.segments()]
+    assert len(bases) > 3
+    handle.flush()
+    disk.cut_power()
+    manager.close()
+    disk.restart()
+    disk.write(f"/data/orders-0/{bases[1]:020}.log", b"")  # ends with a whole batch: none
+    manager, handle = start(disk, UNSYNCED)
+    assert handle.end_offset == bases[1]
+    check_log(handle, 0)
+    assert handle.append(batch(handle.end_offset // 2)).error == 0
+    assert handle.flush(10_000)
+    disk.cut_power()
+    manager.close()
+    disk.restart(1)
+    manager, handle = start(disk, UNSYNCED)
+    # What was dropped does not come back behind records that took its place.
+    check_log(handle, 0)
+    manager.close()
 
 
 def test_a_full_disk_refuses_and_keeps_what_it_acknowledged() -> None:

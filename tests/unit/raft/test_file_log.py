@@ -191,6 +191,18 @@ def test_a_sync_of_what_was_cut_off_meanwhile_gives_way_to_the_next(place: Place
     log.close()
 
 
+def test_a_trim_during_a_sync_leaves_the_sync_alone(place: Place) -> None:
+    log = place.open(segment_bytes=1024)
+    for _ in range(60):
+        log.append(data_batch([b"x" * 100], log.end_offset, 1, 1))
+    bell = log.begin_sync()
+    assert bell is not None
+    log.trim(30)
+    while not log.end_sync():
+        assert select.select([bell], [], [], 20)[0], "the end of a sync is told"
+    log.close()
+
+
 def test_a_failed_directory_ends_a_sync_with_an_error(place: Place) -> None:
     log = place.open()
     fill(log)

@@ -1,0 +1,207 @@
+"""A node whose disk forgets what was not synced, whenever the power goes out: a process is recorded from its first file
+to its last, killed, stopped and started in between, and a node is started on what each moment may have left.
+
+KAFKACORE_CRASH_POINTS is how many moments are tried, or `all` of them; KAFKACORE_CRASH_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import disk_journal
+import forgetful_workload as workload
+from brokers import Node as NodeProcess
+from dialogue import Dialogue
+from disk_journal import Cut, Disk, Operation
+from forgetful_workload import Known, Workload
+from kafkacore.config.properties import parse
+from kafkacore.server.node import Node
+from kafkacore.storage import quorum_state
+from kafkacore.storage.names import metadata_directory
+from kafkacore.tools import dev
+from processes import wait_until
+
+POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
+SEED = int(os.environ.get("KAFKACORE_CRASH_SEED", "0")) or time.time_ns() % 1_000_000_007
+PRODUCER_IDS = 950  # of a block of 1000: the next block is asked for before this one is used up
+
+
+class Recording(NamedTuple):
+    operations: list[Operation]
+    facts: Workload
+    left: dict[str, bytes]  # the files as the last process left them
+
+
+def use_at_first(node: Dialogue, did: Workload) -> None:
+    did.create(node, "synced", flush_messages="1")
+    did.create(node, "lazy")
+    did.create(node, "doomed", flush_messages="1")
+    did.create(node, "short", flush_messages="1", retention_bytes="4000")
+    did.produce(node, "synced", 12, promised=True, producer_id=did.producer_ids(node, 1))
+    did.produce(node, "lazy", 12, promised=False)
+    did.produce(node, "doomed", 4, promised=True)
+    did.producer_ids(node, PRODUCER_IDS)
+    did.delete(node, "doomed")
+    did.produce(node, "synced", 6, promised=True)
+
+
+def use_again(node: Dialogue, did: Workload) -> None:
+    did.delete_records(node, "synced", 15)
+    did.produce(node, "synced", 8, promised=True, producer_id=did.producer_ids(node, 1))
+    did.create(node, "late", flush_messages="1")
+    did.produce(node, "late", 9, promised=True)
+    did.produce(node, "lazy", 8, promised=False)
+    did.produce(node, "short", 15, promised=True)
+
+
+def use_at_last(node: Dialogue, did: Workload) -> None:
+    did.produce(node, "lazy", 3, promised=False)
+    did.produce(node, "late", 5, promised=True, producer_id=did.producer_ids(node, 1))
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    directory = tmp_path_factory.mktemp("recorded")
+    root, journal = directory / "disk", directory / "journal"
+    root.mkdir()
+    watched = disk_journal.environment(disk_journal.build(directory), journal, root)
+    did = Workload(lambda: journal.stat().st_size)
+    data = root / "node"
+    for use, end in ((use_at_first, "kill"), (use_again, "stop"), (use_at_last, "kill")):
+        process = NodeProcess(data, overrides=dict(each.split("=") for each in workload.OVERRIDES), environment=watched)
+        did.note(properties=properties(data), quorum_epoch=quorum_epoch(data))
+        with Dialogue(process.bootstrap) as node:
+            use(node, did)
+            checkpointed_again(data)
+        if end == "kill":
+            process.kill()
+        else:
+            assert process.stop() == 0, process.child.tail()
+            did.stopped_in_order()
+        process.log.unlink()
+    left = {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    return Recording(disk_journal.read(journal), did, left)
+
+
+def properties(data: Path) -> dict[str, str]:
+    return parse((data / "meta.properties").read_bytes(), "meta.properties")
+
+
+def quorum_epoch(data: Path) -> int:
+    state = quorum_state.read(metadata_directory(str(data)))
+    return -1 if state is None else state.leader_epoch
+
+
+def checkpointed_again(data: Path) -> None:
+    """Returns once a checkpoint says what the workload has done last."""
+    path = data / "recovery-point-offset-checkpoint"
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    wait_until(lambda: path.exists() and path.stat().st_mtime_ns != before, what="another checkpoint")
+
+
+def moments(recording: Recording) -> list[int]:
+    """How many operations had been done; every one, or a sample."""
+    everything = range(len(recording.operations) + 1)
+    if POINTS == "all":
+        return list(everything)
+    return sorted(random.Random(SEED).sample(everything, min(int(POINTS), len(everything))))
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    """A directory that no sync has to wait for: nothing is cut off there for real."""
+    fast = "/dev/shm"
+    with tempfile.TemporaryDirectory(prefix="kafkacore-", dir=fast if os.path.isdir(fast) else None) as made:
+        yield Path(made)
+
+
+def states(recording: Recording, into: Path) -> Iterator[tuple[int, Path, Known]]:
+    """Each moment with what a power cut left of it, and what was known then."""
+    disk, done = Disk(), 0
+    for moment in moments(recording):
+        for operation in recording.operations[done:moment]:
+            disk.apply(operation)
+        done = moment
+        left = into / "left"
+        Cut(SEED + moment).leave(disk, left)
+        end = recording.operations[moment - 1].end if moment else 0
+        yield moment, left / "node", recording.facts.known_at(end)
+        shutil.rmtree(left)
+
+
+def test_the_journal_has_everything_that_reached_the_files(recording: Recording) -> None:
+    disk = Disk()
+    for operation in recording.operations:
+        disk.apply(operation)
+    assert disk.files() == recording.left
+
+
+class Said(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    handler, logger = Said(), logging.getLogger("kafkacore")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+def segments(data: Path) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in data.glob("*/*.log")}
+
+
+def check_cuts_were_told(before: dict[Path, int], data: Path, said: Said) -> None:
+    after = segments(data)
+    for path, size in before.items():
+        if path.parent.exists() and after.get(path, 0) < size and path.parent.name != "__cluster_metadata-0":
+            assert any(str(path.parent) in line for line in said.lines), f"{path} was cut and nobody said so"
+
+
+def check_state(data: Path, known: Known, said: Said) -> None:
+    config = dev.configuration(str(data), 0, [*workload.OVERRIDES, "server.max.startup.time.ms=10000"])
+    if known.properties is not None:
+        assert properties(data) == known.properties
+    assert quorum_epoch(data) >= known.quorum_epoch
+    dev.prepare(config)
+    before = segments(data)
+    said.lines.clear()
+    with Node(config) as started:
+        assert started.bootstrap is not None
+        check_cuts_were_told(before, data, said)
+        with Dialogue(started.bootstrap) as node:
+            workload.check(node, known)
+
+
+@pytest.mark.timeout(120 if POINTS != "all" else 3600)
+def test_nothing_that_was_promised_is_lost_whenever_the_power_goes_out(
+    recording: Recording, memory: Path, said: Said
+) -> None:
+    failures: list[str] = []
+    tried = 0
+    for moment, data, known in states(recording, memory):
+        tried += 1
+        try:
+            check_state(data, known, said)
+        except Exception as error:  # noqa: BLE001 - every moment is tried, and all that are wrong are told
+            at = recording.operations[moment - 1]
+            failures.append(f"moment {moment} (kind {at.kind} {at.path}): {type(error).__name__}: {error}")
+    total = len(recording.operations)
+    print(f"\n{tried} of {total + 1} moments tried, seed {SEED}, {len(recording.facts.facts)} answers")
+    assert not failures, f"seed {SEED}, {len(failures)} of {tried} moments:\n" + "\n".join(failures[:30])

@@ -1,0 +1,114 @@
+"""One connection to a broker on which tests ask in messages: request out, response in, decoded."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, Self
+
+from kafkacore._fast.batch import Batches
+from kafkacore.protocol import apis
+from kafkacore.protocol import messages as m
+from wire import receive
+
+
+class Dialogue:
+    """Raises ConnectionError where the broker closes, TimeoutError where it says nothing."""
+
+    def __init__(self, address: str, timeout_s: float = 20.0) -> None:
+        host, port = address.rsplit(":", 1)
+        self._connection = socket.create_connection((host, int(port)), timeout=timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def ask(self, request: Any, version: int) -> Any:
+        body = apis.encode_request(version, 1, "dialogue", request)
+        self._connection.sendall(struct.pack(">i", len(body)) + body)
+        _, payload = receive(self._connection)
+        skipped = len(apis.response_header(request.API_KEY, version, 1)) - 4
+        return apis.response_class(request.API_KEY).decode(payload[skipped:], version)
+
+    # --- what most tests ask ---
+
+    def create(self, topic: str, partitions: int = 1, **configs: str) -> m.Message:
+        """The result; raises AssertionError where there is none."""
+        asked = m.CreateTopicsRequest.CreatableTopic(
+            name=topic, num_partitions=partitions, replication_factor=1,
+            configs=[
+                m.CreateTopicsRequest.CreatableTopicConfig(name=name.replace("_", "."), value=value)
+                for name, value in configs.items()
+            ],
+        )  # fmt: skip
+        (made,) = self.ask(m.CreateTopicsRequest(topics=[asked], timeout_ms=10_000), 7).topics
+        assert made.error_code == 0, (topic, made.error_code, made.error_message)
+        return made
+
+    def delete(self, topic: str) -> None:
+        (gone,) = self.ask(m.DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000), 4).responses
+        assert gone.error_code == 0, (topic, gone.error_code)
+
+    def topics(self) -> dict[str, tuple[Any, int]]:
+        """Id and number of partitions by name."""
+        found = self.ask(m.MetadataRequest(topics=None), 12).topics
+        return {each.name: (each.topic_id, len(each.partitions)) for each in found}
+
+    def produce(self, topic: str, records: bytes, partition: int = 0, acks: int = -1) -> tuple[int, int]:
+        """Error and base offset."""
+        part = m.ProduceRequest.PartitionProduceData(index=partition, records=records)
+        data = [m.ProduceRequest.TopicProduceData(name=topic, partition_data=[part])]
+        answer = self.ask(m.ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=data), 9)
+        (told,) = answer.responses[0].partition_responses
+        return told.error_code, told.base_offset
+
+    def producer_id(self) -> int:
+        answer = self.ask(m.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000), 2)
+        assert answer.error_code == 0, answer.error_code
+        told: int = answer.producer_id
+        return told
+
+    def delete_records(self, topic: str, offset: int, partition: int = 0) -> tuple[int, int]:
+        """Error and low watermark."""
+        request = m.DeleteRecordsRequest
+        part = request.DeleteRecordsPartition(partition_index=partition, offset=offset)
+        asked = request(topics=[request.DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=10_000)
+        (told,) = self.ask(asked, 2).topics[0].partitions
+        return told.error_code, told.low_watermark
+
+    def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
+        """-1 latest, -2 earliest; raises AssertionError where there is an error."""
+        request = m.ListOffsetsRequest
+        part = request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=-1)
+        asked = request(replica_id=-1, topics=[request.ListOffsetsTopic(name=topic, partitions=[part])])
+        (told,) = self.ask(asked, 5).topics[0].partitions
+        assert told.error_code == 0, (topic, told.error_code)
+        found: int = told.offset
+        return found
+
+    def fetch(self, topic: str, offset: int, partition: int = 0, max_bytes: int = 1 << 20) -> tuple[int, bytes]:
+        """Error and bytes."""
+        request = m.FetchRequest
+        part = request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        asked = request(
+            replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=max_bytes,
+            topics=[request.FetchTopic(topic=topic, partitions=[part])],
+        )  # fmt: skip
+        (told,) = self.ask(asked, 11).responses[0].partitions
+        return told.error_code, told.records or b""
+
+    def records(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
+        """Every (offset, value) from the log's start to its end, each batch's checksum checked."""
+        offset, end = self.offset(topic, -2, partition), self.offset(topic, -1, partition)
+        found: list[tuple[int, bytes]] = []
+        while offset < end:
+            error, data = self.fetch(topic, offset, partition)
+            assert error == 0, (topic, offset, error)
+            assert data, (topic, offset, end, "nothing below the end")
+            for batch in Batches(data):
+                assert batch.crc_ok, (topic, batch.base_offset)
+                found += [(record.offset, record.value or b"") for record in batch if record.offset >= offset]
+                offset = batch.next_offset
+        return found

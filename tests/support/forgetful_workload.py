@@ -1,0 +1,197 @@
+"""What a node does in the tests of a disk that forgets: everything that it writes a file for, with what it was answered
+and when; and what must be there of it afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dialogue import Dialogue
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore.protocol.uuid import Uuid
+from processes import wait_until
+
+# Small files, so that a short run begins, seals, snapshots, checkpoints and deletes many.
+OVERRIDES = [
+    "internal.metadata.log.segment.bytes=3000",
+    "metadata.log.max.record.bytes.between.snapshots=2500",
+    "metadata.max.retention.bytes=5000",
+    "log.initial.task.delay.ms=0",
+    "log.flush.offset.checkpoint.interval.ms=100",
+    "log.flush.start.offset.checkpoint.interval.ms=100",
+    "replica.high.watermark.checkpoint.interval.ms=100",
+    "log.retention.check.interval.ms=200",
+    "log.segment.delete.delay.ms=100",
+]
+SEGMENTS = {"internal_segment_bytes": "2500", "index_interval_bytes": "0", "retention_ms": "-1"}
+RECORDS_A_BATCH = 2
+ALL = 1 << 62
+PATIENCE_S = 5.0
+FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000  # a producer that was silent for a day is forgotten
+
+
+def value(topic: str, offset: int) -> bytes:
+    """Of the one record that any run may have at this offset."""
+    return b"%s:%d:" % (topic.encode(), offset) + bytes([65 + offset % 26]) * (offset * 37 % 500)
+
+
+def batch(topic: str, first: int, producer_id: int = -1, sequence: int = -1) -> bytes:
+    epoch = 0 if producer_id >= 0 else -1
+    builder = RecordBatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    for offset in range(first, first + RECORDS_A_BATCH):
+        builder.append(timestamp=FIRST_TIMESTAMP_MS + offset, key=None, value=value(topic, offset))
+    return builder.build()
+
+
+class Sent(NamedTuple):
+    """The last batch of an idempotent producer that was acknowledged."""
+
+    producer_id: int
+    sequence: int
+    offset: int
+
+
+class Known:
+    """What whoever used the node knows at a moment: what it was promised, and what it asked for without an answer."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Uuid] = {}
+        self.leaving: set[str] = set()
+        self.gone: set[Uuid] = set()
+        self.promised: dict[str, int] = {}  # of a topic: all records below this offset
+        self.written: dict[str, int] = {}  # answered, but with no promise to survive power loss
+        self.cut_below: dict[str, int] = {}  # DeleteRecords was asked for up to here
+        self.producer_id = -1  # the greatest that was given
+        self.last: dict[str, Sent] = {}
+        self.quorum_epoch = -1
+        self.properties: bytes | None = None  # meta.properties, but for its comments
+
+
+Fact = Callable[[Known], None]
+
+
+class Workload:
+    """`clock` tells how far the journal is; `facts` are what became known when, in order."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self.clock = clock
+        self.facts: list[tuple[int, Fact]] = []
+        self.ends: dict[str, int] = {}
+
+    def know(self, fact: Fact) -> None:
+        self.facts.append((self.clock(), fact))
+
+    def known_at(self, end: int) -> Known:
+        known = Known()
+        for when, fact in self.facts:
+            if when <= end:
+                fact(known)
+        return known
+
+    # --- steps ---
+
+    def create(self, node: Dialogue, topic: str, **configs: str) -> None:
+        if "retention_bytes" in configs:
+            self.know(lambda known: known.cut_below.__setitem__(topic, ALL))
+        topic_id = node.create(topic, **SEGMENTS, **configs).topic_id  # type: ignore[attr-defined]
+        self.know(lambda known: known.topics.__setitem__(topic, topic_id))
+
+    def delete(self, node: Dialogue, topic: str) -> None:
+        def leaving(known: Known) -> None:
+            known.leaving.add(topic)
+            known.promised.pop(topic, None)
+
+        def gone(known: Known) -> None:
+            known.gone.add(known.topics.pop(topic))
+            known.leaving.discard(topic)
+
+        self.know(leaving)
+        node.delete(topic)
+        self.know(gone)
+        self.ends.pop(topic, None)
+
+    def produce(self, node: Dialogue, topic: str, count: int, *, promised: bool, producer_id: int = -1) -> None:
+        sequence = 0 if producer_id >= 0 else -1
+        for _ in range(count):
+            first = self.ends.get(topic, 0)
+            told = node.produce(topic, batch(topic, first, producer_id, sequence))
+            assert told == (0, first), (topic, told, first)
+            self.ends[topic] = end = first + RECORDS_A_BATCH
+            sent = Sent(producer_id, sequence, first)
+            self.know(lambda known, end=end, sent=sent: _acknowledged(known, topic, end, sent, promised))  # type: ignore[misc]
+            sequence += RECORDS_A_BATCH if producer_id >= 0 else 0
+
+    def producer_ids(self, node: Dialogue, count: int) -> int:
+        given = max(node.producer_id() for _ in range(count))
+        self.know(lambda known: setattr(known, "producer_id", max(known.producer_id, given)))
+        return given
+
+    def delete_records(self, node: Dialogue, topic: str, offset: int) -> None:
+        self.know(lambda known: known.cut_below.__setitem__(topic, offset))
+        told = node.delete_records(topic, offset)
+        assert told == (0, offset), told
+
+    def stopped_in_order(self) -> None:
+        """Whatever was acknowledged is on the disk now."""
+        ends = dict(self.ends)
+        self.know(lambda known: known.promised.update(ends))
+
+    def note(self, **values: Any) -> None:
+        self.know(lambda known: known.__dict__.update(values))
+
+
+def _acknowledged(known: Known, topic: str, end: int, sent: Sent, promised: bool) -> None:
+    known.written[topic] = end
+    if promised:
+        known.promised[topic] = end
+        if sent.producer_id >= 0:
+            known.last[topic] = sent
+    else:
+        known.last.pop(topic, None)
+
+
+# --- what must be there ---
+
+
+def check_topics(node: Dialogue, known: Known) -> None:
+    found = {name: topic_id for name, (topic_id, _) in node.topics().items()}
+    for name, topic_id in known.topics.items():
+        if name not in known.leaving:
+            assert found.get(name) == topic_id, f"topic {name} was answered and is {found.get(name)}, not {topic_id}"
+    assert not known.gone.intersection(found.values()), "a topic that was deleted is there again"
+
+
+def check_records(node: Dialogue, topic: str, known: Known) -> int:
+    """Whole, in order, without a gap, and nothing missing that was promised; where the log ends."""
+    least = known.promised.get(topic, 0)
+    with contextlib.suppress(TimeoutError):  # what was recovered is seen once it is synced
+        wait_until(lambda: node.offset(topic, -1) >= least, PATIENCE_S)
+    end = node.offset(topic, -1)
+    assert end >= least, f"{topic} ends at {end}, and all below {least} was promised"
+    found = node.records(topic)
+    start = found[0][0] if found else end
+    assert start <= known.cut_below.get(topic, 0), f"{topic} begins at {start}"
+    assert [offset for offset, _ in found] == list(range(start, end)), f"{topic} has a gap from {start} to {end}"
+    wrong = [offset for offset, content in found if content != value(topic, offset)]
+    assert not wrong, f"{topic} has other records at {wrong[:5]}"
+    return end
+
+
+def check_goes_on(node: Dialogue, topic: str, end: int, known: Known) -> None:
+    """The next record follows the last, and a producer that repeats its last batch is told where that one is."""
+    last = known.last.get(topic)
+    if last is not None and last.offset >= known.cut_below.get(topic, 0):
+        again = node.produce(topic, batch(topic, last.offset, last.producer_id, last.sequence))
+        assert again == (0, last.offset), f"{topic}: a repeated batch, at {last.offset} before, is at {again}"
+    assert node.produce(topic, batch(topic, end)) == (0, end)
+
+
+def check(node: Dialogue, known: Known) -> None:
+    check_topics(node, known)
+    for topic in node.topics():
+        check_goes_on(node, topic, check_records(node, topic, known), known)
+    given = node.producer_id()
+    assert given > known.producer_id, f"producer id {given} was given before, up to {known.producer_id}"

@@ -84,6 +84,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
             use(node, did)
             checkpointed_again(data)
         if end == "kill":
+            disk_journal.kill(process.child.process, journal)
             process.kill()
         else:
             assert process.stop() == 0, process.child.tail()

@@ -48,6 +48,14 @@ def environment(library: Path, journal: Path, root: Path) -> dict[str, str]:
     return {"LD_PRELOAD": preload, "KAFKACORE_JOURNAL": str(journal), "KAFKACORE_JOURNAL_ROOT": str(root)}
 
 
+def kill(process: subprocess.Popen[bytes], journal: Path, timeout_s: float = 20.0) -> None:
+    """SIGKILL with the next thing that it does to a file; raises TimeoutExpired where it does nothing."""
+    order = journal.with_name(f"{journal.name}.kill")
+    order.touch()
+    process.wait(timeout_s)
+    order.unlink()
+
+
 class Operation(NamedTuple):
     """`end`: bytes of the journal up to and with it, which is the clock of whoever watches from outside."""
 

@@ -1,4 +1,5 @@
-"""Writes the stubs of what is made at run time: `protocol/messages.pyi` and `protocol/errors.pyi`.
+"""Writes what is made of the message tables: the stubs of what is made at run time, `protocol/messages.pyi` and
+`protocol/errors.pyi`, and what a start wants to know of every API, `protocol/tables/*/apis.tsv`.
 
 python ci/stubs.py            write them
 python ci/stubs.py --check    fail when they are not current
@@ -126,12 +127,39 @@ def errors_stub() -> str:
     return "\n".join(lines) + "\n"
 
 
+def apis_table(release: str) -> str:
+    """The columns of tables.ApiRow. A latest version that is unstable is not counted."""
+    responses = {head["apiKey"]: head for head in tables.heads(release, "clients.response.jsonl")}
+    rows = []
+    for head in tables.heads(release, "clients.request.jsonl"):
+        versions = tables.parse_versions(head["validVersions"])
+        if versions.empty:
+            continue  # dropped by this release
+        first = [tables.parse_versions(each.get("flexibleVersions")) for each in (head, responses[head["apiKey"]])]
+        rows.append(
+            (
+                head["apiKey"],
+                head["name"].removesuffix("Request"),
+                versions.lowest,
+                versions.highest - head.get("latestVersionUnstable", False),
+                *("-" if flexible.empty else flexible.lowest for flexible in first),
+                ",".join(head.get("listeners", ())),
+            )
+        )
+    lines = [tables.ApiRow._fields, *sorted(rows)]
+    return "".join("\t".join(map(str, line)) + "\n" for line in lines)
+
+
 def main(arguments: list[str]) -> int:
     stale = []
-    for path, text in ((PROTOCOL / "messages.pyi", messages_stub()), (PROTOCOL / "errors.pyi", errors_stub())):
+    made = [(PROTOCOL / "messages.pyi", messages_stub()), (PROTOCOL / "errors.pyi", errors_stub())]
+    made += [
+        (PROTOCOL / "tables" / release / "apis.tsv", apis_table(release)) for release in (tables.CURRENT, tables.FORMER)
+    ]
+    for path, text in made:
         if path.exists() and path.read_text() == text:
             continue
-        stale.append(path.name)
+        stale.append(str(path.relative_to(PROTOCOL)))
         if "--check" not in arguments:
             path.write_text(text)
     if stale and "--check" in arguments:

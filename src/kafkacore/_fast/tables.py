@@ -5,6 +5,8 @@ searched for and parsed when its message is first used. Kafka 4.3 is the table o
 the versions below 4.3's and for the messages that 4.x dropped. Coordinator records are 4.3's alone: 3.9 keeps the same
 bytes under other version numbers (there a key's version was what 4.3 calls its `api_key`).
 
+What a start wants to know of every API is beside them in `apis.tsv`, made of them by `ci/stubs.py`.
+
 Names become Python's: `TopicData` -> `topic_data`, with `KRaft` one word and `Enable2Pc` -> `enable_2pc`.
 """
 
@@ -63,6 +65,18 @@ class Field(NamedTuple):
     default: Any  # int, float, bool, str or None; "" for structs, arrays, bytes and uuids that are not null
     ignorable: bool
     never_flexible: bool  # the client id of a request header: a string that is not compact in a flexible version
+
+
+class ApiRow(NamedTuple):
+    """One API of one release. `lowest` to `highest` are its stable versions, none when `highest < lowest`."""
+
+    key: int
+    message: str  # CreateTopics, to which Request and Response are added
+    lowest: int
+    highest: int
+    flexible: int  # the first flexible version of the request, above FOREVER when there is none
+    flexible_response: int
+    listeners: str  # with commas between: "broker", "controller", and in 3.9 "zkBroker"
 
 
 class Table(NamedTuple):
@@ -173,8 +187,24 @@ def release_table(release: str, name: str) -> Table | None:
 
 
 @cache
+def apis(release: str) -> tuple[ApiRow, ...]:
+    """The APIs of a release, by key: a line of `apis.tsv` each, without those that it dropped."""
+    lines = _read(release, "apis.tsv").decode().splitlines()[1:]
+    return tuple(
+        ApiRow(int(key), message, int(lowest), int(highest), _first(flexible), _first(flexible_response), listeners)
+        for key, message, lowest, highest, flexible, flexible_response, listeners in (
+            line.split("\t") for line in lines
+        )
+    )
+
+
+def _first(version: str) -> int:
+    return FOREVER + 1 if version == "-" else int(version)
+
+
+@cache
 def heads(release: str, file: str) -> tuple[dict[str, Any], ...]:
-    """Each line of a file without its fields: what an API registry needs, at a tenth of the price."""
+    """Each line of a file without its fields: for tests and generators."""
     split = (line.partition(b',"fields":') for line in _read(release, file).splitlines())
     # Parsed in one piece: a call for each line costs three times as much.
     return tuple(json.loads(b"[%b]" % b",".join(head + b"}" if found else head for head, found, _ in split)))

@@ -326,21 +326,13 @@ cdef int learn_headers() except -1:
     cdef int key
     for key in range(MAX_API_KEY + 1):
         FLEXIBLE_REQUEST[key] = FLEXIBLE_RESPONSE[key] = -1
+    # Of an API that the current release dropped, the former one's row stays.
     for release in (tables.FORMER, tables.CURRENT):
-        for file in ("clients.request.jsonl", "clients.response.jsonl"):
-            for head in tables.heads(release, file):
-                learn(head, head["type"] == "request")
-    return 0
-
-
-cdef int learn(dict head, bint request) except -1:
-    if head["apiKey"] > MAX_API_KEY:
-        raise ValueError(f"API {head['apiKey']} is above the {MAX_API_KEY} that headers are known for")
-    if tables.parse_versions(head["validVersions"]).empty:
-        return 0  # dropped by this release: the former one's row stays
-    flexible = tables.parse_versions(head.get("flexibleVersions"))
-    cdef int16_t *first = &FLEXIBLE_REQUEST[0] if request else &FLEXIBLE_RESPONSE[0]
-    first[<int> head["apiKey"]] = NEVER if flexible.empty else flexible.lowest
+        for api in tables.apis(release):
+            if api.key > MAX_API_KEY:
+                raise ValueError(f"API {api.key} is above the {MAX_API_KEY} that headers are known for")
+            FLEXIBLE_REQUEST[<int> api.key] = min(NEVER, <int> api.flexible)
+            FLEXIBLE_RESPONSE[<int> api.key] = min(NEVER, <int> api.flexible_response)
     return 0
 
 

@@ -1,6 +1,6 @@
 """The APIs: keys, names, versions that may be used, who listens, and the headers around each message.
 
-All of it comes from the heads of the message tables, read when first asked for.
+All of it comes from the message tables, by way of `apis.tsv`, read when first asked for.
 """
 
 from __future__ import annotations
@@ -266,28 +266,18 @@ def response_header(key: int, version: int, correlation_id: int) -> bytes:
 
 
 def _release(release: str) -> dict[int, Api]:
-    responses = {head["apiKey"]: head for head in tables.heads(release, "clients.response.jsonl")}
     names = {key: name for name, key in vars(ApiKey).items() if name.isupper()}
-    found = {}
-    for head in tables.heads(release, "clients.request.jsonl"):
-        versions = tables.parse_versions(head["validVersions"])
-        highest = versions.highest - 1 if head.get("latestVersionUnstable", False) else versions.highest
-        if highest < versions.lowest:
-            continue  # dropped by this release, or not stable in any version
-        key, message = head["apiKey"], head["name"].removesuffix("Request")
-        found[key] = Api(
-            key=key,
-            name=names[key],
-            message=message,
-            lowest=versions.lowest,
-            highest=highest,
-            flexible=_first(head),
-            flexible_response=_first(responses[key]),
-            listeners=tuple(head.get("listeners", ())),
+    return {
+        row.key: Api(
+            key=row.key,
+            name=names[row.key],
+            message=row.message,
+            lowest=row.lowest,
+            highest=row.highest,
+            flexible=row.flexible,
+            flexible_response=row.flexible_response,
+            listeners=tuple(row.listeners.split(",")) if row.listeners else (),
         )
-    return found
-
-
-def _first(head: dict[str, str]) -> int:
-    flexible = tables.parse_versions(head.get("flexibleVersions"))
-    return tables.FOREVER + 1 if flexible.empty else flexible.lowest
+        for row in tables.apis(release)
+        if row.lowest <= row.highest
+    }

@@ -4,16 +4,20 @@ At level 21 with static voters (3.9, and back to 3.9 and to 4.3), and at level 3
 """
 
 import json
+import shutil
 
 import pytest
 
 from brokers import APACHE, ApacheKafka
+from checkpoints import same_but_for_time
 from kafka_tools import KafkaTools
 from kafkacore._fast.batch import Batches
+from kafkacore._fast.uuid import Uuid
 from kafkacore.metadata.records import decode_batch
 from kafkacore.metadata.snapshot import image_of
 from kafkacore.storage import quorum_state
 from kafkacore.storage.names import parse_checkpoint_name
+from kafkacore.tools.main import main
 from processes import PEERS, ROOT, Child, need, wait_until
 
 CLUSTER_ID = "kafkacorePeerAAAAAAAAA"
@@ -24,6 +28,8 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+# Who comes after a kill waits until the broker that was killed counts as gone.
+BRIEF_SESSIONS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +65,14 @@ class Directory(ApacheKafka):
         super().__init__(name, directory)
 
     def settings(self, overrides):
-        given = super().settings(overrides | AUTHORIZER)
+        given = super().settings(overrides | AUTHORIZER | BRIEF_SESSIONS)
         voters = given.pop("controller.quorum.voters")
         if self.quorum == "controller.quorum.voters":
             return given | {self.quorum: voters}
         return given | {self.quorum: self.controller}
 
-    def java(self, main, *arguments):
-        super().java(main, *arguments, *self.options)
+    def java(self, tool, *arguments):
+        super().java(tool, *arguments, *self.options)
 
     def start(self):
         """Not before somebody is asked to."""
@@ -200,7 +206,14 @@ def test_level_21_and_static_voters_from_3_9_to_us_and_back_to_3_9_and_4_3(tools
         assert levels(tools, directory.bootstrap)["metadata.version"] == "3.9-IV0"
         assert topics(tools, directory.bootstrap) == {"ours", "theirs"}
         assert produced(tools, directory.bootstrap, "theirs") == ["theirs:0:2"]
+        if name == "apache-4.3":
+            change = ("upgrade", "--feature", "kraft.version=1")
+            tools.run("kafka-features", "--bootstrap-server", directory.bootstrap, *change)
         directory.stop()
+    # The voters are records now, whatever server.properties says.
+    directory.give_to_us()
+    assert directory.stop() == 0
+    assert directory.quorum_state_version() == 1
 
 
 def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory):
@@ -208,7 +221,7 @@ def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory
     directory = directory("apache-4.3", "controller.quorum.bootstrap.servers", "--standalone", *elr)
     # Nobody started on it yet: the voter is known by its directory id.
     directory.give_to_us()
-    assert directory.stop() == 0
+    directory.kill()
     assert directory.quorum_state_version() == 1
 
     directory.give_to("apache-4.3")
@@ -231,3 +244,52 @@ def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory
     assert topics(tools, directory.bootstrap) == {"ours", "theirs"}
     assert produced(tools, directory.bootstrap, "theirs") == ["theirs:0:2"]
     directory.stop()
+
+
+DIRECTORY_IDS = {node_id: str(Uuid(bytes([node_id]) * 16)) for node_id in (1, 2, 3)}
+VOTERS = {node_id: f"{node_id}@host{node_id}:9093:{DIRECTORY_IDS[node_id]}" for node_id in DIRECTORY_IDS}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--initial-controllers", ",".join(VOTERS.values())),
+        ("--initial-controllers", f"{VOTERS[2]},{VOTERS[3]}"),
+        ("--no-initial-controllers",),
+        ("--release-version", "3.9", "--no-initial-controllers", "--feature", "kraft.version=1"),
+    ],
+    ids=["voter", "not-a-voter", "no-voters", "3.9"],
+)
+def test_a_quorum_of_several_is_formatted_as_4_3_does(tools, tmp_path, capsys, options):
+    all_features = [f"{name}.version={level}" for name, level in
+                    (("transaction", 2), ("group", 1), ("share", 1), ("streams", 1))]  # fmt: skip
+    if "3.9" in options:
+        all_features = []
+    said, files = {}, {}
+    for maker in ("theirs", "ours"):
+        directory = tmp_path / "data"
+        path = tmp_path / "server.properties"
+        path.write_text(
+            "process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://localhost:9093\n"
+            f"controller.listener.names=CONTROLLER\nlog.dirs={directory}\n"
+            "controller.quorum.bootstrap.servers=localhost:9093\n"
+        )
+        asked = ["format", "-c", str(path), "-t", CLUSTER_ID, *options]
+        if maker == "theirs":
+            said[maker] = tools.run("kafka-storage", *asked).out
+        else:
+            assert main(["storage", *asked, *(word for each in all_features for word in ("--feature", each))]) == 0
+            said[maker] = capsys.readouterr().out
+        files[maker] = {
+            str(each.relative_to(directory)): each.read_bytes() for each in directory.rglob("*") if each.is_file()
+        }
+        shutil.rmtree(directory)
+    assert said["ours"] in said["theirs"]
+    ours, theirs = files["ours"], files["theirs"]
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        if name.endswith(".checkpoint"):
+            assert same_but_for_time(ours[name], theirs[name])
+    if VOTERS[1] in options[-1]:
+        for made in (ours, theirs):
+            assert f"directory.id={DIRECTORY_IDS[1]}" in made["meta.properties"].decode()

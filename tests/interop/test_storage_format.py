@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from brokers import APACHE, ApacheKafka, classpath
+from checkpoints import same_but_for_time
 from kafkacore._fast.batch import Batches
 from kafkacore._fast.uuid import ONE, Uuid
 from kafkacore.config import BrokerConfig
@@ -42,22 +43,6 @@ def properties(path, directory, *, dynamic):
 def kafka_storage(release, *arguments):
     command = ["java", "-cp", classpath(APACHE[release]), "kafka.tools.StorageTool", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S).stdout
-
-
-def same_but_for_time(ours, theirs):
-    """Asserts that two files have the same batches, but for their times; whether they are equally long."""
-    for mine, its in zip(Batches(ours), Batches(theirs), strict=True):
-        assert (mine.base_offset, mine.partition_leader_epoch, mine.attributes) == (
-            its.base_offset,
-            its.partition_leader_epoch,
-            its.attributes,
-        )
-        for one, other in zip(mine, its, strict=True):
-            assert (one.offset, one.key, one.headers) == (other.offset, other.key, other.headers)
-            # A SnapshotHeader has the time in its value too.
-            assert one.value == other.value or (one.control_type == 3 and len(one.value) == len(other.value))
-        assert mine.size_bytes == its.size_bytes
-    return len(ours) == len(theirs)
 
 
 def test_the_first_snapshots_are_apache_kafkas(release, tmp_path):

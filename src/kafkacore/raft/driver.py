@@ -100,6 +100,8 @@ class RaftDriver:
         is on disk."""
         self._loop = asyncio.get_running_loop()
         self.raft = Raft(self._config, self._log, self._state, self._random, self._now_ms(), self._wall_ms)
+        if self._config.can_vote and not self.raft.is_voter:
+            LOG.warning("%s", self.raft.voters.latest.why_not(self.raft.me))
         ids = self._log.snapshots()
         if ids and ids[-1].offset > 0:
             self._deliver_snapshot(ids[-1])

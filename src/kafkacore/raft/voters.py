@@ -71,6 +71,17 @@ class VoterSet:
         """By id."""
         return [self._voters[replica_id] for replica_id in sorted(self._voters)]
 
+    def why_not(self, key: ReplicaKey) -> str:
+        """Why a controller that might vote only follows, and what to do."""
+        voter = self._voters.get(key.replica_id)
+        if voter is not None:
+            return (
+                f"controller {key.replica_id} has directory id {key.directory_id}, and the voter of that id has "
+                f"{voter.key.directory_id}: it only follows. Start it on that directory, or replace the voter"
+            )
+        others = ", ".join(map(str, sorted(self._voters))) or "none"
+        return f"controller {key.replica_id} is not among the voters ({others}): it only follows until it is added"
+
     def is_only(self, key: ReplicaKey) -> bool:
         return len(self._voters) == 1 and key in self
 

@@ -8,13 +8,16 @@ import pytest
 
 from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum.activation import activation_records
-from kafkacore.controller.quorum.decisions import Settings
+from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS as KEY
+from kafkacore.controller.quorum.decisions import Settings, min_isr, topic_setting
+from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE
 from kafkacore.metadata.records import MetadataError
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AllocateProducerIdsRequest,
     AssignReplicasToDirsRequest,
+    ConfigRecord,
     ControllerRegistrationRequest,
     CreateTopicsRequest,
     FeatureLevelRecord,
@@ -390,3 +393,23 @@ def test_the_controller_does_not_become_active_at_a_level_it_does_not_know():
     levels = [FeatureLevelRecord(name="metadata.version", feature_level=20)]
     with pytest.raises(MetadataError, match=r"metadata\.version 20 is finalised"):
         activation_records(EMPTY_IMAGE, settings, levels)
+
+
+def test_the_least_isr_is_the_topic_s_the_node_s_the_cluster_s_or_the_file_s(run):
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "a", [[1, 2]])
+        image, settings = harness.controller.image, harness.settings
+        topic = image.topic("a")
+        assert min_isr(image, settings, topic) == 1
+        edit = Edit(image)
+        for resource_type, name, value in ((4, "", "2"), (4, "1", "3"), (4, "2", "1"), (2, "a", "1")):
+            edit.replay(ConfigRecord(resource_type=resource_type, resource_name=name, name=KEY, value=value))
+            told = edit.freeze(image.offset + 1, 1, 0)
+            # No more than the first partition has replicas.
+            expected = {"": 2, "1": 2, "2": 2, "a": 1}[name]
+            assert min_isr(told, settings, topic) == expected
+            assert topic_setting(told, settings, "a", KEY) == {"": "2", "1": "3", "2": "3", "a": "1"}[name]
+            edit = Edit(told)
+
+    run(story)

@@ -94,6 +94,13 @@ def test_an_observer_that_is_nobody_finds_the_leader_and_is_kept_account_of_by_n
 def test_a_voter_with_another_disk_is_no_voter() -> None:
     raft, _ = start(formatted(directory=Uuid(b"e" * 16)))
     assert not raft.is_voter and not raft.is_leader
+    assert f"has {Uuid(b'e' * 16)}: it only follows" in raft.voters.latest.why_not(raft.me)
+
+
+def test_a_controller_without_voters_waits_to_be_added() -> None:
+    raft, _ = start(MemoryLog())
+    assert not raft.is_voter and not raft.is_leader
+    assert "not among the voters (none)" in raft.voters.latest.why_not(raft.me)
 
 
 def test_voters_are_taken_back_with_the_log() -> None:

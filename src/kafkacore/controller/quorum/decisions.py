@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
-from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage
+from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
 from kafkacore.metadata.partition_records import Records
 from kafkacore.protocol.errors import ErrorCode, error_for
 
@@ -41,17 +41,19 @@ def limit_records(count: int) -> None:
 
 
 def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str) -> str:
-    """A topic's own value, else the cluster's, else this node's."""
-    for kind, name in ((TOPIC, topic), (BROKER, "")):
+    """A topic's own value, else what was set for this node, for all nodes, or in its server.properties (KIP-226)."""
+    for kind, name in ((TOPIC, topic), (BROKER, str(settings.config.node_id)), (BROKER, "")):
         value = image.config(kind, name).get(key)
         if value is not None:
             return value
     return str(settings.config.value(key)).lower()
 
 
-def min_isr(image: MetadataImage, settings: Settings, topic: str, replication_factor: int) -> int:
-    """No more than there are replicas (KIP-966)."""
-    return min(int(topic_setting(image, settings, topic, MIN_IN_SYNC_REPLICAS)), replication_factor)
+def min_isr(image: MetadataImage, settings: Settings, topic: Topic) -> int:
+    """No more than the first partition has replicas, which stands for all of them (KIP-966)."""
+    first = image.partition(topic, 0)
+    wanted = int(topic_setting(image, settings, topic.name, MIN_IN_SYNC_REPLICAS))
+    return wanted if first is None else min(wanted, len(first.replicas))
 
 
 def unclean_elections(image: MetadataImage, settings: Settings, topic: str) -> bool:

@@ -63,7 +63,7 @@ class _Assignment:
     def _record(self, directory: Uuid, topic: Topic, index: int) -> None:
         row = topic.partition_rows[index]
         partition = self._image.partition_at(row)
-        least = min_isr(self._image, self._settings, topic.name, len(partition.replicas))
+        least = min_isr(self._image, self._settings, topic)
         target = Target(directories={self._broker.broker_id: directory})
         record = change(partition, topic.topic_id, target, self._changes.rules(partition, least))
         if record is not None:

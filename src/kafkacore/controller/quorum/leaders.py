@@ -62,7 +62,7 @@ class LeaderChanges:
     def _rules_of(self, partition: Partition, topic: Topic) -> tuple[int, bool]:
         known = self._topic_rules.get(partition.topic_row)
         if known is None:
-            least = min_isr(self._image, self._settings, topic.name, len(partition.replicas))
+            least = min_isr(self._image, self._settings, topic)
             known = least, unclean_elections(self._image, self._settings, topic.name)
             self._topic_rules[partition.topic_row] = known
         return known

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import string
 from functools import cache
 from typing import Any, Final
 
@@ -133,12 +134,19 @@ class Message:
         return {name: list(fields.values()) for name, fields in joined.items() if fields or name == self.name}
 
 
+_WORDS: Final = {ord(letter): f"_{letter.lower()}" for letter in string.ascii_uppercase}
+
+
 @cache
 def python_name(name: str) -> str:
     """The attribute for a table's field name."""
     name = name.replace("KRaft", "Kraft").replace("2Pc", "_2pc")
+    words = name.translate(_WORDS).removeprefix("_").split("_")
+    # Capitals that follow each other are one word, but for the last of them when it begins the next. By hand: a regular
+    # expression's compilation would be a tenth of a start.
+    if min(map(len, words)) > 1:
+        return "_".join(words)
     made = name[:1]
-    # By hand: a regular expression's compilation would be a tenth of a start.
     for before, each, after in zip(name, name[1:], name[2:] + "A", strict=False):
         if each.isupper() and (not (before.isupper() or before == "_") or after.islower()):
             made += "_"
@@ -265,24 +273,27 @@ def _collect(name: str, fields: list[dict[str, Any]], structs: dict[str, tuple[F
 
 
 def _field(source: dict[str, Any]) -> Field:
+    get = source.get
     inner = source["type"].removeprefix("[]")
     is_array = inner != source["type"]
     # Every primitive's name is lower case and every struct's is not.
     struct = inner if inner[0].isupper() else ""
-    kind = "struct" if struct else inner
-    tagged = parse_versions(source.get("taggedVersions"))
+    element = "struct" if struct else inner
+    kind = "array" if is_array else element
+    tagged = parse_versions(get("taggedVersions"))
+    # By place: a start makes four hundred of them.
     return Field(
-        name=python_name(source["name"]),
-        kind="array" if is_array else kind,
-        element=kind if is_array else "",
-        struct=struct,
-        versions=parse_versions(source["versions"]) if "versions" in source else tagged,
-        nullable=parse_versions(source.get("nullableVersions")),
-        tagged=tagged,
-        tag=int(source.get("tag", -1)),
-        default=_default("array" if is_array else kind, source.get("default")),
-        ignorable=bool(source.get("ignorable", False)),
-        never_flexible=source.get("flexibleVersions") == "none",
+        python_name(source["name"]),
+        kind,
+        element if is_array else "",
+        struct,
+        parse_versions(source["versions"]) if "versions" in source else tagged,
+        parse_versions(get("nullableVersions")),
+        tagged,
+        int(get("tag", -1)),
+        _default(kind, source["default"]) if "default" in source else _USUAL.get(kind, 0),
+        bool(get("ignorable", False)),
+        get("flexibleVersions") == "none",
     )
 
 
@@ -291,17 +302,21 @@ def _default(kind: str, default: Any) -> Any:
     # A JSON null says nothing, as if it were not there (Kafka's generator): only the word makes null the default.
     if default == "null" and kind in _NULLABLE_KINDS:
         return None
-    if default is None:
-        default = ""
+    if default is None or default == "":
+        return _USUAL.get(kind, 0)
     if kind == "bool":
         return default in (True, "true")
-    if kind.startswith(("int", "uint")):
-        return int(default, 0) if isinstance(default, str) and default else int(default or 0)
     if kind == "float64":
-        return float(default or 0.0)
-    return str(default)
+        return float(default)
+    if kind in _USUAL:
+        return str(default)
+    return int(default, 0) if isinstance(default, str) else int(default)
 
 
+# Of what is no integer.
+_USUAL: Final = {
+    "bool": False, "float64": 0.0, "uuid": "", "string": "", "bytes": "", "records": "", "struct": "", "array": "",
+}  # fmt: skip
 _NULLABLE_KINDS: Final = frozenset({"string", "bytes", "records", "struct", "array"})
 
 

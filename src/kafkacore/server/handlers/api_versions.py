@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Final, Protocol
 
 from kafkacore.network.request import RequestContext
@@ -17,7 +18,6 @@ from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
 SOFTWARE_SINCE: Final = 3  # the client tells its name and version (KIP-511)
 ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose least level is 0 (KAFKA-17011)
-_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class FeatureView(Protocol):
@@ -34,9 +34,15 @@ class FeatureView(Protocol):
         """The metadata offset at which the finalised features are known; -1 before there are any."""
 
 
+@cache
+def _software() -> re.Pattern[str]:
+    """What a client may call itself. Compiled when a client first does: most are answered by the processors."""
+    return re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
 def handle(context: FeatureView, call: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
     if call.api_version >= SOFTWARE_SINCE and not (
-        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+        _software().fullmatch(request.client_software_name) and _software().fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     return response(context, call.api_version)

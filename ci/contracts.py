@@ -30,8 +30,9 @@ ALLOWED = {
     "replication": CLUSTER,
     "coordinator": CLUSTER,
     "observability": CLUSTER,
+    "inspection": CLUSTER,
     "server": DECIDES | {"observability"},
-    "tools": DECIDES | {"observability", "server"},
+    "tools": DECIDES | {"observability", "inspection", "server"},
     "spark": CLUSTER,
     "testing": DECIDES | {"observability", "server", "tools"},
 }

@@ -6,7 +6,7 @@ format).
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
-from kafkacore._fast.cursor cimport Writer
+from kafkacore._fast.cursor cimport Reader, Writer
 from kafkacore._fast.record cimport BatchHeader
 
 cdef enum:
@@ -75,5 +75,9 @@ cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expirati
 
 # The file's bytes, checksum included; `out.bad` when memory is out.
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil
+# Of a whole file, how many producers follow its header: -EINVAL where version, checksum or length are wrong.
+cdef int32_t producers_begin_read(const uint8_t *data, int64_t size, Reader *reader) noexcept nogil
+# The next of them, with its last batch; `chain` stays unset.
+cdef void producers_read_one(Reader *reader, Producer *producer) noexcept nogil
 # Fills an empty table: 0, -EINVAL (corrupt) or -ENOMEM.
 cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil

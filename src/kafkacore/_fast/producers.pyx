@@ -3,7 +3,7 @@
 from libc.errno cimport EINVAL, ENOMEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memmove
+from libc.string cimport memmove, memset
 
 from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.crc32c cimport crc32c
@@ -358,30 +358,39 @@ cdef void producers_write(const Producers *producers, Writer *out) noexcept nogi
     put32(out.data + start + CHECKSUM_AT, crc32c(0, out.data + start + CHECKED_FROM, out.size - start - CHECKED_FROM))
 
 
-cdef int read_producer(Producers *producers, Reader *reader) noexcept nogil:
+cdef void producers_read_one(Reader *reader, Producer *producer) noexcept nogil:
     cdef int64_t producer_id = read_i64(reader)
     cdef int16_t epoch = read_i16(reader)
     cdef int32_t last_sequence_ = read_i32(reader)
     cdef int64_t last = read_i64(reader)
     cdef int32_t delta = read_i32(reader)
-    cdef Producer *producer
-    cdef ProducerBatch batch
-    if producers_find(producers, producer_id) != NULL:
-        return -EINVAL
-    producer = add_producer(producers, producer_id)
-    if producer == NULL:
-        return -ENOMEM
+    cdef ProducerBatch *batch = &producer.batches[0]
+    memset(producer, 0, sizeof(Producer))
+    producer.producer_id = producer_id
     producer.producer_epoch = epoch
     producer.last_timestamp_ms = read_i64(reader)
     producer.coordinator_epoch = read_i32(reader)
     producer.transaction_first_offset = read_i64(reader)
+    producer.batch_count = 1 if last >= 0 else 0
     if last >= 0:
         batch.last_sequence = last_sequence_
         batch.first_sequence = NO_SEQUENCE if last_sequence_ == NO_SEQUENCE else add_sequence(last_sequence_, -delta)
         batch.last_offset = last
         batch.first_offset = last - delta
         batch.timestamp_ms = producer.last_timestamp_ms
-        add_batch(producer, &batch)
+
+
+cdef int read_producer(Producers *producers, Reader *reader) noexcept nogil:
+    cdef Producer read
+    cdef Producer *producer
+    producers_read_one(reader, &read)
+    if producers_find(producers, read.producer_id) != NULL:
+        return -EINVAL
+    producer = add_producer(producers, read.producer_id)
+    if producer == NULL:
+        return -ENOMEM
+    read.chain = producer.chain
+    producer[0] = read
     return 0
 
 
@@ -411,21 +420,28 @@ cdef int restore_transactions(Producers *producers) noexcept nogil:
     return 0
 
 
-cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil:
-    cdef Reader reader
+cdef int32_t producers_begin_read(const uint8_t *data, int64_t size, Reader *reader) noexcept nogil:
     cdef int32_t count
-    cdef int result
     if size < SNAPSHOT_HEADER_BYTES:
         return -EINVAL
-    reader_init(&reader, data, <size_t> size)
-    if read_i16(&reader) != SNAPSHOT_VERSION:
+    reader_init(reader, data, <size_t> size)
+    if read_i16(reader) != SNAPSHOT_VERSION:
         return -EINVAL
-    read_i32(&reader)
+    read_i32(reader)
     if be32(data + CHECKSUM_AT) != crc32c(0, data + CHECKED_FROM, <size_t> (size - CHECKED_FROM)):
         return -EINVAL
-    count = read_i32(&reader)
-    if count < 0 or <int64_t> count * SNAPSHOT_ENTRY_BYTES != <int64_t> remaining(&reader):
+    count = read_i32(reader)
+    if count < 0 or <int64_t> count * SNAPSHOT_ENTRY_BYTES != <int64_t> remaining(reader):
         return -EINVAL
+    return count
+
+
+cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil:
+    cdef Reader reader
+    cdef int32_t count = producers_begin_read(data, size, &reader)
+    cdef int result
+    if count < 0:
+        return count
     for _ in range(count):
         result = read_producer(producers, &reader)
         if result < 0:

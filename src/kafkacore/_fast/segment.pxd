@@ -12,6 +12,7 @@ its files are opened by the first reader.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stddef cimport size_t
 
+from kafkacore._fast.cursor cimport be32, be64
 from kafkacore._fast.env cimport Disk
 
 cdef enum:
@@ -29,6 +30,16 @@ ctypedef struct OffsetEntry:
 ctypedef struct TimeEntry:
     int64_t timestamp_ms
     int32_t relative_offset
+
+cdef inline void read_offset_entry(const uint8_t *raw, OffsetEntry *entry) noexcept nogil:
+    entry.relative_offset = <int32_t> be32(raw)
+    entry.position = <int32_t> be32(raw + 4)
+
+
+cdef inline void read_time_entry(const uint8_t *raw, TimeEntry *entry) noexcept nogil:
+    entry.timestamp_ms = <int64_t> be64(raw)
+    entry.relative_offset = <int32_t> be32(raw + 8)
+
 
 ctypedef struct Segment:
     int32_t refs          # atomic

@@ -247,8 +247,7 @@ cdef int load_offset_index(Segment *segment) noexcept nogil:
         free(raw)
         return -ENOMEM
     for i in range(count):
-        entries[i].relative_offset = <int32_t> be32(raw + i * OFFSET_ENTRY_BYTES)
-        entries[i].position = <int32_t> be32(raw + i * OFFSET_ENTRY_BYTES + 4)
+        read_offset_entry(raw + i * OFFSET_ENTRY_BYTES, &entries[i])
         if entries[i].position < 0 or entries[i].position >= segment.size or entries[i].relative_offset < 0 or (i > 0
                                                                                                                 and (
                 entries[i].relative_offset <= entries[i - 1].relative_offset
@@ -276,8 +275,7 @@ cdef int load_time_index(Segment *segment) noexcept nogil:
         free(raw)
         return -ENOMEM
     for i in range(count):
-        entries[i].timestamp_ms = <int64_t> be64(raw + i * TIME_ENTRY_BYTES)
-        entries[i].relative_offset = <int32_t> be32(raw + i * TIME_ENTRY_BYTES + 8)
+        read_time_entry(raw + i * TIME_ENTRY_BYTES, &entries[i])
         if entries[i].relative_offset < 0 or (i > 0 and (
                 entries[i].timestamp_ms <= entries[i - 1].timestamp_ms
                 or entries[i].relative_offset < entries[i - 1].relative_offset)):
@@ -609,8 +607,7 @@ cdef int segment_time_floor_on_disk(Segment *segment, int64_t timestamp_ms, Time
             return result
         if <int64_t> be64(raw) <= timestamp_ms:
             low = middle + 1
-            entry.timestamp_ms = <int64_t> be64(raw)
-            entry.relative_offset = <int32_t> be32(raw + 8)
+            read_time_entry(raw, entry)
         else:
             high = middle
     return 0

@@ -180,6 +180,29 @@ def _has_older_versions(current: Table) -> bool:
 
 def release_table(release: str, name: str) -> Table | None:
     """One release's own table, or None."""
+    source = _source(release, name)
+    return None if source is None else _table(source)
+
+
+def spellings(name: str) -> dict[str, dict[str, str]]:
+    """How the tables write the fields of a message's structs, by Python's name for them. For output alone."""
+    found: dict[str, dict[str, str]] = {}
+    for source in filter(None, (_source(CURRENT, name), _source(FORMER, name))):
+        _spell(name, source.get("fields", []), found)
+        for common in source.get("commonStructs", []):
+            _spell(common["name"], common["fields"], found)
+    return found
+
+
+def _spell(struct: str, fields: list[dict[str, Any]], found: dict[str, dict[str, str]]) -> None:
+    for field in fields:
+        found.setdefault(struct, {}).setdefault(python_name(field["name"]), field["name"])
+        if "fields" in field:
+            _spell(field["type"].removeprefix("[]"), field["fields"], found)
+
+
+def _source(release: str, name: str) -> dict[str, Any] | None:
+    """The line of a message, parsed."""
     likely = next((files for suffix, files in _FILES.items() if name.endswith(suffix)), None)
     needle = f'"name":"{name}",'.encode()
     for file in likely or _files(release):
@@ -189,7 +212,8 @@ def release_table(release: str, name: str) -> Table | None:
             start = content.rfind(b"\n", 0, at) + 1
             if content.find(b'"fields":', start, at) < 0:  # a message's own name, not a field's or a struct's
                 end = content.find(b"\n", at)
-                return _table(json.loads(content[start : end if end >= 0 else len(content)]))
+                found: dict[str, Any] = json.loads(content[start : end if end >= 0 else len(content)])
+                return found
             at = content.find(needle, at + 1)
     return None
 

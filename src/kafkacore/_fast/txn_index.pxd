@@ -3,7 +3,7 @@
 The file is there only when the segment has one. Blocking; 0 or -errno.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkacore._fast.producers cimport EndedTransaction
 from kafkacore._fast.segment cimport Segment
@@ -14,6 +14,8 @@ ctypedef struct AbortedTransaction:
     int64_t last_offset
     int64_t last_stable_offset
 
+# The entry in 34 bytes as they lie in a file: 0, or -EINVAL for a version that is not known.
+cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept nogil
 cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil
 cdef int txn_index_reset(Segment *segment) noexcept nogil
 # Keeps the transactions that ended below `end_offset`.

@@ -15,6 +15,14 @@ cdef enum:
     ENTRY_VERSION = 0
 
 
+cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept nogil:
+    entry.producer_id = <int64_t> be64(raw + 2)
+    entry.first_offset = <int64_t> be64(raw + 10)
+    entry.last_offset = <int64_t> be64(raw + 18)
+    entry.last_stable_offset = <int64_t> be64(raw + 26)
+    return 0 if be16(raw) == ENTRY_VERSION else -EINVAL
+
+
 cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil:
     cdef const Disk *disk = segment.disk
     cdef uint8_t entry[ABORTED_ENTRY_BYTES]
@@ -67,14 +75,10 @@ cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcep
         if got < 0:
             break
         got = disk.pread(disk.self, file, entry, ABORTED_ENTRY_BYTES, i * ABORTED_ENTRY_BYTES)
-        if got == ABORTED_ENTRY_BYTES and be16(entry) != ENTRY_VERSION:
-            got = -EINVAL
-        if got >= 0 and got != ABORTED_ENTRY_BYTES:
+        if got == ABORTED_ENTRY_BYTES:
+            got = txn_index_entry(entry, &into[0][i])
+        elif got >= 0:
             got = -EIO
-        into[0][i].producer_id = <int64_t> be64(entry + 2)
-        into[0][i].first_offset = <int64_t> be64(entry + 10)
-        into[0][i].last_offset = <int64_t> be64(entry + 18)
-        into[0][i].last_stable_offset = <int64_t> be64(entry + 26)
     disk.close(disk.self, file)
     if size < 0 or got < 0:
         free(into[0])

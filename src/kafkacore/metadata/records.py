@@ -127,16 +127,21 @@ def _header(api_key: int, version: int) -> bytes:
 
 def decode_record(value: bytes | memoryview | None) -> Message:
     """Raises MetadataError for a frame that is no record of a release we know, ProtocolError for a broken body."""
+    if value is not None and len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
+        return _decoder(value[1])(value[3:], value[2])
+    return decode_framed(value)[0]
+
+
+def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
+    """The record, and the version that it was written at. Raises as `decode_record` does."""
     if value is None:
         raise MetadataError("a metadata record has no value")
-    if len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
-        return _decoder(value[1])(value[3:], value[2])
     frame_version, at = _varint(value, 0)
     if frame_version != FRAME_VERSION:
         raise MetadataError(f"metadata frame version {frame_version} is not known; {FRAME_VERSION} is")
     api_key, at = _varint(value, at)
     version, at = _varint(value, at)
-    return _decoder(api_key)(value[at:], version)
+    return _decoder(api_key)(value[at:], version), version
 
 
 def decode_batch(batch: Batch) -> list[Message | PartitionRun]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kafkacore._fast.batch import Batches, ControlRecordType, RecordBatchBuilder, RecordRows
+from kafkacore._fast.batch import Batches, ControlRecordType, Record, RecordBatchBuilder, RecordRows
 from kafkacore.protocol.messages import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -68,10 +68,18 @@ def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
         if not batch.is_control:
             continue
         for record in batch:
-            made = _CLASSES.get(-1 if record.control_type is None else record.control_type)
+            made = control_message(record)
             if made is not None:
-                value = record.value or b"\0\0"
-                yield record.offset, made.decode(value, min(int.from_bytes(value[:2], "big"), made.VERSIONS[1]))
+                yield record.offset, made
+
+
+def control_message(record: Record) -> Message | None:
+    """The content of a control record of the metadata log; None of another. Raises ProtocolError."""
+    made = _CLASSES.get(-1 if record.control_type is None else record.control_type)
+    if made is None:
+        return None
+    value = record.value or b"\0\0"
+    return made.decode(value, min(int.from_bytes(value[:2], "big"), made.VERSIONS[1]))
 
 
 def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None = None) -> None:

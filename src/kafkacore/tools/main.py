@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "dev": "runs a temporary node, without any configuration",
     "demo": "shows the main job on real input, with real clients and a SIGKILL in the middle",
     "storage": "formats log directories, and tells what they belong to",
+    "dump-log": "shows what is in segments, indexes and snapshots, and verifies them",
 }
 STARTS_A_NODE: Final = frozenset({"start", "dev"})
 USAGE_ERROR: Final = 2
@@ -56,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(given: list[str]) -> int:
-    module = import_module(f"kafkacore.tools.{given[0]}")
+    module = import_module(f"kafkacore.tools.{given[0].replace('-', '_')}")
     read_plain = getattr(module, "read_plain", None)
     arguments = None if read_plain is None else read_plain(given[1:])
     return _run(module, _parsed(module, given) if arguments is None else arguments)

@@ -1,0 +1,12 @@
+"""A scan that looks into batches: their bodies, inflated where they are compressed, in one block that is used again."""
+
+from kafkacore._fast.compression cimport Codec
+from kafkacore._fast.cursor cimport Reader, Writer
+from kafkacore._fast.scan cimport BatchScan
+
+
+cdef class RecordScan(BatchScan):
+    cdef Codec codec
+    cdef Writer inflated     # the body opened last
+    # A reader over the records of the batch at hand (magic 2): BATCH_OK or another BatchStatus.
+    cdef int open_body(self, Reader *body) noexcept nogil

@@ -1,0 +1,74 @@
+"""Batches and their records, as record_scan.pxd says."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.codec cimport CODEC_NONE, CODEC_NO_MEMORY, CODEC_OK, CODEC_TOO_LARGE, inflate_all
+from kafkacore._fast.compression cimport Codec
+from kafkacore._fast.cursor cimport Reader, reader_init, writer_free, writer_init
+from kafkacore._fast.record cimport (
+    BATCH_BAD_CODEC, BATCH_BAD_RECORD, BATCH_NO_MEMORY, BATCH_OK, BATCH_TOO_LARGE, HEADER_BYTES, LOG_APPEND_TIME,
+    NO_TIMESTAMP, BatchHeader, RecordView, batch_codec, next_record, record_timestamp,
+)
+from kafkacore._fast.scan cimport FAULT_OFFSETS, FAULT_TIMESTAMP, BatchScan
+
+cdef enum:
+    MAX_INFLATED_BYTES = 0x7FFFFFFF  # of one batch: what is on disk was accepted once
+
+
+cdef class RecordScan(BatchScan):
+    def __cinit__(self, *args, **kwargs):
+        writer_init(&self.inflated, MAX_INFLATED_BYTES)
+        self.codec = Codec()
+        self.codec.limits.max_bytes = MAX_INFLATED_BYTES
+        self.codec.limits.ratio_floor_bytes = MAX_INFLATED_BYTES
+
+    def __dealloc__(self):
+        writer_free(&self.inflated)
+
+    cdef int open_body(self, Reader *body) noexcept nogil:
+        cdef const uint8_t *data = self.at_hand + HEADER_BYTES
+        cdef size_t size = self.header.size_bytes - HEADER_BYTES
+        cdef int codec = batch_codec(&self.header)
+        cdef int status
+        if codec == CODEC_NONE:
+            reader_init(body, data, size)
+            return BATCH_OK
+        self.inflated.size = 0
+        self.inflated.bad = False
+        status = inflate_all(self.codec.context, codec, data, size, &self.codec.limits, &self.inflated)
+        reader_init(body, self.inflated.data, self.inflated.size)
+        if status == CODEC_OK:
+            return BATCH_OK
+        if status == CODEC_NO_MEMORY:
+            return BATCH_NO_MEMORY
+        return BATCH_TOO_LARGE if status == CODEC_TOO_LARGE else BATCH_BAD_CODEC
+
+    cdef int fault_of_batch(self) noexcept nogil:
+        cdef Reader body
+        cdef int fault = BatchScan.fault_of_batch(self)
+        if fault != BATCH_OK or self.header.magic != 2:
+            return fault
+        fault = self.open_body(&body)
+        return fault if fault != BATCH_OK else fault_of_records(&self.header, &body)
+
+
+cdef int fault_of_records(const BatchHeader *header, Reader *body) noexcept nogil:
+    cdef RecordView record
+    cdef int64_t timestamp
+    cdef int64_t greatest = NO_TIMESTAMP
+    cdef int64_t before = -1  # offset delta of the record before
+    cdef int32_t _left
+    for _left in range(header.record_count):
+        if next_record(body, &record) != BATCH_OK:
+            return BATCH_BAD_RECORD
+        if record.offset_delta <= before or record.offset_delta > header.last_offset_delta:
+            return FAULT_OFFSETS
+        before = record.offset_delta
+        timestamp = record_timestamp(header, &record)
+        if timestamp > greatest:
+            greatest = timestamp
+    if body.pos != body.end:
+        return BATCH_BAD_RECORD
+    if header.record_count > 0 and not header.attributes & LOG_APPEND_TIME and greatest != header.max_timestamp:
+        return FAULT_TIMESTAMP
+    return BATCH_OK

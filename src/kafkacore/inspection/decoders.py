@@ -1,0 +1,176 @@
+"""What the records of Kafka's own topics say: key and value as kafka-dump-log's decoders show them.
+
+A record that cannot be read is told in place of its payload, and the dump goes on, as Kafka's does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+from kafkacore._fast import tables
+from kafkacore._fast.batch import ControlRecordType, Record
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.metadata.records import RECORD_TYPES, MetadataError, decode_framed
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.message_json import to_json
+from kafkacore.protocol.messages import Message, message_class
+from kafkacore.raft.control import control_message
+
+CONTROL_TYPE: Final = "controlType"  # the name of what is not known
+
+
+class Decoded(NamedTuple):
+    """What to show of a record: None where there is nothing; a str is told as it is, anything else as JSON."""
+
+    key: Any
+    value: Any
+
+
+Decoder = Callable[[Record], Decoded]
+
+
+class UndecodableError(ValueError):
+    """A record that the chosen decoder cannot be for: another topic's."""
+
+
+# --- control records -----------------------------------------------------------------------------------------------
+
+_TITLES: Final = {
+    ControlRecordType.LEADER_CHANGE: "LeaderChange",
+    ControlRecordType.SNAPSHOT_HEADER: "SnapshotHeader",
+    ControlRecordType.SNAPSHOT_FOOTER: "SnapshotFooter",
+    ControlRecordType.KRAFT_VERSION: "KRaftVersion",
+    ControlRecordType.KRAFT_VOTERS: "KRaftVoters",
+}
+
+
+def control_content(record: Record) -> tuple[str, Any]:
+    """Name and content of a control record of the metadata log; CONTROL_TYPE and its number of one that is not known.
+
+    Raises KafkaError for one that cannot be read.
+    """
+    message: Any = control_message(record)
+    if message is None or record.control_type is None:
+        return CONTROL_TYPE, record.control_type
+    return _TITLES[ControlRecordType(record.control_type)], to_json(message, message.version)
+
+
+# --- the metadata log ----------------------------------------------------------------------------------------------
+
+
+def cluster_metadata(record: Record) -> Decoded:
+    """Records of __cluster_metadata (KIP-631)."""
+    try:
+        message, version = decode_framed(record.value)
+        shown = {"type": _metadata_type(message.API_KEY), "version": version, "data": to_json(message, version)}
+    except (KafkaError, MetadataError, KeyError, ValueError) as error:
+        return Decoded(None, f"Error at {record.offset}, skipping. {error}")
+    return Decoded(None, shown)
+
+
+@cache
+def _metadata_type(api_key: int) -> str:
+    """The constant of MetadataRecordType: `REGISTER_BROKER_RECORD`."""
+    return tables.python_name(RECORD_TYPES[api_key]).upper()
+
+
+# --- coordinators' topics ------------------------------------------------------------------------------------------
+
+
+@cache
+def _coordinator_messages(coordinator: str) -> dict[int, tuple[str, str]]:
+    """The names of the key and the value of each record type, which is what a key begins with."""
+
+    def by_type(part: str) -> dict[int, str]:
+        found = tables.heads(tables.CURRENT, f"{coordinator}.coordinator-{part}.jsonl")
+        return {head["apiKey"]: head["name"] for head in found}
+
+    keys, values = by_type("key"), by_type("value")
+    return {number: (name, values[number]) for number, name in keys.items()}
+
+
+def offsets(record: Record) -> Decoded:
+    """Records of __consumer_offsets: groups, members and committed offsets."""
+    return _coordinator_record(record, "group-coordinator", _group_value)
+
+
+def transaction_log(record: Record) -> Decoded:
+    """Records of __transaction_state."""
+    return _coordinator_record(record, "transaction-coordinator", to_json)
+
+
+def share_group_state(record: Record) -> Decoded:
+    """Records of __share_group_state (KIP-932)."""
+    return _coordinator_record(record, "share-coordinator", to_json)
+
+
+DECODERS: Final[dict[str, Decoder]] = {
+    "cluster-metadata": cluster_metadata,
+    "offsets": offsets,
+    "transaction-log": transaction_log,
+    "share-group-state": share_group_state,
+}
+
+
+def _coordinator_record(
+    record: Record, coordinator: str, value_json: Callable[[Message, int], dict[str, Any]]
+) -> Decoded:
+    key, value = record.key, record.value
+    if key is None:
+        raise UndecodableError(
+            f"Failed to decode message at offset {record.offset} using the specified decoder "
+            "(message had a missing key)"
+        )
+    try:
+        kind = _version(key, "key")
+        if kind not in _coordinator_messages(coordinator):
+            return Decoded(f"Unknown record type {kind} at offset {record.offset}, skipping.", None)
+        key_name, value_name = _coordinator_messages(coordinator)[kind]
+        key_json = to_json(message_class(key_name).decode(key[2:], 0), 0)
+        shown: Any = "<DELETE>"
+        if value is not None:
+            version = _version(value, "value")
+            shown = {"version": str(version), "data": value_json(_decoded(value_name, value[2:], version), version)}
+    except (KafkaError, KeyError, ValueError) as error:
+        return Decoded(f"Error at offset {record.offset}, skipping. {error}", None)
+    return Decoded({"type": str(kind), "data": key_json}, shown)
+
+
+def _version(data: bytes, part: str) -> int:
+    if len(data) < 2:
+        raise ValueError(f"Could not read version from {part}'s buffer.")
+    return int.from_bytes(data[:2], "big", signed=True)
+
+
+def _decoded(name: str, data: bytes, version: int) -> Message:
+    message: Message = message_class(name).decode(data, version)
+    return message
+
+
+def _group_value(message: Message, version: int) -> dict[str, Any]:
+    """With what members of the classic consumer protocol subscribed to and were assigned, in place of its bytes."""
+    shown = to_json(message, version)
+    if message.NAME == "GroupMetadataValue" and shown.get("protocolType") == "consumer":
+        for member in shown.get("members") or ():
+            for field, name in (
+                ("subscription", "ConsumerProtocolSubscription"),
+                ("assignment", "ConsumerProtocolAssignment"),
+            ):
+                member[field] = _embedded(member[field], name)
+    return shown
+
+
+def _embedded(encoded: str, name: str) -> Any:
+    """The message in `encoded`, or that itself where there is none: an assignment is empty until a leader made it."""
+    try:
+        data = base64.b64decode(encoded)
+        version = _version(data, "member")
+        made = message_class(name)
+        version = min(version, made.VERSIONS[1])
+        return to_json(made.decode_prefix(data[2:], version)[0], version)
+    except (KafkaError, KeyError, ValueError, binascii.Error):
+        return encoded

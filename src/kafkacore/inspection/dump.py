@@ -1,0 +1,70 @@
+"""Which reader is for which file: what `kafkacore dump-log` does with each path, in the order given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kafkacore._fast.errors import KafkaError
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.inspection import indexes, producers, segments
+from kafkacore.inspection.decoders import UndecodableError
+from kafkacore.inspection.indexes import IndexOptions, TimeFindings
+from kafkacore.inspection.report import Report
+from kafkacore.inspection.segments import RecordOptions
+from kafkacore.storage import names
+from kafkacore.storage.errors import LogDirectoryError, reason
+
+BATCHES: Final = (names.LOG, names.CHECKPOINT)
+KNOWN: Final = (*BATCHES, names.OFFSET_INDEX, names.TIME_INDEX, names.PRODUCER_SNAPSHOT, names.TRANSACTION_INDEX)
+
+
+class DumpOptions(NamedTuple):
+    """What to show of the records and of the indexes."""
+
+    records: RecordOptions = RecordOptions()
+    indexes: IndexOptions = IndexOptions()
+
+
+def expand(paths: Iterable[str]) -> Iterator[str]:
+    """The paths; of a directory, the files of the log in it, in their order. Raises OSError."""
+    for path in paths:
+        if os.path.isdir(path):
+            yield from (os.path.join(path, name) for name in sorted(os.listdir(path)) if suffix_of(name) in KNOWN)
+        else:
+            yield path
+
+
+def suffix_of(path: str) -> str:
+    """`.log`; an empty string where there is none."""
+    name = os.path.basename(path)
+    return name[name.rfind(".") :] if "." in name else ""
+
+
+def dump_files(paths: Iterable[str], options: DumpOptions, report: Report) -> None:
+    """Tells what is in each. A file that cannot be read on is a problem, and the next one follows."""
+    findings = TimeFindings()
+    for path in paths:
+        report.entry("file", f"Dumping {path}", file=path)
+        try:
+            _dump(path, options, findings, report)
+        except (KafkaError, LogDirectoryError, UndecodableError, OSError) as error:
+            report.problem(path, reason(error).removeprefix(f"{path}: "))
+    findings.tell(report)
+
+
+def _dump(path: str, options: DumpOptions, findings: TimeFindings, report: Report) -> None:
+    suffix = suffix_of(path)
+    if suffix in BATCHES:
+        segments.dump_batches(path, options.records, report)
+    elif suffix == names.OFFSET_INDEX:
+        indexes.dump_offset_index(path, options.indexes, report)
+    elif suffix == names.TIME_INDEX:
+        indexes.dump_time_index(path, options.indexes, findings, report)
+    elif suffix == names.PRODUCER_SNAPSHOT:
+        producers.dump_producers(path, report)
+    elif suffix == names.TRANSACTION_INDEX:
+        producers.dump_aborted(path, report)
+    else:
+        report.remark("unknown", f"Ignoring unknown file {path}", file=path)

@@ -1,0 +1,51 @@
+"""Where what is found goes: lines of text as kafka-dump-log writes them, or one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, BinaryIO, TextIO
+
+
+class Report:
+    """`out` takes what the files hold, `err` what is wrong with them; in JSON both go to `out`."""
+
+    def __init__(self, out: BinaryIO, err: TextIO, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self.problems = 0
+        self._out, self._err = out, err
+
+    def write(self, lines: bytes) -> None:
+        """Whole lines, or parts of one, in this report's form."""
+        self._out.write(lines)
+
+    def entry(self, kind: str, text: str, **fields: Any) -> None:
+        """One line: `text`, or the JSON object of `kind` and `fields`."""
+        if self.as_json:
+            text = compact({"kind": kind, **fields})
+        self._out.write(f"{text}\n".encode("utf-8", "surrogateescape"))
+
+    def remark(self, kind: str, text: str, **fields: Any) -> None:
+        """As `entry`, of something that is not as it should be: text goes to `err`. It makes no failure."""
+        if self.as_json:
+            self.entry(kind, text, **fields)
+        else:
+            self.flush()
+            self._err.write(f"{text}\n")
+
+    def problem(self, path: str, problem: str, *, position: int | None = None, offset: int | None = None) -> None:
+        """What is wrong with a file, and where: its byte, the offset in the log."""
+        self.problems += 1
+        where = "".join(
+            f"{name} {value}: " for name, value in (("byte", position), ("offset", offset)) if value is not None
+        )
+        place: Mapping[str, int | None] = {"position": position, "offset": offset}
+        self.remark("problem", f"{path}: {where}{problem}", file=path, **place, problem=problem)
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+def compact(content: Any) -> str:
+    """As Jackson writes JSON: no spaces, characters as they are."""
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,128 @@
+"""`dump-log --verify`: whether the files of a log are sound, each by itself and all of them together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+from kafkacore._fast.errors import KafkaError, ProtocolError
+from kafkacore._fast.scan import REASONS, BatchScan
+from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, aborted_transactions, producer_entries
+from kafkacore.inspection.dump import KNOWN, suffix_of
+from kafkacore.inspection.report import Report
+from kafkacore.inspection.segments import base_offset_of
+from kafkacore.inspection.verify_segment import SegmentVerifier, VerifyOptions
+from kafkacore.protocol.messages import SnapshotFooterRecord, SnapshotHeaderRecord
+from kafkacore.raft.control import control_records
+from kafkacore.storage import names
+from kafkacore.storage.errors import LogDirectoryError, MalformedFileError, reason
+
+_OF_A_SEGMENT: Final = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
+
+
+def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -> None:
+    """Tells every problem, with file, byte and offset, and whether there was one. A segment is read once, together with
+    those of its indexes that are among the paths; segments of one directory must follow each other.
+    """
+    given = list(paths)
+    followed: dict[str, SegmentVerifier] = {}  # by directory, the segment before
+    for stem, files in sorted(_by_segment(given).items()):
+        try:
+            segment = SegmentVerifier(f"{stem}{names.LOG}", files, options, report)
+            segment.run()
+            before = followed.get(os.path.dirname(stem))
+            if before is not None and names.LOG in files:
+                segment.follows(before)
+            followed[os.path.dirname(stem)] = segment
+        except (LogDirectoryError, OSError) as error:
+            _tell(f"{stem}{names.LOG}", error, report)
+    for path in given:
+        try:
+            _verify_alone(path, report)
+        except (KafkaError, ProtocolError, LogDirectoryError, OSError) as error:
+            _tell(path, error, report)
+    sound = report.problems == 0
+    told = f"{len(given)} files, no problem found" if sound else f"{len(given)} files, {report.problems} problems found"
+    report.entry("verified", told, files=len(given), problems=report.problems)
+
+
+def _tell(path: str, error: Exception, report: Report) -> None:
+    report.problem(path, reason(error).removeprefix(f"{path}: "))
+
+
+def _by_segment(paths: Iterable[str]) -> dict[str, set[str]]:
+    """The suffixes that are given, by path without suffix, of what belongs to segments."""
+    found: dict[str, set[str]] = {}
+    for path in paths:
+        if suffix_of(path) in _OF_A_SEGMENT:
+            found.setdefault(path.removesuffix(suffix_of(path)), set()).add(suffix_of(path))
+    return found
+
+
+def _verify_alone(path: str, report: Report) -> None:
+    suffix = suffix_of(path)
+    if suffix == names.CHECKPOINT:
+        _verify_checkpoint(path, report)
+    elif suffix == names.PRODUCER_SNAPSHOT:
+        _verify_producers(path)
+    elif suffix == names.TRANSACTION_INDEX:
+        _verify_aborted(path, report)
+    elif suffix not in KNOWN:
+        report.remark("unknown", f"Ignoring unknown file {path}", file=path)
+
+
+def _verify_checkpoint(path: str, report: Report) -> None:
+    """A snapshot of the metadata log begins with a header and ends with a footer (KIP-630)."""
+    first: object = None
+    last: object = None
+    with BatchScan(path) as scan:
+        position = 0
+        while (found := scan.batch_at(position, scan.left)) is not None:
+            if scan.fault:
+                report.problem(path, REASONS[scan.fault], position=position, offset=found[0])
+                return
+            told = [record for _, record in control_records(scan.data)]
+            first = told[0] if position == 0 and told else first
+            last = told[-1] if told else None
+            position = scan.position
+        if scan.left:
+            report.problem(path, f"{scan.left} bytes at its end are no whole batch", position=position)
+    if not isinstance(first, SnapshotHeaderRecord):
+        report.problem(path, "does not begin with the header of a snapshot")
+    if not isinstance(last, SnapshotFooterRecord):
+        report.problem(path, "does not end with the footer of a snapshot: it is not complete")
+
+
+def _verify_producers(path: str) -> None:
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        ids = [entry[0] for entry in producer_entries(data)]
+    except ValueError as error:
+        raise MalformedFileError(path, str(error)) from None
+    if len(set(ids)) != len(ids):
+        twice = next(each for each in ids if ids.count(each) > 1)
+        raise MalformedFileError(path, f"has producer id {twice} twice")
+
+
+def _verify_aborted(path: str, report: Report) -> None:
+    base_offset = base_offset_of(path)
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        entries = aborted_transactions(data)
+    except ValueError as error:
+        raise MalformedFileError(path, str(error)) from None
+    if len(data) % ABORTED_ENTRY_SIZE:
+        at = len(data) - len(data) % ABORTED_ENTRY_SIZE
+        report.problem(path, f"{len(data) - at} bytes at its end are no whole entry", position=at)
+    for number, (_, first_offset, last_offset, _) in enumerate(entries):
+        if first_offset > last_offset or last_offset < base_offset:
+            problem = f"a transaction from offset {first_offset} to {last_offset} is none that ended in this segment"
+            report.problem(path, problem, position=number * ABORTED_ENTRY_SIZE, offset=last_offset)
+    for number, (one, other) in enumerate(pairwise(entries)):
+        if other[2] <= one[2]:
+            problem = f"a transaction that ended at {other[2]} follows one that ended at {one[2]}"
+            report.problem(path, problem, position=(number + 1) * ABORTED_ENTRY_SIZE, offset=other[2])

@@ -1,0 +1,143 @@
+"""Whether the indexes of a segment lead where a look-up has to begin.
+
+What is asked of an index is what a look-up needs of it, so that indexes of every release pass: an offset's entry begins
+at a batch that is not behind it; a timestamp's entry is that of its batch, and nothing before that batch is newer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kafkacore._fast.sidecar import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, offset_entries, time_entries
+from kafkacore.inspection.report import Report
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.void]
+    Numbers = npt.NDArray[np.int64]
+
+MAX_TOLD: Final = 10  # wrong entries of one kind in one block of the log; the others are counted
+
+
+class IndexVerifier(Protocol):
+    path: str
+
+    def block(self, rows: Rows, seen: Numbers) -> None:
+        """The log's next batches; `seen` has before each of them the greatest timestamp so far."""
+
+    def end(self, size_bytes: int) -> None:
+        """The log is `size_bytes` long."""
+
+
+class OffsetIndexVerifier:
+    """Held against one sound log. `block` and `end` tell problems, nothing is raised."""
+
+    def __init__(self, path: str, base_offset: int, report: Report) -> None:
+        """Raises OSError."""
+        import numpy as np
+
+        self.path = path
+        self._report = report
+        offsets, positions = offset_entries(_entries(path, OFFSET_ENTRY_SIZE, report), base_offset)
+        self._offsets, self._positions = np.asarray(offsets, np.int64), np.asarray(positions, np.int64)
+        whole = _growing(path, OFFSET_ENTRY_SIZE, (self._offsets, self._positions), report)
+        self._offsets, self._positions = self._offsets[:whole], self._positions[:whole]
+        self._next = 0
+
+    def block(self, rows: Rows, seen: Numbers) -> None:
+        del seen
+        end = int(rows["position"][-1]) + int(rows["size_bytes"][-1])
+        until = int(self._positions.searchsorted(end))
+        mine = slice(self._next, until)
+        at = rows["position"].searchsorted(self._positions[mine])
+        begins = rows["position"][at] == self._positions[mine]
+        behind = begins & (rows["base_offset"][at] > self._offsets[mine])
+        self._tell(~begins, "where no batch begins")
+        self._tell(behind, "where a later batch begins")
+        self._next = until
+
+    def end(self, size_bytes: int) -> None:
+        import numpy as np
+
+        self._tell(np.ones(len(self._positions) - self._next, bool), f"and the log ends at byte {size_bytes}")
+
+    def _tell(self, wrong: Any, what: str) -> None:
+        _tell_entries(self.path, OFFSET_ENTRY_SIZE, wrong, self._next, self._offsets,
+                      lambda at: f"points to byte {self._positions[at]} of the log, {what}", self._report)  # fmt: skip
+
+
+class TimeIndexVerifier:
+    """Held against one sound log. `block` and `end` tell problems, nothing is raised."""
+
+    def __init__(self, path: str, base_offset: int, report: Report) -> None:
+        """Raises OSError."""
+        import numpy as np
+
+        self.path = path
+        self._report = report
+        timestamps, offsets = time_entries(_entries(path, TIME_ENTRY_SIZE, report), base_offset)
+        self._timestamps, self._offsets = np.asarray(timestamps, np.int64), np.asarray(offsets, np.int64)
+        whole = _growing(path, TIME_ENTRY_SIZE, (self._timestamps, self._offsets), report)
+        self._timestamps, self._offsets = self._timestamps[:whole], self._offsets[:whole]
+        self._next = 0
+
+    def block(self, rows: Rows, seen: Numbers) -> None:
+        until = int(self._offsets.searchsorted(int(rows["last_offset"][-1]), "right"))
+        mine = slice(self._next, until)
+        timestamps = self._timestamps[mine]
+        at = rows["last_offset"].searchsorted(self._offsets[mine])
+        missing = (rows["magic"][at] >= 2) & (rows["base_offset"][at] > self._offsets[mine])
+        self._tell(missing, "is of an offset that the log does not have")
+        in_log = rows["max_timestamp"][at]
+        wrong = ~missing & (in_log != timestamps)
+        self._tell(wrong, "is of a batch whose greatest timestamp is another")
+        self._tell(~missing & ~wrong & (seen[at] > timestamps), "has later records before it")
+        self._next = until
+
+    def end(self, size_bytes: int) -> None:
+        import numpy as np
+
+        self._tell(
+            np.ones(len(self._offsets) - self._next, bool), f"is behind the log, which ends at byte {size_bytes}"
+        )
+
+    def _tell(self, wrong: Any, what: str) -> None:
+        _tell_entries(self.path, TIME_ENTRY_SIZE, wrong, self._next, self._offsets,
+                      lambda at: f"with timestamp {self._timestamps[at]} {what}", self._report)  # fmt: skip
+
+
+def _entries(path: str, entry_bytes: int, report: Report) -> bytes:
+    """The whole entries of a file. Room that was set aside for more of them reads as zeros, and is left out."""
+    with open(path, "rb") as file:
+        data = file.read()
+    rest = len(data) % entry_bytes
+    if rest:
+        report.problem(path, f"{rest} bytes at its end are no whole entry", position=len(data) - rest)
+    used = len(data.rstrip(b"\0"))
+    return data[: min(len(data) - rest, -(-used // entry_bytes) * entry_bytes)]
+
+
+def _growing(path: str, entry_bytes: int, columns: tuple[Numbers, Numbers], report: Report) -> int:
+    """How many entries grow in both columns; where they stop to is told."""
+    import numpy as np
+
+    grows = (np.diff(columns[0]) > 0) & (np.diff(columns[1]) > 0)
+    if bool(grows.all()):
+        return len(columns[0])
+    at = int(grows.argmin()) + 1
+    report.problem(path, "its entry is not greater than the one before", position=at * entry_bytes)
+    return at
+
+
+def _tell_entries(
+    path: str, entry_bytes: int, wrong: Any, first: int, offsets: Numbers, what: Any, report: Report
+) -> None:
+    found = wrong.nonzero()[0] + first
+    for at in found[:MAX_TOLD]:
+        report.problem(path, f"its entry {what(at)}", position=int(at) * entry_bytes, offset=int(offsets[at]))
+    if len(found) > MAX_TOLD:
+        more = found[MAX_TOLD]
+        told = f"{len(found) - MAX_TOLD} more entries from here on have the like"
+        report.problem(path, told, position=int(more) * entry_bytes, offset=int(offsets[more]))

@@ -1,0 +1,145 @@
+"""Whether a segment is sound, and whether its indexes lead where a look-up has to begin.
+
+The segment is read once, its batches' headers as columns, in blocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkacore._fast.batch import CorruptBatchError
+from kafkacore._fast.record_scan import RecordScan
+from kafkacore._fast.scan import REASONS, ROW, BatchScan
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.inspection.report import Report
+from kafkacore.inspection.segments import base_offset_of
+from kafkacore.inspection.verify_index import IndexVerifier, OffsetIndexVerifier, TimeIndexVerifier
+from kafkacore.storage import names
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Rows = npt.NDArray[np.void]
+    Numbers = npt.NDArray[np.int64]
+    Marks = npt.NDArray[np.bool_]
+
+MAX_TOLD: Final = 10  # problems of one kind in one block; the others are counted
+LAST_RELATIVE_OFFSET: Final = (1 << 31) - 1
+_NOTHING: Final = -1
+
+
+class VerifyOptions(NamedTuple):
+    """`records`: inflate and decode every batch. `compacted`: offsets that are not there are no problem."""
+
+    records: bool = False
+    compacted: bool = False
+
+
+class SegmentVerifier:
+    """One segment and its indexes. `suffixes` says which of the files are to be verified: the log is read anyway."""
+
+    def __init__(self, path: str, suffixes: set[str], options: VerifyOptions, report: Report) -> None:
+        """Raises MalformedFileError, OSError."""
+        self.path = path
+        self.base_offset = base_offset_of(path)
+        self.next_offset = self.base_offset
+        self._options, self._report = options, report
+        self._told = names.LOG in suffixes
+        self._epoch = _NOTHING
+        self._greatest_timestamp = _NOTHING
+        self._sound = True
+        stem = path.removesuffix(names.LOG)
+        self._indexes: list[IndexVerifier] = []
+        if names.OFFSET_INDEX in suffixes:
+            self._indexes.append(OffsetIndexVerifier(stem + names.OFFSET_INDEX, self.base_offset, report))
+        if names.TIME_INDEX in suffixes:
+            self._indexes.append(TimeIndexVerifier(stem + names.TIME_INDEX, self.base_offset, report))
+
+    def run(self) -> None:
+        """Raises OSError."""
+        import numpy as np
+
+        with (RecordScan if self._options.records else BatchScan)(self.path) as scan:
+            try:
+                while block := scan.rows():
+                    self._block(np.frombuffer(block, dtype=ROW))
+            except CorruptBatchError:
+                self._problem(REASONS[scan.damage], position=scan.position, offset=self.next_offset)
+            else:
+                if scan.left:
+                    told = f"{scan.left} bytes at its end are no whole batch"
+                    self._problem(told, position=scan.position, offset=self.next_offset)
+            for index in self._indexes:
+                if self._sound:
+                    index.end(scan.position)
+                else:
+                    told = f"is not held against {self.path}, which is damaged"
+                    self._report.remark("unverified", f"{index.path}: {told}", file=index.path)
+
+    def follows(self, before: SegmentVerifier) -> None:
+        """Told where the segment does not begin where the one before it ends."""
+        if self.base_offset < before.next_offset:
+            told = f"begins in the midst of {before.path}, which ends at offset {before.next_offset}"
+            self._problem(told, offset=self.base_offset)
+        elif self.base_offset > before.next_offset and not self._options.compacted:
+            told = f"offsets from {before.next_offset} on are missing: {before.path} ends there"
+            self._problem(told, offset=self.base_offset)
+
+    def _problem(self, problem: str, *, position: int | None = None, offset: int | None = None) -> None:
+        self._sound = False
+        if self._told:
+            self._report.problem(self.path, problem, position=position, offset=offset)
+
+    def _block(self, rows: Rows) -> None:
+        import numpy as np
+
+        base, last = rows["base_offset"], rows["last_offset"]
+        old = rows["magic"] < 2
+        before = np.concatenate(([self.next_offset - 1], last[:-1]))
+        for code in np.unique(rows["fault"][rows["fault"] != 0]):
+            self._tell(rows, rows["fault"] == code, lambda _, code=int(code): REASONS[code])
+        self._tell(
+            rows, rows["magic"] > 2, lambda at: f"its magic byte is {rows['magic'][at]}, and 2 is the last known"
+        )
+        self._tell(rows, last < base, lambda at: f"it ends at offset {last[at]}, before it begins")
+        # An old compressed set is stored with its last offset; where it begins, its messages say.
+        back = np.where(old, last <= before, base <= before)
+        self._tell(rows, back, lambda at: f"it begins at or before offset {before[at]}, where the batch before it ends")
+        if not self._options.compacted:
+            self._tell_missing(rows, before)
+        far = last - self.base_offset > LAST_RELATIVE_OFFSET
+        self._tell(rows, far, lambda _: f"it is too far from the segment's base offset {self.base_offset}")
+        self._tell_epochs(rows)
+        if self._sound:
+            seen = np.maximum.accumulate(np.concatenate(([self._greatest_timestamp], rows["max_timestamp"])))
+            for index in self._indexes:
+                index.block(rows, seen[:-1])
+            self._greatest_timestamp = int(seen[-1])
+        self.next_offset = int(last[-1]) + 1
+
+    def _tell_missing(self, rows: Rows, before: Numbers) -> None:
+        base, last = rows["base_offset"], rows["last_offset"]
+        whole = rows["magic"] >= 2
+        gap = whole & (base > before + 1)
+        self._tell(rows, gap, lambda at: f"offsets {before[at] + 1} to {base[at] - 1} before it are missing")
+        count = rows["record_count"]
+        thin = whole & (rows["fault"] == 0) & (count != last - base + 1)
+        self._tell(rows, thin, lambda at: f"it holds {count[at]} records, its offsets are {base[at]} to {last[at]}")
+
+    def _tell_epochs(self, rows: Rows) -> None:
+        import numpy as np
+
+        epochs = np.where(rows["magic"] >= 2, rows["partition_leader_epoch"], _NOTHING)
+        highest = np.maximum.accumulate(np.concatenate(([self._epoch], epochs)))
+        lower = (epochs >= 0) & (epochs < highest[:-1])
+        self._tell(rows, lower, lambda at: f"its leader epoch {epochs[at]} follows the later {highest[at]}")
+        self._epoch = int(highest[-1])
+
+    def _tell(self, rows: Rows, which: Marks, problem: Any) -> None:
+        found = which.nonzero()[0]
+        for at in found[:MAX_TOLD]:
+            self._problem(problem(at), position=int(rows["position"][at]), offset=int(rows["base_offset"][at]))
+        if len(found) > MAX_TOLD:
+            first = int(rows["base_offset"][found[MAX_TOLD]])
+            self._problem(f"{len(found) - MAX_TOLD} more batches from here on have the like", offset=first)

@@ -1,0 +1,106 @@
+"""`kafkacore dump-log`: what Apache Kafka's kafka-dump-log shows, line for line, or as JSON; and `--verify`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkacore.inspection.dump import DumpOptions
+    from kafkacore.inspection.report import Report
+
+DESCRIPTION: Final = (
+    "Shows what is in the files of a log: segments, snapshots of the metadata log, indexes, producer snapshots. "
+    "A directory stands for the log in it."
+)
+_DECODERS: Final = {
+    "cluster-metadata": "__cluster_metadata, the log of a KRaft cluster",
+    "offsets": "__consumer_offsets",
+    "transaction-log": "__transaction_state",
+    "share-group-state": "__share_group_state",
+}
+_NO_LIMIT: Final = -1
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="a file or directory of a log")
+    parser.add_argument("--files", default="", metavar="FILE,FILE", help="the same, separated by commas")
+    parser.add_argument("--deep-iteration", action="store_true", help="a line for each record too")
+    parser.add_argument("--print-data-log", action="store_true", help="keys and values of the records too")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="nothing but keys and values of records")
+    decoders = parser.add_mutually_exclusive_group()
+    for name, topic in _DECODERS.items():
+        help_ = f"keys and values as records of {topic}"
+        decoders.add_argument(f"--{name}-decoder", dest="decoder", action="store_const", const=name, help=help_)
+    parser.add_argument(
+        "--max-bytes", type=int, default=_NO_LIMIT, metavar="N", help="of each segment, no batch beyond its first N"
+    )
+    parser.add_argument(
+        "--max-message-size", type=int, metavar="N", help="greatest size of a batch that an index may point to"
+    )
+    parser.add_argument("--index-sanity-check", action="store_true", help="only what a broker checks of indexes")
+    parser.add_argument("--verify-index-only", action="store_true", help="no line for each entry of an index")
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="tell only what is wrong: checksums, offsets, leader epochs, indexes; with --deep-iteration records too",
+    )
+    parser.add_argument(
+        "--compacted", action="store_true", help="with --verify: offsets that are missing are no problem"
+    )
+    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json: one object a line")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from kafkacore.inspection.dump import dump_files, expand
+    from kafkacore.inspection.report import Report
+
+    paths = [re.sub("/+", "/", path) for path in [*arguments.files.split(","), *arguments.paths] if path]
+    if not paths:
+        print("kafkacore: dump-log needs the path of a file or directory", file=sys.stderr)
+        return 2
+    report = Report(sys.stdout.buffer, sys.stderr, as_json=arguments.output == "json")
+    try:
+        if arguments.verify:
+            _verify(expand(paths), arguments, report)
+        else:
+            dump_files(expand(paths), _options(arguments), report)
+        report.flush()
+    except BrokenPipeError:  # whoever reads has seen enough, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 1 if report.problems else 0
+
+
+def _verify(paths: Iterable[str], arguments: argparse.Namespace, report: Report) -> None:
+    from kafkacore.inspection.verify import verify_files
+    from kafkacore.inspection.verify_segment import VerifyOptions
+
+    verify_files(paths, VerifyOptions(arguments.deep_iteration, arguments.compacted), report)
+
+
+def _options(arguments: argparse.Namespace) -> DumpOptions:
+    from kafkacore.inspection.decoders import DECODERS
+    from kafkacore.inspection.dump import DumpOptions
+    from kafkacore.inspection.indexes import DEFAULT_MAX_MESSAGE_BYTES, IndexOptions
+    from kafkacore.inspection.segments import RecordOptions
+
+    return DumpOptions(
+        RecordOptions(
+            records=arguments.deep_iteration,
+            contents=arguments.print_data_log,
+            skip_metadata=arguments.skip_record_metadata,
+            decoder=DECODERS.get(arguments.decoder),
+            max_bytes=arguments.max_bytes,
+        ),
+        IndexOptions(
+            sanity_only=arguments.index_sanity_check,
+            verify_only=arguments.verify_index_only,
+            max_message_bytes=arguments.max_message_size or DEFAULT_MAX_MESSAGE_BYTES,
+        ),
+    )

@@ -1,0 +1,198 @@
+"""`kafkacore dump-log` beside Apache Kafka 4.3's kafka-dump-log: the same lines of the same files, broken ones too."""
+
+import random
+import shutil
+import subprocess
+import time
+from contextlib import closing
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafka_tools import KafkaTools
+from kafkacore.tools.main import main
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SUFFIXES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
+RECORDS = 30
+DAMAGED = 60
+OPTIONS = {
+    ".log": [(), ("--deep-iteration",), ("--print-data-log",), ("--print-data-log", "--skip-record-metadata")],
+    ".index": [(), ("--index-sanity-check",), ("--verify-index-only",)],
+    ".timeindex": [(), ("--index-sanity-check",), ("--verify-index-only",)],
+    ".checkpoint": [(), ("--cluster-metadata-decoder",)],
+}
+DECODERS = {
+    "__cluster_metadata-0": "--cluster-metadata-decoder",
+    "__consumer_offsets-0": "--offsets-decoder",
+    "__transaction_state-0": "--transaction-log-decoder",
+}
+
+
+def produce(bootstrap):
+    """Records of every codec with both types of timestamps, null keys and values, headers, bytes that are no UTF-8."""
+    now = int(time.time() * 1000)
+    for codec in CODECS:
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "compression.type": codec, "enable.idempotence": codec == "lz4"}
+        )
+        for topic in ("create", "append"):
+            for at in range(RECORDS):
+                producer.produce(
+                    topic,
+                    key=None if at % 3 else f"k{at}é",
+                    value=None if at % 7 == 6 else b"v" * at + b"\xff\x01\n",
+                    partition=0,
+                    timestamp=now + (at if at % 2 else -at),
+                    headers=[("h", b"1"), ("é", None)][: at % 3],
+                )
+            producer.flush()
+
+
+def commit_and_abort(bootstrap):
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "dump"})
+    producer.init_transactions()
+    for end in (producer.commit_transaction, producer.abort_transaction) * 2:
+        producer.begin_transaction()
+        producer.produce("transactions", b"x", partition=0)
+        producer.flush()
+        end()
+
+
+def commit_offsets(bootstrap):
+    """A member of a group of the classic protocol, and offsets that it committed."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["create"])
+    deadline = time.monotonic() + 30
+    while not consumer.assignment() and time.monotonic() < deadline:
+        consumer.poll(0.1)
+    consumer.commit(offsets=[TopicPartition("create", 0, 5, "metadata")], asynchronous=False)
+    consumer.close()
+
+
+@pytest.fixture(scope="module")
+def their_data(apache_kafka):
+    """The log directory of a node of Apache Kafka that was stopped in order."""
+    broker = apache_kafka(
+        "apache-4.3",
+        {
+            "log.index.interval.bytes": "100",
+            "transaction.state.log.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        },
+    )
+    topics = [
+        NewTopic("create", 1),
+        NewTopic("append", 1, config={"message.timestamp.type": "LogAppendTime"}),
+        NewTopic("transactions", 1),
+    ]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for made in admin.create_topics(topics).values():
+        made.result()
+    produce(broker.bootstrap)
+    commit_and_abort(broker.bootstrap)
+    commit_offsets(broker.bootstrap)
+    broker.stop()
+    return broker.log_dir
+
+
+@pytest.fixture(scope="module")
+def tools(their_data):
+    """Apache Kafka's; where it is not on this machine, `their_data` says so."""
+    del their_data
+    with closing(KafkaTools("apache-4.3")) as made:
+        yield made
+
+
+def files(log_dir):
+    return sorted(path for path in log_dir.rglob("*") if path.suffix in SUFFIXES)
+
+
+@pytest.fixture
+def ours(capfdbinary):
+    def run(path, *options):
+        code = main(["dump-log", "--files", str(path), *options])
+        told = capfdbinary.readouterr()
+        return code, told.out.decode(), told.err.decode()
+
+    return run
+
+
+def compare(tools, ours, paths):
+    """Asserts that both print the same of each file; how many dumps that were."""
+    dumps = 0
+    for path in paths:
+        options = list(OPTIONS.get(path.suffix, [()]))
+        if path.suffix == ".log" and path.parent.name in DECODERS:
+            decoder = DECODERS[path.parent.name]
+            options += [(decoder,), (decoder, "--skip-record-metadata")]
+        for each in options:
+            theirs = tools.run("kafka-dump-log", "--files", path, *each)
+            assert ours(path, *each) == (0, theirs.out, theirs.err), (path, each)
+            dumps += 1
+    return dumps
+
+
+def test_every_file_that_apache_kafka_wrote(tools, their_data, ours):
+    found = files(their_data)
+    assert {path.suffix for path in found} == SUFFIXES
+    assert compare(tools, ours, found) > len(found)
+
+
+def test_and_all_of_them_are_sound(their_data, capfd):
+    logs = [str(path) for path in files(their_data)]
+    assert main(["dump-log", "--verify", "--deep-iteration", *logs]) == 0, capfd.readouterr()
+
+
+def test_every_file_that_we_wrote(tools, start_node, ours):
+    node = start_node("--topic", "create", "--topic", "append", overrides={"log.index.interval.bytes": "100"})
+    produce(node.bootstrap)
+    node.stop()
+    found = files(node.log_dir)
+    assert {path.suffix for path in found} >= SUFFIXES - {".txnindex"}
+    assert compare(tools, ours, found) > len(found)
+
+
+def damaged(rng, data):
+    changed = bytearray(data)
+    kind = rng.randrange(4)
+    if kind == 0:
+        del changed[rng.randrange(len(changed)) :]
+    elif kind == 1:
+        changed += rng.choice([bytes(100), rng.randbytes(rng.randrange(1, 80))])
+    elif kind == 2:
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    else:
+        changed[rng.randrange(min(len(changed), 400))] = rng.choice([0, 127, 128, 255])
+    return bytes(changed)
+
+
+def test_damaged_files(tools, their_data, ours, tmp_path):
+    """What kafka-dump-log prints before it fails, or goes on to print; where it ends with a stack trace, we end with a
+    line that names the file.
+    """
+    rng = random.Random(1)
+    sound = [path for path in files(their_data) if path.suffix in {".log", ".index", ".timeindex"}]
+    sound = [path for path in sound if path.stat().st_size and path.parent.name != "__cluster_metadata-0"]
+    failures = 0
+    for _ in range(DAMAGED):
+        path = rng.choice(sound)
+        for beside in path.parent.glob(f"{path.stem}.*"):
+            shutil.copy(beside, tmp_path / beside.name)
+        broken = tmp_path / path.name
+        broken.write_bytes(damaged(rng, path.read_bytes()))
+        theirs = tools.attempt("kafka-dump-log", "--files", broken)
+        code, out, err = ours(broken)
+        assert (code, out) == (theirs.exit, theirs.out), (path, theirs.err, err)
+        failures += code
+        assert code == 0 or str(broken.with_suffix("")) in err
+    assert 0 < failures < DAMAGED
+
+
+def test_a_reader_that_has_seen_enough(their_data):
+    path = next(path for path in files(their_data) if path.suffix == ".log" and path.stat().st_size > 1000)
+    command = f".venv/bin/kafkacore dump-log --print-data-log {path} {path} {path} | head -1"
+    done = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True, timeout=20)
+    assert done.stdout == f"Dumping {path}\n"
+    assert done.stderr == ""

@@ -1,0 +1,173 @@
+"""`kafkacore dump-log` of segments and snapshots; that the lines are kafka-dump-log's is tests/interop's to show."""
+
+import json
+import struct
+import zlib
+
+import pytest
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore.metadata.records import RecordWriter
+from kafkacore.protocol.features import LATEST_METADATA_VERSION
+from kafkacore.protocol.messages import FeatureLevelRecord
+from kafkacore.raft.control import control_batch, leader_change
+from kafkacore.tools.main import main
+from transactions import COMMIT, marker
+
+NAME = "00000000000000000007.log"
+NOW = 1_700_000_000_000
+
+
+def batch(base_offset, *values, codec="none", **fields):
+    builder = RecordBatchBuilder(base_offset=base_offset, codec=codec, partition_leader_epoch=3, **fields)
+    for at, value in enumerate(values):
+        builder.append(NOW + at, b"k\xc3\xa9" if at == 0 else None, value, [("h", b"1"), ("n", None)] if at else [])
+    return builder.build()
+
+
+@pytest.fixture
+def dump(tmp_path, capfdbinary):
+    def run(data, *options, name=NAME, code=0):
+        path = tmp_path / name
+        path.write_bytes(data)
+        assert main(["dump-log", str(path), *options]) == code
+        told = capfdbinary.readouterr()
+        err = told.err.decode().replace(str(tmp_path), "DIR")
+        return told.out.decode().replace(str(tmp_path), "DIR").split("\n"), err
+
+    return run
+
+
+def test_a_line_for_each_batch(dump):
+    sound = batch(7, b"one", b"two", codec="lz4", producer_id=5, producer_epoch=1, base_sequence=2**31 - 1)
+    late = batch(9, b"three", log_append_time_ms=NOW + 9, delete_horizon_ms=77)
+    lines, err = dump(sound + late)
+    assert lines[:2] == [f"Dumping DIR/{NAME}", "Log starting offset: 7"]
+    assert lines[2] == (
+        "baseOffset: 7 lastOffset: 8 count: 2 baseSequence: 2147483647 lastSequence: 0 producerId: 5 producerEpoch: 1 "
+        "partitionLeaderEpoch: 3 isTransactional: false isControl: false deleteHorizonMs: OptionalLong.empty "
+        f"position: 0 CreateTime: {NOW + 1} size: {len(sound)} magic: 2 compresscodec: lz4 "
+        f"crc: {int.from_bytes(sound[17:21], 'big')} isvalid: true"
+    )
+    assert " deleteHorizonMs: OptionalLong[77] " in lines[3]
+    assert f" position: {len(sound)} LogAppendTime: {NOW + 9} size: {len(late)} " in lines[3]
+    assert lines[4:] == [""]
+    assert err == ""
+
+
+def test_a_line_for_each_record(dump):
+    lines, err = dump(batch(7, b"one", None, b"\xff\n"), "--print-data-log")
+    assert lines[3:] == [
+        f"| offset: 7 CreateTime: {NOW} keySize: 3 valueSize: 3 sequence: -1 headerKeys: [] key: ké payload: one",
+        f"| offset: 8 CreateTime: {NOW + 1} keySize: -1 valueSize: -1 sequence: -1 headerKeys: [h,n]",
+        f"| offset: 9 CreateTime: {NOW + 2} keySize: -1 valueSize: 2 sequence: -1 headerKeys: [h,n] payload: \ufffd",
+        "",
+        "",
+    ]
+    assert err == f"Non-consecutive offsets in DIR/{NAME}\n  -1 is followed by 7\n"
+    lines, _ = dump(batch(7, b"one", None), "--print-data-log", "--skip-record-metadata")
+    assert lines[3:] == ["| key: ké payload: one", "", ""]
+
+
+def test_the_end_of_a_transaction_is_told(dump):
+    lines, _ = dump(marker(7, 1, COMMIT), "--deep-iteration")
+    assert lines[3].endswith(" headerKeys: [] endTxnMarker: COMMIT coordinatorEpoch: 7")
+
+
+def test_records_of_the_metadata_log_are_told_as_json(dump):
+    value = RecordWriter(LATEST_METADATA_VERSION).encode(FeatureLevelRecord(name="x", feature_level=2))
+    leader = control_batch([leader_change(1, [], [])], 0, 4, NOW)
+    lines, err = dump(leader + batch(1, value, b"\x01\x7f\x00"), "--cluster-metadata-decoder", name=NAME)
+    assert lines[3].endswith(' LeaderChange: {"version":0,"leaderId":1,"voters":[],"grantingVoters":[]}')
+    assert lines[5].endswith(
+        ' payload: {"type":"FEATURE_LEVEL_RECORD","version":0,"data":{"name":"x","featureLevel":2}}'
+    )
+    assert " payload: Error at 2, skipping. metadata record type 127 is not known" in lines[6]
+    assert err == ""
+
+
+def test_json_has_an_object_for_each_line(dump):
+    data = batch(7, b'a"\\\n\x01\xff', None) + marker(9, 1, COMMIT) + b"rest"
+    lines, err = dump(data, "--print-data-log", "-o", "json")
+    told = [json.loads(line) for line in lines[:-1]]
+    assert [each["kind"] for each in told] == [
+        "file", "segment", "batch", "record", "record", "batch", "record", "trailing", "gap"
+    ]  # fmt: skip
+    assert told[2]["baseOffset"] == 7
+    assert told[2]["deleteHorizonMs"] is None
+    assert told[2]["isvalid"] is True
+    assert told[3]["payload"] == 'a"\\\n\x01\ufffd'
+    assert told[3]["key"] == "ké"
+    assert told[4]["headerKeys"] == ["h", "n"]
+    assert "payload" not in told[4]
+    assert told[6]["endTxnMarker"] == "COMMIT"
+    assert told[7]["bytes"] == 4
+    assert err == ""
+
+
+def test_bytes_that_are_no_whole_batch_are_counted(dump):
+    whole = batch(7, b"one")
+    for tail in (whole[:60], whole[:-1], b"x", bytes(17)):
+        lines, err = dump(whole + tail)
+        assert lines[3] == f"Found {len(tail)} invalid bytes at the end of {NAME}"
+        assert err == ""
+    lines, _ = dump(whole + whole, "--max-bytes", str(2 * len(whole) - 1))
+    assert len(lines) == 4  # no batch beyond them, and nothing about the rest
+
+
+def test_damage_ends_a_dump_with_its_place(dump):
+    whole = batch(7, b"one")
+    flipped = bytearray(whole)
+    flipped[-1] ^= 1
+    lines, err = dump(bytes(flipped) + whole)
+    assert lines[2].endswith("isvalid: false")
+    assert lines[3].endswith("isvalid: true")
+    assert err == ""
+    lines, err = dump(whole + bytes(100), code=1)
+    assert len(lines) == 4
+    assert err == f"DIR/{NAME}: byte {len(whole)}: the batch has a length that no batch of its magic can have\n"
+    torn = bytearray(batch(7, b"one", codec="zstd"))
+    torn[61] ^= 0xFF
+    lines, err = dump(bytes(torn), "--deep-iteration", code=1)
+    assert lines[2].endswith("isvalid: false")
+    assert err == f"DIR/{NAME}: byte 0: the body does not inflate with the codec that the attributes name\n"
+
+
+def test_a_later_magic_byte_is_shown_as_apache_kafka_does(dump):
+    later = bytearray(batch(7, b"one"))
+    later[16] = 9
+    lines, _ = dump(bytes(later))
+    assert " magic: 9 " in lines[2]
+    assert lines[2].endswith("isvalid: true")  # the checksum does not cover it
+
+
+def test_batches_of_old_releases_are_shown(dump):
+    body = struct.pack(">bbqi1si1s", 1, 0, NOW, 1, b"k", 1, b"v")
+    entry = struct.pack(">qiI", 7, len(body) + 4, zlib.crc32(body)) + body
+    lines, _ = dump(entry)
+    assert lines[2] == (
+        f"offset: 7 position: 0 CreateTime: {NOW} size: {len(entry)} magic: 1 compresscodec: none "
+        f"crc: {zlib.crc32(body)} isvalid: true"
+    )
+
+
+def test_more_than_a_block_and_a_batch_larger_than_it(dump):
+    data, offset = b"", 7
+    for size in (10, 1 << 20, 20, 70_000, 300_000, 5):
+        data += batch(offset, b"x" * size)
+        offset += 1
+    lines, err = dump(data)
+    assert [line.split()[1] for line in lines[2:-1]] == [str(each) for each in range(7, 13)]
+    assert all(line.endswith("isvalid: true") for line in lines[2:-1])
+    assert err == ""
+
+
+def test_what_is_no_file_of_a_log_is_ignored_or_refused(dump, tmp_path, capfdbinary):
+    lines, err = dump(b"", name="notes.txt")
+    assert lines == ["Dumping DIR/notes.txt", ""]
+    assert err == "Ignoring unknown file DIR/notes.txt\n"
+    _, err = dump(b"", name="x.log", code=1)
+    assert err == "DIR/x.log: is not named by an offset, as the files of a log are\n"
+    assert main(["dump-log", "--files", f"{tmp_path}/0.log"]) == 1
+    assert b"No such file" in capfdbinary.readouterr().err
+    assert main(["dump-log"]) == 2

@@ -43,12 +43,16 @@ def suffix_of(path: str) -> str:
 
 
 def dump_files(paths: Iterable[str], options: DumpOptions, report: Report) -> None:
-    """Tells what is in each. A file that cannot be read on is a problem, and the next one follows."""
+    """Tells what is in each. A file that cannot be read on is a problem, and the next one follows. Raises
+    BrokenPipeError where nobody reads what is told.
+    """
     findings = TimeFindings()
     for path in paths:
         report.entry("file", f"Dumping {path}", file=path)
         try:
             _dump(path, options, findings, report)
+        except BrokenPipeError:
+            raise
         except (KafkaError, LogDirectoryError, UndecodableError, OSError) as error:
             report.problem(path, reason(error).removeprefix(f"{path}: "))
     findings.tell(report)

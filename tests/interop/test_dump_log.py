@@ -148,7 +148,7 @@ def test_and_all_of_them_are_sound(their_data, capfd):
 def test_every_file_that_we_wrote(tools, start_node, ours):
     node = start_node("--topic", "create", "--topic", "append", overrides={"log.index.interval.bytes": "100"})
     produce(node.bootstrap)
-    node.stop()
+    assert node.stop() == 0, node.child.tail()
     found = files(node.log_dir)
     assert {path.suffix for path in found} >= SUFFIXES - {".txnindex"}
     assert compare(tools, ours, found) > len(found)

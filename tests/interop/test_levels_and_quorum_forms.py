@@ -28,6 +28,8 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
+# After every batch, and none but the last is kept: the log begins at it.
+SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "1", "metadata.max.retention.bytes": "1"}
 # Who comes after a kill waits until the broker that was killed counts as gone.
 BRIEF_SESSIONS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
 
@@ -46,8 +48,8 @@ def directory(tmp_path):
     """`directory(release, quorum, *options)` formats one; who has it at the end of a test is stopped."""
     made = []
 
-    def format_by(*arguments):
-        made.append(Directory(tmp_path, *arguments))
+    def format_by(*arguments, **overrides):
+        made.append(Directory(tmp_path, *arguments, **overrides))
         return made[0]
 
     yield format_by
@@ -60,9 +62,9 @@ class Directory(ApacheKafka):
 
     child = None
 
-    def __init__(self, directory, name, quorum, *options):
+    def __init__(self, directory, name, quorum, *options, **overrides):
         self.quorum, self.options = quorum, options
-        super().__init__(name, directory)
+        super().__init__(name, directory, overrides)
 
     def settings(self, overrides):
         given = super().settings(overrides | AUTHORIZER | BRIEF_SESSIONS)
@@ -82,8 +84,8 @@ class Directory(ApacheKafka):
         super().start()
 
     def give_to_us(self, **overrides):
-        """Without access control, which we would not pretend to have; with a snapshot of every record."""
-        asked = {"authorizer.class.name": "", "metadata.log.max.record.bytes.between.snapshots": 1, **overrides}
+        """Without access control, which we would not pretend to have."""
+        asked = {"authorizer.class.name": "", **SNAPSHOTS, **overrides}
         command = [ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties]
         self.child = Child([*command, *(f"--override={key}={value}" for key, value in asked.items())], self.log)
         self.child.wait_ready(self.serves, START_TIMEOUT_S, "kafkacore ready")
@@ -218,7 +220,7 @@ def test_level_21_and_static_voters_from_3_9_to_us_and_back_to_3_9_and_4_3(tools
 
 def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory):
     elr = ("--feature", "eligible.leader.replicas.version=0")
-    directory = directory("apache-4.3", "controller.quorum.bootstrap.servers", "--standalone", *elr)
+    directory = directory("apache-4.3", "controller.quorum.bootstrap.servers", "--standalone", *elr, **SNAPSHOTS)
     # Nobody started on it yet: the voter is known by its directory id.
     directory.give_to_us()
     directory.kill()

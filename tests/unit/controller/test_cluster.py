@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from kafkacore.config import BrokerConfig
-from kafkacore.controller.quorum.activation import activation_records
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS as KEY
-from kafkacore.controller.quorum.decisions import Settings, min_isr, topic_setting
+from kafkacore.controller.quorum.decisions import min_isr, topic_setting
 from kafkacore.metadata.edit import Edit
-from kafkacore.metadata.image import EMPTY_IMAGE
-from kafkacore.metadata.records import MetadataError
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AllocateProducerIdsRequest,
@@ -20,7 +14,6 @@ from kafkacore.protocol.messages import (
     ConfigRecord,
     ControllerRegistrationRequest,
     CreateTopicsRequest,
-    FeatureLevelRecord,
 )
 from kafkacore.protocol.uuid import Uuid
 
@@ -373,26 +366,6 @@ def test_the_roots_of_controller_and_broker_agree(run) -> None:
         assert harness.applied.publisher.image.offset == harness.controller.image.offset
 
     run(story)
-
-
-# --- levels ---
-
-
-def test_the_controller_does_not_become_active_at_a_level_it_does_not_know():
-    image = EMPTY_IMAGE._replace(features={"metadata.version": 31})
-    controller = {
-        "process.roles": "controller",
-        "node.id": "1",
-        "listeners": "CONTROLLER://:9093",
-        "log.dirs": "/nowhere",
-    }
-    quorum = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": "1@localhost:9093"}
-    settings = Settings("c", BrokerConfig(controller | quorum), Random(1))
-    with pytest.raises(MetadataError, match=r"metadata\.version 31 is finalised"):
-        activation_records(image, settings, ())
-    levels = [FeatureLevelRecord(name="metadata.version", feature_level=20)]
-    with pytest.raises(MetadataError, match=r"metadata\.version 20 is finalised"):
-        activation_records(EMPTY_IMAGE, settings, levels)
 
 
 def test_the_least_isr_is_the_topic_s_the_node_s_the_cluster_s_or_the_file_s(run):

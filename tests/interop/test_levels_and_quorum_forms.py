@@ -174,8 +174,14 @@ def produced(tools, bootstrap_server, topic):
     return tools.run("kafka-get-offsets", "--bootstrap-server", bootstrap_server, "--topic", topic).lines
 
 
+def producer_ids(directory):
+    """Of every batch in the topics, in no order: the console producer is an idempotent one."""
+    segments = directory.log_dir.glob("*rs-0/*.log")
+    return [batch.producer_id for path in segments for batch in Batches(path.read_bytes())]
+
+
 def go_on_with_us(tools, directory, topic):
-    """A start, a topic, a record in each of both, a snapshot, and a clean end."""
+    """A start, a topic, a record in each of both, and a snapshot."""
     before = directory.snapshots()
     directory.give_to_us()
     tools.run("kafka-topics", "--bootstrap-server", directory.bootstrap, "--create", "--topic", topic)
@@ -193,9 +199,10 @@ def test_level_21_and_static_voters_from_3_9_to_us_and_back_to_3_9_and_4_3(tools
     write_what_only_apache_kafka_acts_on(tools, directory.bootstrap)
     produce(tools, directory.bootstrap, "theirs")
     shown = what_apache_kafka_shows(tools, directory.bootstrap)
-    directory.stop()
+    directory.kill()
 
     go_on_with_us(tools, directory, "ours")
+    assert directory.stop() == 0
     assert directory.quorum_state_version() == 0
     kept = {kind for kind, *_ in directory.last_snapshot().kept}
     assert kept == {
@@ -207,6 +214,7 @@ def test_level_21_and_static_voters_from_3_9_to_us_and_back_to_3_9_and_4_3(tools
         assert what_apache_kafka_shows(tools, directory.bootstrap) == shown
         assert levels(tools, directory.bootstrap)["metadata.version"] == "3.9-IV0"
         assert topics(tools, directory.bootstrap) == {"ours", "theirs"}
+        produce(tools, directory.bootstrap, "ours")
         assert produced(tools, directory.bootstrap, "theirs") == ["theirs:0:2"]
         if name == "apache-4.3":
             change = ("upgrade", "--feature", "kraft.version=1")
@@ -216,6 +224,9 @@ def test_level_21_and_static_voters_from_3_9_to_us_and_back_to_3_9_and_4_3(tools
     directory.give_to_us()
     assert directory.stop() == 0
     assert directory.quorum_state_version() == 1
+    # Theirs, ours twice, theirs of either release: nobody gave an id that somebody had.
+    ids = producer_ids(directory)
+    assert len(ids) == len(set(ids)) == 5 and min(ids) >= 0
 
 
 def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory):
@@ -237,6 +248,7 @@ def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory
     assert finalized["share.version"] == finalized["kraft.version"] == "1"
 
     go_on_with_us(tools, directory, "ours")
+    directory.kill()
     assert directory.quorum_state_version() == 1
     assert directory.last_snapshot().features["share.version"] == 1
 
@@ -244,8 +256,11 @@ def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory
     assert what_apache_kafka_shows(tools, directory.bootstrap) == shown
     assert levels(tools, directory.bootstrap) == finalized
     assert topics(tools, directory.bootstrap) == {"ours", "theirs"}
-    assert produced(tools, directory.bootstrap, "theirs") == ["theirs:0:2"]
+    produce(tools, directory.bootstrap, "theirs")
+    assert produced(tools, directory.bootstrap, "theirs") == ["theirs:0:3"]
     directory.stop()
+    ids = producer_ids(directory)
+    assert len(ids) == len(set(ids)) == 4 and min(ids) >= 0
 
 
 DIRECTORY_IDS = {node_id: str(Uuid(bytes([node_id]) * 16)) for node_id in (1, 2, 3)}

@@ -17,6 +17,7 @@ from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun,
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
+from kafkacore.metadata.sharded import ShardedEdit
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.protocol.messages import Message
 
@@ -39,7 +40,7 @@ class Edit:
         self.controllers = base.controllers
         self.next_producer_id = base.next_producer_id
         self.transaction = base.transaction
-        self._kept: dict[tuple[Any, ...], Any] | None = None
+        self._kept: ShardedEdit[tuple[Any, ...], Any] | None = None  # most edits touch none
         self._topic_chunks = list(base.topic_chunks)
         self._own_topics: set[int] = set()
         self._own_rows: set[Any] = set()  # ids of topics whose partition_rows no root holds
@@ -97,7 +98,7 @@ class Edit:
             free_partitions=self._free_partitions,
             configs=self._configs.freeze(),
             next_producer_id=self.next_producer_id,
-            kept=base.kept if self._kept is None else self._kept,
+            kept=base.kept if self._kept is None else self._kept.freeze(),
             transaction=self.transaction,
         )
 
@@ -348,9 +349,9 @@ class Edit:
     def keep(self, key: tuple[Any, ...], record: Any) -> None:
         """What is replayed and written back, but not acted on; None forgets it."""
         if self._kept is None:
-            self._kept = dict(self.base.kept)
+            self._kept = self.base.kept.edit()
         if record is None:
-            self._kept.pop(key, None)
+            self._kept.pop(key)
         else:
             self._kept[key] = record
         self.delta.kept.add(key)

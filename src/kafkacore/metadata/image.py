@@ -80,7 +80,7 @@ class MetadataImage(NamedTuple):
     free_partitions: FreeRow | None = None
     configs: ShardedMap[ConfigKey, Mapping[str, str | None]] = ShardedMap()
     next_producer_id: Any = None  # the ProducerIdsRecord that says so
-    kept: Mapping[tuple[Any, ...], Any] = {}  # records that nothing here acts on, by what they are about
+    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records nothing here acts on, by what they are about
     transaction: Transaction | None = None
 
     # --- features ---

@@ -185,7 +185,7 @@ def told(image: MetadataImage) -> dict[str, Any]:
         },
         "configs": dict(image.configs.items()),
         "producer ids": image.next_producer_id,
-        "kept": dict(image.kept),
+        "kept": dict(image.kept.items()),
     }
 
 

@@ -35,22 +35,50 @@ from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport AbortedTransaction
 from kafkacore._fast.validate cimport ORIGIN_CLIENT, ORIGIN_COORDINATOR
 
-from collections import namedtuple
 from os import strerror
 
 from kafkacore._fast.uuid import Uuid
+from kafkacore._named_tuple import NamedTuple
 
-AppendResult = namedtuple(
-    "AppendResult",
-    "error first_offset last_offset log_append_time_ms log_start_offset duplicate error_message record_errors ack",
-)
-ReadBytes = namedtuple(
-    "ReadBytes",
-    "error records first_offset high_watermark last_stable_offset log_start_offset leader_id leader_epoch "
-    "diverging_epoch diverging_end_offset aborted",
-)
-LoadReport = namedtuple("LoadReport", "recovered_bytes truncated_bytes recovered_segments dropped_segments")
-SegmentInfo = namedtuple("SegmentInfo", "base_offset size_bytes sealed")
+
+class AppendResult(NamedTuple):
+    error: int
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    error_message: str | None
+    record_errors: list[tuple[int, str]]
+    ack: tuple[int, int] | None
+
+
+class ReadBytes(NamedTuple):
+    error: int
+    records: bytes
+    first_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    leader_id: int
+    leader_epoch: int
+    diverging_epoch: int
+    diverging_end_offset: int
+    aborted: list[tuple[int, int]]
+
+
+class LoadReport(NamedTuple):
+    recovered_bytes: int
+    truncated_bytes: int
+    recovered_segments: int
+    dropped_segments: int
+
+
+class SegmentInfo(NamedTuple):
+    base_offset: int
+    size_bytes: int
+    sealed: bool
+
 
 ROLES = ("none", "leader", "follower", "gone")
 STATES = ("lazy", "opening", "open", "rolling", "failed", "closed")

@@ -173,6 +173,14 @@ def message(name: str) -> Message:
     return Message(name, tuple(tables))
 
 
+def current_message(name: str) -> Message:
+    """The message without the versions that the current release dropped. Raises KeyError when it has none."""
+    table = release_table(CURRENT, name)
+    if table is None or table.versions.empty:
+        raise KeyError(name)
+    return Message(name, ((table.versions, table),))
+
+
 def _has_older_versions(current: Table) -> bool:
     """Whether the former release may have versions that the current one lacks."""
     return not current.kind.startswith("coordinator") and (current.versions.empty or current.versions.lowest > 0)

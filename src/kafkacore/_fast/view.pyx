@@ -350,7 +350,7 @@ cdef class Binding:
         """
         cdef int version
         self.name, self.lowest, self.highest = name, lowest, highest
-        message = tables.message(name)
+        message = tables.current_message(name)
         layouts = {struct: Layout(struct, fields, size, None, True) for struct, (size, fields) in structs.items()}
         changes = message.changes()
         for version in range(lowest, highest + 1):

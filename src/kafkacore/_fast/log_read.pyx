@@ -140,7 +140,11 @@ cdef int locate(const Look *at, int64_t offset, bint cached, Position *found) no
         floor = segment_floor_on_disk(at.segment, offset, cached)
         if floor < 0:
             return <int> floor
-    return segment_find(at.segment, offset, floor, at.limit, cached, found)
+    result = segment_find(at.segment, offset, floor, at.limit, cached, found)
+    if floor > 0 and (result == -EILSEQ or (result == 0 and found.position == floor and found.offset > offset)):
+        # No batch begins where the index says, or not one at or before the offset: all of them are looked at.
+        result = segment_find(at.segment, offset, 0, at.limit, cached, found)
+    return result
 
 
 cdef int read_segment(const Look *at, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, bint cached,

@@ -104,10 +104,9 @@ cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
 
 # --- truncation ---
 
-cdef int find_cut(Segment *segment, int64_t offset, int64_t *position) noexcept nogil:
-    """Where the segment will end. One that was sealed has its indexes in memory afterwards, unseen by readers as
-    yet.
-    """
+cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept nogil:
+    """Where the segment will end: before `offset` where that lies within a batch. One that was sealed has its indexes
+    in memory afterwards, unseen by readers as yet."""
     cdef Position at
     cdef int result = segment_open_log(segment)
     if result == 0 and load32(&segment.sealed):
@@ -115,8 +114,10 @@ cdef int find_cut(Segment *segment, int64_t offset, int64_t *position) noexcept 
     if result == 0:
         result = segment_reserve(segment)
     if result == 0:
-        result = segment_find(segment, offset, 0, segment.size, False, &at)
+        result = segment_find(segment, offset[0], 0, segment.size, False, &at)
     position[0] = at.position if result == 0 else segment.size
+    if result == 0 and at.offset < offset[0]:
+        offset[0] = at.offset
     return result if result < 0 else 0
 
 
@@ -169,7 +170,7 @@ cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept
     cdef int result
     while keep > 1 and list.items[keep - 1].base_offset > offset:
         keep -= 1
-    result = find_cut(list.items[keep - 1], offset, &position)
+    result = find_cut(list.items[keep - 1], &offset, &position)
     if result < 0:
         return result
     mutex_lock(&log.lock)

@@ -85,6 +85,13 @@ cdef int note_recovered(Load *load, Segment *segment, const BatchHeader *header,
     return 0
 
 
+cdef bint follows(const Load *load, const BatchHeader *header, int64_t next_offset) noexcept nogil:
+    """No checksum covers a base offset; but only compaction leaves gaps (and the old magics tell the last offset)."""
+    if header.magic >= 2 and not load.log.config.compact_policy:
+        return header.base_offset == next_offset
+    return last_offset(header) >= next_offset
+
+
 cdef int64_t valid_bytes(Load *load, Segment *segment, int64_t size) noexcept nogil:
     """Checks every batch and rebuilds the indexes in memory; where the first bad one begins, or -errno."""
     cdef BatchHeader header
@@ -111,7 +118,7 @@ cdef int64_t valid_bytes(Load *load, Segment *segment, int64_t size) noexcept no
             continue
         if result != BATCH_OK or check_batch(load.block + (at - start), <size_t> have, &header) != BATCH_OK:
             return at
-        if last_offset(&header) < next_offset or last_offset(&header) - segment.base_offset > LAST_RELATIVE_OFFSET:
+        if not follows(load, &header, next_offset) or last_offset(&header) - segment.base_offset > LAST_RELATIVE_OFFSET:
             return at
         if note_recovered(load, segment, &header, at) < 0:
             return -ENOMEM

@@ -33,6 +33,7 @@ from kafkacore.raft.roles import (
     Role,
     Unattached,
 )
+from kafkacore.raft.snapshots import checked_batches
 from kafkacore.raft.voters import BEFORE_LOG, NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 from kafkacore.storage.quorum_state import QuorumState
 
@@ -409,9 +410,10 @@ class Raft:
     def _learn_voters(self) -> None:
         snapshots = self.log.snapshots()
         if snapshots:
-            data = transfer.read_whole(self.log, snapshots[-1])
             last = snapshots[-1].offset - 1
-            control.learn_voters(self.voters, data, BEFORE_LOG if snapshots[-1].offset == 0 else last)
+            for batch in checked_batches(self.log, snapshots[-1]):
+                if batch.is_control:
+                    control.learn_voters(self.voters, batch.data, BEFORE_LOG if snapshots[-1].offset == 0 else last)
         offset = self.log.start_offset
         while offset < self.log.end_offset:
             data = self.log.read(offset, messages.FETCH_MAX_BYTES)

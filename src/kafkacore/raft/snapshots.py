@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from kafkacore._fast.batch import Batch, Batches, RecordBatchBuilder
+from kafkacore._fast.batch import Batch, Batches, CorruptBatchError, RecordBatchBuilder
 from kafkacore.protocol.messages import KRaftVersionRecord, Message, SnapshotFooterRecord, SnapshotHeaderRecord
 from kafkacore.raft import control
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.voters import VoterHistory
 from kafkacore.runtime.files import Files
+from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import CHECKPOINT, PARTIAL, checkpoint_name, parse_checkpoint_name
 
 BATCH_RECORDS: Final = 1000
@@ -77,45 +78,59 @@ class SnapshotFiles:
         return int(os.stat(self._path(snapshot_id)).st_mtime * 1000)
 
 
-class SnapshotError(ValueError):
+class SnapshotError(LogDirectoryError):
     """A snapshot that is damaged or incomplete. Another replica, or the one before it, has what it should hold."""
+
+    def __init__(self, snapshot_id: OffsetAndEpoch, problem: str) -> None:
+        super().__init__(
+            f"snapshot {checkpoint_name(*snapshot_id)} of the metadata log {problem}; restore it, or move it away "
+            "where an older one and the records behind that are there, or let this controller follow others from a "
+            "new directory"
+        )
 
 
 def read_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
     """The batches of a snapshot's records, read in parts. Raises SnapshotError."""
     complete = False
-    for batch in _batches(log, snapshot_id):
+    for batch in checked_batches(log, snapshot_id):
         if batch.is_control:
             complete = any(isinstance(each, SnapshotFooterRecord) for _, each in control.control_records(batch.data))
         else:
             yield batch
     if not complete:
-        raise SnapshotError(f"snapshot {checkpoint_name(*snapshot_id)} has no footer: it is not complete")
+        raise SnapshotError(snapshot_id, "has no footer: it is not complete")
 
 
 def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:
     """The time of the last record that a snapshot stands for, in milliseconds; -1 when its header does not tell."""
-    data = log.read_snapshot(snapshot_id, 0, READ_BYTES)
-    for _, record in control.control_records(data):
-        if isinstance(record, SnapshotHeaderRecord):
-            told: int = record.last_contained_log_timestamp
-            return told
+    for batch in checked_batches(log, snapshot_id):
+        for _, record in control.control_records(batch.data):
+            if isinstance(record, SnapshotHeaderRecord):
+                told: int = record.last_contained_log_timestamp
+                return told
+        break
     return -1
 
 
-def _batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
+def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
+    """Every batch, its checksum checked; read in parts. Raises SnapshotError."""
     size = log.snapshot_size(snapshot_id)
     position, wanted = 0, READ_BYTES
     while position < size:
         batches = Batches(log.read_snapshot(snapshot_id, position, wanted))
-        for batch in batches:
-            if not batch.crc_ok:
-                raise SnapshotError(f"snapshot {checkpoint_name(*snapshot_id)} is damaged at byte {position}")
-            yield batch
+        whole = 0  # bytes of the batches that were given
+        try:
+            for batch in batches:
+                if not batch.crc_ok:
+                    raise SnapshotError(snapshot_id, f"is damaged in the batch at byte {position + whole}")
+                whole = batches.position
+                yield batch
+        except CorruptBatchError as error:
+            raise SnapshotError(snapshot_id, f"is damaged at byte {position + whole}: {error}") from None
         if batches.position == 0:
             # A batch is longer than what was read of it.
             if position + wanted >= size:
-                raise SnapshotError(f"snapshot {checkpoint_name(*snapshot_id)} is cut off at byte {position}")
+                raise SnapshotError(snapshot_id, f"is cut off at byte {position}")
             wanted *= 2
             continue
         position += batches.position

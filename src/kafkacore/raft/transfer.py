@@ -7,19 +7,11 @@ from typing import TYPE_CHECKING, Any
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import election, messages, replication
-from kafkacore.raft.log import OffsetAndEpoch, RaftLog
+from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import Follower, Leader
 
 if TYPE_CHECKING:
     from kafkacore.raft.core import InFlight, Raft
-
-
-def read_whole(log: RaftLog, snapshot_id: OffsetAndEpoch) -> bytes:
-    made = bytearray()
-    size = log.snapshot_size(snapshot_id)
-    while len(made) < size:
-        made += log.read_snapshot(snapshot_id, len(made), messages.FETCH_MAX_BYTES)
-    return bytes(made)
 
 
 def on_fetch_snapshot(raft: Raft, token: Any, request: Any) -> None:

@@ -193,13 +193,14 @@ def test_a_truncated_log_goes_on_at_its_new_end(tmp_path: Path, end: int) -> Non
     for i in range(10):
         handle.append(idempotent(2 * i))
     handle.truncate_to(end)
+    end = end // 2 * 2  # half a batch is none, and no offset is without its record
     assert (handle.end_offset, handle.high_watermark) == (end, end)
-    assert offsets(handle) == list(range(end // 2 * 2))
+    assert offsets(handle) == list(range(end))
     assert handle.append(batch()).first_offset == end
     for clean in (False, True):
         again = reload(handle, clean=clean)
         assert again.end_offset == end + 2
-        assert offsets(again) == [*range(end // 2 * 2), end, end + 1]
+        assert offsets(again) == list(range(end + 2))
         handle = again
         handle.shut()
 

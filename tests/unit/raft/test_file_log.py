@@ -119,7 +119,7 @@ def test_a_damaged_or_cut_off_snapshot_is_not_read(place: Place) -> None:
     for data in (whole[:-5], bytes(flipped), whole[: whole.rindex(b"b")]):
         log.write_snapshot(snapshot, 0, data)
         log.finish_snapshot(snapshot)
-        with pytest.raises((snapshots.SnapshotError, ValueError)):
+        with pytest.raises(snapshots.SnapshotError):
             list(snapshots.read_batches(log, snapshot))
     log.close()
 

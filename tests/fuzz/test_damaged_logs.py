@@ -1,0 +1,214 @@
+"""The files of a log damaged at every kind of place: what precedes the damage is served as it was written, and the rest
+is cut off or shows; or the load names the file.
+
+KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from file_damage import Damage, batch_starts, damages
+from kafkacore._fast.batch import Batches, CorruptBatchError, RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage import log_loader
+from kafkacore.storage.errors import MalformedFileError
+from transactions import ABORT, COMMIT, marker, records
+
+SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
+SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
+SETTINGS = LogSettings(segment_bytes=2500, index_interval_bytes=0)
+TO_THE_END = 3
+EPOCH_FIELD = slice(12, 16)  # of a batch: no checksum covers it, nor the base offset
+
+
+class Written(NamedTuple):
+    files: dict[str, bytes]
+    batches: dict[int, bytes]  # by base offset, without the leader epoch
+    segments: list[int]
+    end_offset: int
+
+
+def without_epoch(batch: bytes) -> bytes:
+    return batch[: EPOCH_FIELD.start] + batch[EPOCH_FIELD.stop :]
+
+
+def append_all(handle: PartitionHandle) -> None:
+    """Plain, compressed, idempotent and transactional batches, over several epochs, snapshots and segments."""
+    for number in range(24):
+        end = handle.end_offset
+        if number % 4 == 0:
+            builder = RecordBatchBuilder(
+                base_offset=end, partition_leader_epoch=number // 8, codec=("none", "gzip", "lz4")[number % 3]
+            )
+            for key in range(3):
+                builder.append(1_700_000_000_000 + number, b"%d" % key, b"plain %d " % number * 20)
+            batch = builder.build()
+        elif number % 4 == 1:
+            batch = records(end, 7 + number % 3, sequence=number * 2)
+        elif number % 4 == 2:
+            batch = marker(end, 7 + (number - 1) % 3, ABORT if number % 8 == 2 else COMMIT)
+        else:
+            builder = RecordBatchBuilder(
+                base_offset=end, partition_leader_epoch=number // 8, producer_id=50, producer_epoch=0,
+                base_sequence=number,
+            )  # fmt: skip
+            builder.append(1_700_000_000_000 + number, None, b"one of a producer's " * 15)
+            batch = builder.build()
+        assert handle.append_as_follower(bytes(batch), 99).error == 0
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    root = tmp_path_factory.mktemp("written")
+    directory = LogDirectory(Environment(), str(root))
+    handle = PartitionHandle(directory, "t", 0, Uuid.random(), SETTINGS)
+    handle.become_follower(2, 99)
+    append_all(handle)
+    end_offset, segments = handle.end_offset, [each.base_offset for each in handle.segments()]
+    handle.shut()
+    directory.close()
+    files = {path.name: path.read_bytes() for path in sorted((root / "t-0").iterdir())}
+    assert len(segments) > 2 and any(name.endswith(".txnindex") for name in files)
+    batches = {}
+    for base in segments:
+        data = files[f"{base:020}.log"]
+        starts = [position for position, _ in batch_starts(data)] + [len(data)]
+        for (position, offset), end in zip(batch_starts(data), starts[1:], strict=True):
+            batches[offset] = without_epoch(data[position:end])
+    return Written(files, batches, segments, end_offset)
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    fast = "/dev/shm"
+    with tempfile.TemporaryDirectory(prefix="kafkacore-", dir=fast if os.path.isdir(fast) else None) as made:
+        yield Path(made)
+
+
+class Served(NamedTuple):
+    """Up to where all is as it was; then the end, or what shows that there is something wrong."""
+
+    end: int
+    wrong: str | None
+
+
+def serve(handle: PartitionHandle, written: Written) -> Served:
+    offset = handle.log_start_offset
+    while offset < handle.end_offset:
+        found = handle.read(offset, 1 << 20, TO_THE_END)
+        if found.error:
+            return Served(offset, f"error {found.error}")
+        batches = Batches(found.records)
+        try:
+            for batch in batches:
+                if not batch.crc_ok:
+                    return Served(offset, "crc")
+                if without_epoch(bytes(batch.data)) != written.batches.get(batch.base_offset):
+                    return Served(offset, f"SILENT: another batch at {batch.base_offset}")
+                if batch.base_offset > offset:
+                    return Served(offset, f"SILENT: {offset} is missing, {batch.base_offset} follows")
+                offset = batch.next_offset
+        except CorruptBatchError as error:
+            return Served(offset, f"no batch: {error}")
+        if batches.position == 0:
+            return Served(offset, "SILENT: nothing is there below the end")
+    return Served(offset, None)
+
+
+# How the log was left, and from where on a load checks it.
+MODES = {"clean": (True, 0), "recovered": (False, 0), "partly recovered": (False, -1)}
+
+
+def first_lost(name: str, damage: Damage, written: Written) -> int:
+    """The offset up to which all must be as it was."""
+    if not name.endswith(".log"):
+        return written.end_offset
+    before = [base for position, base in batch_starts(written.files[name]) if position <= damage.at]
+    return (
+        before[-1]
+        if before and damage.at < len(written.files[name])
+        else next((base for base in written.segments if base > int(name[:20])), written.end_offset)
+    )
+
+
+def is_trusted(name: str, mode: str, written: Written) -> bool:
+    """A segment that a load does not look into, as Apache Kafka: its checksums are for the reader, and what no checksum
+    covers (where a file ends between two batches, base offsets) is for `kafkacore dump-log`."""
+    point = {"clean": written.end_offset, "recovered": 0, "partly recovered": written.segments[-2]}[mode]
+    return name.endswith(".log") and int(name[:20]) < point
+
+
+def unprotected(name: str, damage: Damage, written: Written) -> bool:
+    """Whether it changes a base offset alone, which no checksum covers."""
+    if not name.endswith(".log"):
+        return False
+    original = written.files[name]
+    starts = [position for position, _ in batch_starts(original)]
+    if len(original) != len(damage.data):
+        return False
+    changed = [i for i, (a, b) in enumerate(zip(original, damage.data, strict=True)) if a != b]
+    return all(any(0 <= i - start < 8 for start in starts) for i in changed)
+
+
+def check(place: Path, name: str, damage: Damage, mode: str, written: Written) -> str | None:
+    """What is wrong with how the damage was taken; None where nothing is."""
+    clean, recovery_point = MODES[mode]
+    if recovery_point < 0:
+        recovery_point = written.segments[-2]
+    path = place / "t-0"
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    for each, data in written.files.items():
+        (path / each).write_bytes(damage.data if each == name else data)
+    directory = LogDirectory(Environment(), str(place))
+    handle = PartitionHandle(directory, "t", 0, None, SETTINGS)
+    try:
+        log_loader.load(handle, str(path), clean=clean, recovery_point=recovery_point)
+    except (MalformedFileError, OSError) as error:
+        return None if name in str(error) else f"refused without the file's name: {error!r}"
+    least = first_lost(name, damage, written)
+    served = serve(handle, written)
+    handle.close()
+    if served.end < least:
+        return f"lost from {served.end}, {least} was before the damage: {served.wrong}"
+    if mode == "recovered" and served.wrong:
+        return f"recovered, and {served.wrong} at {served.end}"
+    if served.wrong and served.wrong.startswith("SILENT"):
+        gap = "missing" in served.wrong and is_trusted(name, mode, written)
+        return None if gap or unprotected(name, damage, written) else served.wrong
+    return None
+
+
+@pytest.mark.timeout(60 + 3 * SECONDS)
+def test_what_precedes_the_damage_is_served_and_the_damage_shows(written: Written, place: Path) -> None:
+    rng = random.Random(SEED)
+    work = [
+        (name, damage, mode)
+        for name, data in written.files.items()
+        for damage in damages(name, data, rng)
+        for mode in MODES
+    ]
+    rng.shuffle(work)
+    until, failures, tried = time.monotonic() + SECONDS, [], 0
+    for name, damage, mode in work:
+        if time.monotonic() > until:
+            break
+        tried += 1
+        wrong = check(place, name, damage, mode, written)
+        if wrong is not None:
+            failures.append(f"{mode}, {name}: {damage.place.what}, {damage.how}: {wrong}")
+    print(f"\n{tried} of {len(work)} damages tried, seed {SEED}")
+    assert not failures, f"seed {SEED}, {len(failures)} of {tried}:\n" + "\n".join(sorted(failures)[:40])

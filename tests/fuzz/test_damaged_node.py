@@ -1,0 +1,135 @@
+"""A node's own files damaged at every kind of place: the node starts and serves what it had, or says which file it is.
+
+KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import forgetful_workload as workload
+from dialogue import Dialogue
+from file_damage import Damage, damages
+from forgetful_workload import Workload
+from kafkacore.server.node import Node
+from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
+from kafkacore.tools import dev
+
+SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
+SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
+OVERRIDES = [*workload.OVERRIDES, "server.max.startup.time.ms=3000"]
+TOPICS = {"one": 6, "two": 3}  # with so many batches
+METADATA = "__cluster_metadata-0"
+
+
+def started(directory: Path) -> Node:
+    config = dev.configuration(str(directory), 0, OVERRIDES)
+    dev.prepare(config)
+    node = Node(config)
+    node.start()
+    return node
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("used")
+    for _ in range(3):
+        node = started(directory)
+        assert node.bootstrap is not None
+        did = Workload(lambda: 0)
+        with Dialogue(node.bootstrap) as asked:
+            if not asked.topics():
+                for topic, batches in TOPICS.items():
+                    did.create(asked, topic)
+                    did.produce(asked, topic, batches, promised=False, producer_id=did.producer_ids(asked, 1))
+            did.producer_ids(asked, 3)
+        node.stop()
+    return directory
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    fast = "/dev/shm"
+    with tempfile.TemporaryDirectory(prefix="kafkacore-", dir=fast if os.path.isdir(fast) else None) as made:
+        yield Path(made)
+
+
+class Said(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.fixture
+def said() -> Iterator[Said]:
+    handler, logger = Said(), logging.getLogger("kafkacore")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+def check(used: Path, place: Path, name: str, damage: Damage, said: Said) -> str | None:
+    """What is wrong with how the damage was taken; None where nothing is."""
+    directory = place / "node"
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(used, directory)
+    (directory / name).write_bytes(damage.data)
+    said.lines.clear()
+    file = name.rsplit("/", 1)[-1]
+    try:
+        node = started(directory)
+    except (LogDirectoryError, MalformedFileError) as error:
+        return None if file in str(error) else f"refused, and not by the file's name: {error}"
+    except TimeoutError:
+        # Another directory id, as one of the bytes says now, is that of no voter.
+        told = name == "meta.properties" and any("has directory id" in line for line in said.lines)
+        return None if told else "not ready, and nobody said why"
+    try:
+        assert node.bootstrap is not None
+        with Dialogue(node.bootstrap) as asked:
+            lost = set(TOPICS) - set(asked.topics())
+            if lost:
+                # Of a metadata log that is cut, what precedes the cut is there; and it is told.
+                told = any(METADATA in line for line in said.lines)
+                return None if name.startswith(METADATA) and told else f"{lost} are gone, and nobody said so"
+            for topic, batches in TOPICS.items():
+                if workload.check_records(asked, topic, workload.Known()) != batches * workload.RECORDS_A_BATCH:
+                    return f"{topic} has lost records"
+    finally:
+        node.stop()
+    return None
+
+
+@pytest.mark.timeout(60 + 3 * SECONDS)
+def test_a_node_starts_on_what_it_had_or_names_the_file(used: Path, place: Path, said: Said) -> None:
+    rng = random.Random(SEED)
+    files = [path for path in sorted(used.rglob("*")) if path.is_file() and path.stat().st_size]
+    names = [str(path.relative_to(used)) for path in files if path.parent == used or METADATA in str(path)]
+    names += ["one-0/partition.metadata", "one-0/leader-epoch-checkpoint"]
+    work = [(name, damage) for name in names for damage in damages(name, (used / name).read_bytes(), rng)]
+    rng.shuffle(work)
+    until, failures, tried = time.monotonic() + SECONDS, [], 0
+    for name, damage in work:
+        if time.monotonic() > until:
+            break
+        tried += 1
+        try:
+            wrong = check(used, place, name, damage, said)
+        except Exception as error:  # noqa: BLE001 - every damage is tried, and all that are wrong are told
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong is not None:
+            failures.append(f"{name}: {damage.place.what}, {damage.how}: {wrong}")
+    print(f"\n{tried} of {len(work)} damages tried in {len(names)} files, seed {SEED}")
+    assert not failures, f"seed {SEED}, {len(failures)} of {tried}:\n" + "\n".join(sorted(failures)[:40])

@@ -264,6 +264,10 @@ def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory
 
 
 DIRECTORY_IDS = {node_id: str(Uuid(bytes([node_id]) * 16)) for node_id in (1, 2, 3)}
+USERS = (
+    "--add-scram", 'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]',
+    "--add-scram", 'SCRAM-SHA-256=[name="bob",salt=N3E=,password=a secret]',
+)  # fmt: skip
 VOTERS = {node_id: f"{node_id}@host{node_id}:9093:{DIRECTORY_IDS[node_id]}" for node_id in DIRECTORY_IDS}
 
 
@@ -274,8 +278,9 @@ VOTERS = {node_id: f"{node_id}@host{node_id}:9093:{DIRECTORY_IDS[node_id]}" for 
         ("--initial-controllers", f"{VOTERS[2]},{VOTERS[3]}"),
         ("--no-initial-controllers",),
         ("--release-version", "3.9", "--no-initial-controllers", "--feature", "kraft.version=1"),
+        (*USERS, "--initial-controllers", VOTERS[1]),
     ],
-    ids=["voter", "not-a-voter", "no-voters", "3.9"],
+    ids=["voter", "not-a-voter", "no-voters", "3.9", "users"],
 )
 def test_a_quorum_of_several_is_formatted_as_4_3_does(tools, tmp_path, capsys, options):
     all_features = [f"{name}.version={level}" for name, level in

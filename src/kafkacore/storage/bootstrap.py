@@ -36,6 +36,7 @@ _LEADER_EPOCH: Final = 0
 _FRAME_VERSION: Final = 1
 _RECORD_VERSION: Final = 0
 _FRAME: Final = bytes((_FRAME_VERSION, FeatureLevelRecord.API_KEY, _RECORD_VERSION))
+NOTHING_MORE: Final[tuple[Message, ...]] = ()
 
 
 class InitialVoter(NamedTuple):
@@ -46,8 +47,9 @@ class InitialVoter(NamedTuple):
     address: Address
 
 
-def encode_bootstrap(levels: Mapping[str, int], now_ms: int) -> bytes:
-    """The content of bootstrap.checkpoint: metadata.version first, then the other features that are not at level 0.
+def encode_bootstrap(levels: Mapping[str, int], now_ms: int, more: Iterable[Message] = NOTHING_MORE) -> bytes:
+    """The content of bootstrap.checkpoint: metadata.version first, then the other features that are not at level 0,
+    then what `more` is to be in a new cluster.
 
     kraft.version is not among them; it is a control record.
     """
@@ -56,6 +58,10 @@ def encode_bootstrap(levels: Mapping[str, int], now_ms: int) -> bytes:
     for name in (METADATA_VERSION, *others):
         record = FeatureLevelRecord(name=name, feature_level=levels[name])
         builder.append(now_ms, None, record.encode(_RECORD_VERSION, _FRAME))
+    for each in more:
+        builder.append(
+            now_ms, None, each.encode(_RECORD_VERSION, bytes((_FRAME_VERSION, each.API_KEY, _RECORD_VERSION)))
+        )
     header = _header(0, now_ms, last_contained_log_timestamp_ms=0)
     return header + builder.build() + _footer(1 + builder.record_count, now_ms)
 
@@ -82,9 +88,15 @@ def encode_voters_checkpoint(voters: Iterable[InitialVoter], listener: str, now_
     return header + _footer(3, now_ms)
 
 
-def write_bootstrap(directory: str, levels: Mapping[str, int], now_ms: int, files: Files = OS_FILES) -> None:
+def write_bootstrap(
+    directory: str,
+    levels: Mapping[str, int],
+    now_ms: int,
+    files: Files = OS_FILES,
+    more: Iterable[Message] = NOTHING_MORE,
+) -> None:
     """Atomic and durable. Raises OSError."""
-    replace(files, os.path.join(directory, NAME), encode_bootstrap(levels, now_ms))
+    replace(files, os.path.join(directory, NAME), encode_bootstrap(levels, now_ms, more))
 
 
 def write_voters_checkpoint(

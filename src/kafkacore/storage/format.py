@@ -20,6 +20,7 @@ from kafkacore.protocol.features import (
     parse_metadata_version,
     validate_levels,
 )
+from kafkacore.protocol.messages import Message
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import bootstrap, directories, meta_properties
 from kafkacore.storage.bootstrap import InitialVoter
@@ -37,7 +38,8 @@ class FormatError(Exception):
 
 
 class FormatOptions(NamedTuple):
-    """The options of `format`. `initial_controllers` is a list of id@host:port:directory-id entries."""
+    """The options of `format`. `initial_controllers` is a list of id@host:port:directory-id entries, `add_scram` the
+    users of a new cluster as `scram.parse_credential` reads them."""
 
     cluster_id: str
     ignore_formatted: bool = False
@@ -46,6 +48,7 @@ class FormatOptions(NamedTuple):
     standalone: bool = False
     no_initial_controllers: bool = False
     initial_controllers: str | None = None
+    add_scram: tuple[str, ...] = ()
 
 
 def format_directories(
@@ -66,6 +69,7 @@ def format_directories(
     check_cluster_id(options.cluster_id)
     voters = initial_voters(config, options, random_uuid)
     version, levels = feature_levels(config, options)
+    users = _users(options)
     loaded = directories.load(config.all_log_dirs, files)
     loaded.check(options.cluster_id, config.node_id)
     if loaded.properties and not options.ignore_formatted:
@@ -86,7 +90,7 @@ def format_directories(
         is_voter = directory == config.metadata_log_dir and own is not None
         directory_id = own.directory_id if is_voter and own is not None else random_uuid()
         files.make_directories(directory)
-        bootstrap.write_bootstrap(directory, levels, now_ms, files)
+        bootstrap.write_bootstrap(directory, levels, now_ms, files, users)
         if directory == config.metadata_log_dir and voters:
             listener = config.controller_listener_names[0]
             bootstrap.write_voters_checkpoint(directory, voters.values(), listener, now_ms, files)
@@ -114,6 +118,17 @@ def feature_levels(config: BrokerConfig, options: FormatOptions) -> tuple[Metada
     except ValueError as error:
         raise FormatError(str(error)) from None
     return version, levels
+
+
+def _users(options: FormatOptions) -> list[Message]:
+    if not options.add_scram:
+        return []
+    from kafkacore.storage.scram import ScramError, parse_credential
+
+    try:
+        return [parse_credential(each) for each in options.add_scram]
+    except ScramError as error:
+        raise FormatError(str(error)) from None
 
 
 def initial_voters(

@@ -50,6 +50,15 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--feature", "-f", action="append", default=[], metavar="NAME=LEVEL", help="level of a feature to begin with"
     )
+    parser.add_argument(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        metavar="CREDENTIAL",
+        help="a user to begin with: 'SCRAM-SHA-256=[name=alice,password=alice-secret]', or "
+        '\'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]\'',
+    )
     voters = parser.add_mutually_exclusive_group()
     voters.add_argument("--standalone", "-s", action="store_true", help="this controller is the whole quorum")
     voters.add_argument(
@@ -81,6 +90,7 @@ def _format(arguments: argparse.Namespace) -> int:
             standalone=arguments.standalone,
             no_initial_controllers=arguments.no_initial_controllers,
             initial_controllers=arguments.initial_controllers,
+            add_scram=tuple(arguments.add_scram),
         )
         format_directories(
             BrokerConfig.load(arguments.config, arguments.override), options, time.time_ns() // 1_000_000

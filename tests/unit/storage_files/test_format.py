@@ -1,6 +1,9 @@
 """What `kafkacore storage` writes, says and refuses, and on which directories a node starts."""
 
+import hashlib
+import hmac
 import os
+from base64 import b64decode
 
 import pytest
 
@@ -8,7 +11,13 @@ from kafkacore._fast.batch import Batches, ControlRecordType
 from kafkacore._fast.uuid import Uuid
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address
-from kafkacore.protocol.messages import FeatureLevelRecord, KRaftVersionRecord, SnapshotHeaderRecord, VotersRecord
+from kafkacore.protocol.messages import (
+    FeatureLevelRecord,
+    KRaftVersionRecord,
+    SnapshotHeaderRecord,
+    UserScramCredentialRecord,
+    VotersRecord,
+)
 from kafkacore.storage import bootstrap, meta_properties
 from kafkacore.storage.bootstrap import InitialVoter
 from kafkacore.storage.directories import open_directories
@@ -180,6 +189,16 @@ def test_what_is_formatted_is_left_alone_when_that_is_asked_for(config, tmp_path
         (DYNAMIC, {"initial_controllers": "1@a:b:JEXY6aqzQY-32P5TStzaFg"}, "must end with a port"),
         (DYNAMIC, {"initial_controllers": "1@a:9093:short"}, "'short' is not a UUID"),
         (DYNAMIC, {"initial_controllers": ","}, "names no controller"),
+        ({}, {"add_scram": ("PLAIN=[name=a,password=b]",)}, "must begin with SCRAM-SHA-256= or SCRAM-SHA-512="),
+        ({}, {"add_scram": ("SCRAM-SHA-256=name=a",)}, "in [ and ]"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[password=b]",)}, "names no user"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a]",)}, "needs password=, or saltedpassword= with its salt="),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,saltedpassword=YCE=]",)}, "with its salt="),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,iterations=4095]",)}, "there may be 4096 to 16384"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,iterations=16385]",)}, "there may be 4096 to 16384"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,salt=?]",)}, "salt is not base64"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,colour=c]",)}, "does not know colour"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,secret]",)}, "has a part without ="),
         (DYNAMIC, {"initial_controllers": f"{INITIAL},{INITIAL}"}, "has node id 1 twice"),
     ],
 )
@@ -230,6 +249,28 @@ def test_bootstrap_records_may_lie_beside_the_voters(tmp_path):
     # What kafka-storage of 4.3 wrote goes before it.
     (tmp_path / bootstrap.NAME).write_bytes(bootstrap.encode_bootstrap({"metadata.version": 21}, NOW_MS))
     assert len(bootstrap.read_bootstrap(str(tmp_path))) == 1
+
+
+def test_users_are_in_a_new_cluster_with_keys_that_their_password_gives(config, tmp_path):
+    asked = "SCRAM-SHA-256=[name=alice,password=pencil,iterations=4096,salt=W22ZaJ0SNY7soEsUEjb6gQ==]"
+    format_all(config(), add_scram=(asked, "SCRAM-SHA-512=[name=bob,password=x]"))
+    alice, bob = (
+        UserScramCredentialRecord.decode(record[3:], 0)
+        for record in bootstrap.read_bootstrap(f"{tmp_path}/a")
+        if record[1] == UserScramCredentialRecord.API_KEY
+    )
+    assert (alice.name, alice.mechanism, alice.iterations) == ("alice", 1, 4096)
+    # RFC 7677's example, by its proof: the client's key is what the stored one is made of.
+    message = (
+        b"n=user,r=rOprNGfwEbeRWgbNEkqO,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    )
+    proof = b64decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    signature = hmac.digest(alice.stored_key, message, "sha256")
+    client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+    assert hashlib.sha256(client_key).digest() == alice.stored_key
+    assert hmac.digest(alice.server_key, message, "sha256") == b64decode("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert (bob.name, bob.mechanism, bob.iterations, len(bob.salt), len(bob.stored_key)) == ("bob", 2, 4096, 32, 64)
 
 
 def test_voters_are_listed_by_id():

@@ -1,0 +1,93 @@
+"""The users that `storage format --add-scram` leaves in a new cluster (KIP-900): where a listener asks for SCRAM,
+nobody could come in to make the first one. Keys are RFC 5802's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Final
+
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.protocol.messages import Message, UserScramCredentialRecord
+
+MIN_ITERATIONS: Final = 4096  # the default too, and Kafka's limits
+MAX_ITERATIONS: Final = 16384
+SALT_BYTES: Final = 32
+
+
+class Mechanism(NamedTuple):
+    """`number` stands for it in records, `digest` in hashlib."""
+
+    number: int
+    digest: str
+
+
+MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism(1, "sha256"), "SCRAM-SHA-512": Mechanism(2, "sha512")}
+
+
+class ScramError(ValueError):
+    """An --add-scram that cannot be followed; the message does not repeat a password."""
+
+
+def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urandom) -> Message:
+    """The record of MECHANISM=[name=N,password=P,iterations=I,salt=S], or with `saltedpassword` in place of the
+    password; salts and salted passwords are in base64. Raises ScramError."""
+    name, equals, rest = text.strip().partition("=")
+    mechanism = MECHANISMS.get(name)
+    if not equals or mechanism is None:
+        raise ScramError(f"--add-scram must begin with {' or '.join(f'{each}=' for each in MECHANISMS)}")
+    if not (rest.startswith("[") and rest.endswith("]")):
+        raise ScramError(f"--add-scram {name}= must go on with what is known of a user, in [ and ]")
+    given = dict(_component(name, each) for each in rest[1:-1].split(","))
+    user, iterations = given.pop("name", None), _iterations(name, given.pop("iterations", None))
+    if not user:
+        raise ScramError(f"--add-scram {name} names no user: add name=")
+    salt = _base64(name, "salt", given.pop("salt", None))
+    password, salted = given.pop("password", None), _base64(name, "saltedpassword", given.pop("saltedpassword", None))
+    if given:
+        raise ScramError(f"--add-scram {name} does not know {', '.join(sorted(given))}")
+    if password is not None:
+        salt = random_bytes(SALT_BYTES) if salt is None else salt
+        salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+    elif salted is None or salt is None:
+        raise ScramError(f"--add-scram {name} needs password=, or saltedpassword= with its salt=")
+    client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
+    return UserScramCredentialRecord(
+        name=user,
+        mechanism=mechanism.number,
+        salt=salt,
+        stored_key=hashlib.new(mechanism.digest, client_key).digest(),
+        server_key=hmac.digest(salted, b"Server Key", mechanism.digest),
+        iterations=iterations,
+    )
+
+
+def _component(mechanism: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ScramError(f"--add-scram {mechanism} has a part without =: each is NAME=VALUE, with a comma between them")
+    quoted = len(value) >= 2 and value[0] == value[-1] == '"'
+    return key, value[1:-1] if quoted else value
+
+
+def _iterations(mechanism: str, text: str | None) -> int:
+    if text is None:
+        return MIN_ITERATIONS
+    if not (text.isascii() and text.isdigit() and MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS):
+        raise ScramError(
+            f"--add-scram {mechanism} iterations={text}: there may be {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+        )
+    return int(text)
+
+
+def _base64(mechanism: str, key: str, text: str | None) -> bytes | None:
+    if text is None:
+        return None
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise ScramError(f"--add-scram {mechanism}: {key} is not base64") from None

@@ -10,6 +10,8 @@ from asking import ask
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
+    AlterReplicaLogDirsRequest,
+    DeleteTopicsRequest,
     DescribeLogDirsRequest,
     FetchRequest,
     ListOffsetsRequest,
@@ -107,6 +109,24 @@ class Client:
         if topic not in topics:
             return {}
         return {(each.partition_index, each.is_future_key): each for each in topics[topic].partitions}
+
+    def alter(self, topic: str, index: int, path: str) -> int:
+        """AlterReplicaLogDirs; the error code."""
+        request = AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDirsRequest.AlterReplicaLogDir(
+                    path=path,
+                    topics=[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=topic, partitions=[index])],
+                )
+            ]
+        )
+        [answer] = ask(self.address, request, 2).results[0].partitions
+        return int(answer.error_code)
+
+    def delete(self, topic: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=topic)], timeout_ms=TIMEOUT_MS)
+        [answer] = ask(self.address, request, 6).responses
+        assert answer.error_code == ErrorCode.NONE
 
 
 class Directories(Client):

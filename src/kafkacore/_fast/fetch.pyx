@@ -16,7 +16,7 @@ from kafkacore._fast.fetch_session cimport session_release
 from kafkacore._fast.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.hot cimport KAFKA_STORAGE_ERROR, NONE, Hot, HotState, deadline_passed
 from kafkacore._fast.io cimport Job, io_submit
-from kafkacore._fast.log cimport LOG_BLOCKED
+from kafkacore._fast.log cimport LOG_BLOCKED, log_dir
 from kafkacore._fast.log_aborted cimport log_aborted, log_may_be_aborted
 from kafkacore._fast.mail cimport Mail
 from kafkacore._fast.park cimport WAKE_TIMEOUT, Parked, park_hold, park_init, park_release
@@ -218,7 +218,7 @@ cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
     for i in range(call.count):
         if call.parts[i].partition != NULL:
             park_hold(&call.parked)
-            if io_submit(call.parts[i].partition.log.dir, &call.job) == 0:
+            if io_submit(log_dir(&call.parts[i].partition.log), &call.job) == 0:
                 return SERVED_PARKED
             park_release(&call.parked)
     call.reading = False

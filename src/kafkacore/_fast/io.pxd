@@ -41,6 +41,7 @@ ctypedef struct Dirty:
     int64_t ended_ns      # the last commit
     int64_t took_ns
     Condition *arrival    # under the pool's lock: of the committer that waits for company
+    void *crew            # whose queue it was last put into: a log may have moved to another directory since
     # On a committer thread: sync, then publish. 0 or -errno; what is below zero takes the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil
     void (*idle)(Dirty *dirty) noexcept nogil  # the count that was taken for `io_dirty` goes back

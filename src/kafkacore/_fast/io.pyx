@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport strdup
 
-from kafkacore._fast.atomics cimport add32, add64, cas32, fence, load32, load64, store32, swap32
+from kafkacore._fast.atomics cimport add32, add64, cas32, fence, load32, load64, load_ptr, store32, store_ptr, swap32
 from kafkacore._fast.env cimport Disk, Environment, disk_that_lasts
 from kafkacore._fast.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
 from kafkacore._fast.priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
@@ -165,6 +165,7 @@ cdef int io_submit(LogDir *dir, Job *job) noexcept nogil:
 
 cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
     dirty.next = NULL
+    store_ptr(&dirty.crew, crew)
     if crew.newest != NULL:
         (<Dirty *> crew.newest).next = dirty
     else:
@@ -260,12 +261,14 @@ cdef bint ask(Dirty *dirty) noexcept nogil:
             return False
 
 
-cdef void arrive(Crew *crew, Dirty *dirty) noexcept nogil:
+cdef void arrive(Dirty *dirty) noexcept nogil:
     """Tells a committer that waits for company when this makes it complete."""
     cdef int32_t asked = add32(&dirty.asked, 1)
+    cdef Crew *crew
     fence()
     if asked != load32(&dirty.awaited):
         return
+    crew = <Crew *> load_ptr(&dirty.crew)
     mutex_lock(&crew.lock)
     if dirty.arrival != NULL:
         condition_signal(dirty.arrival)
@@ -276,7 +279,7 @@ cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil:
     cdef Crew *crew = &(<Pool *> dir.pool).commits
     cdef bint queued = False
     if ask(dirty):
-        arrive(crew, dirty)
+        arrive(dirty)
         return False
     add32(&dirty.asked, 1)
     mutex_lock(&crew.lock)

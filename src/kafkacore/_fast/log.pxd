@@ -79,7 +79,7 @@ ctypedef struct Recent:
 ctypedef struct Log:
     Mutex lock
     int32_t state
-    LogDir *dir
+    LogDir *dir                          # changes when the log moves (log_move): without the lock by `log_dir`
     const Clock *clock
     # Of what the log is a part of: its names and its count.
     const char *topic
@@ -90,6 +90,7 @@ ctypedef struct Log:
     void (*release)(Log *log) noexcept nogil
     # Under the lock, after synced_offset moved or `state` became FAILED: who is to be woken. True: call again for more.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
+    char *suffix                         # of its directory's name; NULL unless it is a future log
     char *path                           # of its directory; made at the first append
     LogConfig *config
     SegmentList *segments
@@ -132,7 +133,7 @@ cdef void log_destroy(Log *log) noexcept nogil  # with its last count; files are
 cdef int64_t log_now_ms(Log *log) noexcept nogil
 
 # --- under the lock ---
-cdef char *log_directory_path(const Log *log) noexcept nogil  # malloc'ed "<log dir>/<topic>-<index>"
+cdef char *log_directory_path(const Log *log) noexcept nogil  # malloc'ed "<log dir>/<topic>-<index><suffix>"
 cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # no-op for NULL
 # Counted; the last that begins at or before it
 cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
@@ -148,5 +149,8 @@ cdef SegmentList *log_hold_segments(Log *log) noexcept nogil  # NULL while lazy
 cdef void segments_release(SegmentList *list) noexcept nogil
 cdef void log_wake_blocked(Log *log, int why) noexcept nogil
 cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until nobody is left
+cdef LogDir *log_dir(const Log *log) noexcept nogil
 # The directory failed: takes it offline, and tells who waits here.
 cdef void log_fail(Log *log, int error) noexcept nogil
+# The same for work that began when the log was in `dir`; it may have moved on meanwhile.
+cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset, strlen
 
-from kafkacore._fast.atomics cimport add32, load64, store64
+from kafkacore._fast.atomics cimport add32, load64, load_ptr, store64
 from kafkacore._fast.codec cimport LEVEL_DEFAULT, default_inflate_limits
 from kafkacore._fast.io cimport LogDir, io_fail
 from kafkacore._fast.park cimport WAKE_GONE, Waiter, WakeList, wake_all
@@ -99,6 +99,7 @@ cdef void log_destroy(Log *log) noexcept nogil:
     free(log.recent)
     free(log.epochs)
     free(log.path)
+    free(log.suffix)
     mutex_destroy(&log.lock)
 
 
@@ -107,23 +108,36 @@ cdef int64_t log_now_ms(Log *log) noexcept nogil:
 
 
 cdef char *log_directory_path(const Log *log) noexcept nogil:
-    cdef size_t room = strlen(log.dir.path) + <size_t> log.topic_size + 16
-    cdef char *path = <char *> malloc(room)
+    cdef const char *suffix = b""
+    cdef size_t room
+    cdef char *path
+    if log.suffix != NULL:
+        suffix = log.suffix
+    room = strlen(log.dir.path) + <size_t> log.topic_size + strlen(suffix) + 16
+    path = <char *> malloc(room)
     if path != NULL:
-        snprintf(path, room, b"%s/%.*s-%d", log.dir.path, <int> log.topic_size, log.topic, <int> log.index)
+        snprintf(path, room, b"%s/%.*s-%d%s", log.dir.path, <int> log.topic_size, log.topic, <int> log.index, suffix)
     return path
 
 
+cdef LogDir *log_dir(const Log *log) noexcept nogil:
+    return <LogDir *> load_ptr(<void **> &log.dir)
+
+
 cdef void log_fail(Log *log, int error) noexcept nogil:
-    cdef bint closed
+    log_fail_in(log, log_dir(log), error)
+
+
+cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil:
+    cdef bint gone
     mutex_lock(&log.lock)
-    closed = log.state == LOG_CLOSED
-    if not closed:
+    gone = log.state == LOG_CLOSED or log.dir != dir
+    if not gone:
         log.state = LOG_FAILED
     mutex_unlock(&log.lock)
-    # The last work on a log that was closed may find its directory renamed: no fault of the disk.
-    if not closed or error != ENOENT:
-        io_fail(log.dir, error)
+    # The last work on a log that was closed or has moved may find its directory renamed: no fault of the disk.
+    if not gone or error != ENOENT:
+        io_fail(dir, error)
     log_wake_blocked(log, WAKE_GONE)
     log_wake_changed(log, WAKE_GONE)
 

@@ -8,10 +8,10 @@ from libc.string cimport memset, strlen
 
 from kafkacore._fast.atomics cimport add32, load32, load64, store32, store64
 from kafkacore._fast.env cimport Disk
-from kafkacore._fast.io cimport Dirty, Job, io_dirty, io_submit
+from kafkacore._fast.io cimport Dirty, Job, LogDir, io_dirty, io_submit
 from kafkacore._fast.log cimport (
     LOG_BLOCKED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Recent, SegmentList, config_release, log_block,
-    log_directory_path, log_fail, log_hold_config, log_now_ms, log_set_segments, log_wake_blocked,
+    log_dir, log_directory_path, log_fail, log_fail_in, log_hold_config, log_now_ms, log_set_segments, log_wake_blocked,
     log_wake_changed, recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, write_producer_snapshot
@@ -27,6 +27,7 @@ cdef extern from "<fcntl.h>" nogil:
     int O_RDWR, O_CLOEXEC
 
 cdef enum:
+    OFFSET_DIGITS = 20
     AHEAD_BYTES = 64 << 20
     NOT_LEADER_OR_FOLLOWER = 6
 
@@ -256,7 +257,7 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
 
 cdef void log_call_committer(Log *log) noexcept nogil:
     log.hold(log)
-    if not io_dirty(log.dir, &log.dirty):
+    if not io_dirty(log_dir(log), &log.dirty):
         log.release(log)
 
 
@@ -265,15 +266,23 @@ cdef void end_commit(Dirty *dirty) noexcept nogil:
     log.release(log)
 
 
-cdef int sync_snapshot(Log *log, int64_t offset) noexcept nogil:
+cdef char *path_beside(const Segment *segment, int64_t offset, const char *suffix) noexcept nogil:
+    """Of the file that has the name of an offset in the segment's directory. The log may be elsewhere by now."""
+    cdef size_t length = strlen(segment.path)
+    cdef char *path = <char *> malloc(length + 16)
+    if path != NULL:
+        snprintf(path, length + 16, b"%.*s%020lld%s", <int> (length - OFFSET_DIGITS), segment.path, <long long> offset,
+                 suffix)
+    return path
+
+
+cdef int sync_snapshot(Segment *segment, int64_t offset) noexcept nogil:
     """The producer snapshot that was taken when the segment at `offset` began."""
-    cdef const Disk *disk = log.dir.disk
-    cdef size_t room = strlen(log.path) + 32
-    cdef char *path = <char *> malloc(room)
+    cdef const Disk *disk = segment.disk
+    cdef char *path = path_beside(segment, offset, b".snapshot")
     cdef int file, result
     if path == NULL:
         return -ENOMEM
-    snprintf(path, room, b"%s/%020lld.snapshot", log.path, <long long> offset)
     file = disk.open(disk.self, path, O_RDWR | O_CLOEXEC, 0)
     free(path)
     if file < 0:
@@ -289,7 +298,7 @@ cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t
     cdef int64_t size = load64(&segment.size)
     cdef int result = segment_sync(segment, load32(&segment.sealed) != 0)
     if result == 0 and next_base >= 0:
-        result = sync_snapshot(log, next_base)
+        result = sync_snapshot(segment, next_base)
     if result < 0:
         return 0 if load32(&segment.dropped) else result
     if next_base >= 0:
@@ -306,12 +315,22 @@ cdef void note_synced_size(Log *log, Segment *segment, int64_t size, int64_t cut
         store64(&segment.synced_size, size)
 
 
-cdef int sync_names(Log *log, SegmentList *list) noexcept nogil:
+cdef int sync_directory_of(Segment *segment) noexcept nogil:
+    cdef char *path = path_beside(segment, 0, b"")
+    cdef int result = -ENOMEM
+    if path != NULL:
+        path[strlen(path) - OFFSET_DIGITS - 1] = 0
+        result = segment.disk.sync_directory(segment.disk.self, path)
+        free(path)
+    return 0 if load32(&segment.dropped) else result
+
+
+cdef int sync_names(SegmentList *list) noexcept nogil:
     cdef int32_t i
     cdef int result = 0
     for i in range(list.count):
         if not list.items[i].entry_synced:
-            result = log.dir.disk.sync_directory(log.dir.disk.self, log.path)
+            result = sync_directory_of(list.items[i])
             break
     if result == 0:
         for i in range(list.count):
@@ -333,7 +352,7 @@ cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t 
         result = log_sync_segment(log, list.items[i], next_base, cuts)
         if result < 0:
             return result
-    return sync_names(log, list)
+    return sync_names(list)
 
 
 cdef int run_commit(Dirty *dirty) noexcept nogil:
@@ -347,6 +366,7 @@ cdef bint commit_round(Log *log) noexcept nogil:
     """False when segments went meanwhile, so that the sync says nothing. Two turns with the lock, since appends want it
     all the while."""
     cdef SegmentList *list
+    cdef LogDir *dir
     cdef Segment *last = NULL
     cdef WakeList wakes
     cdef bint is_told, more
@@ -357,6 +377,7 @@ cdef bint commit_round(Log *log) noexcept nogil:
     until = log.commit_offset
     synced_offset = log.synced_offset
     cuts = log.cuts
+    dir = log.dir
     list = log.segments
     if list != NULL:
         add32(&list.refs, 1)
@@ -366,15 +387,16 @@ cdef bint commit_round(Log *log) noexcept nogil:
         last_size = last.size
         until = log.end_offset
     mutex_unlock(&log.lock)
-    if list == NULL or load32(&log.dir.offline):
+    if list == NULL or load32(&dir.offline):
         segments_release(list)
-        if load32(&log.dir.offline):
-            log_fail(log, load32(&log.dir.offline))  # another file's error: whoever waits for this one is told as well
+        if load32(&dir.offline):
+            # Another file's error: whoever waits for this one is told as well.
+            log_fail_in(log, dir, load32(&dir.offline))
         return True
     result = sync_up_to(log, list, synced_offset, until, cuts)
     if result < 0:
         segments_release(list)
-        log_fail(log, -result)
+        log_fail_in(log, dir, -result)
         return True
     wakes.count = 0
     wakes.why = WAKE_READY
@@ -455,12 +477,12 @@ cdef void log_save_epochs(Log *log) noexcept nogil:
 cdef void run_save_epochs(Job *job) noexcept nogil:
     cdef Log *log = log_of_epochs_job(job)
     cdef int result = write_epochs(log, log.path, True)
+    if result < 0:
+        log_fail(log, -result)
     mutex_lock(&log.lock)
     log.epochs_job_queued = False
     if result == 0:
         log_save_epochs(log)  # what changed meanwhile
     mutex_unlock(&log.lock)
-    if result < 0:
-        log_fail(log, -result)
     log_wake_blocked(log, WAKE_READY)
     log.release(log)

@@ -20,6 +20,10 @@ cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil
 # (the active one is due too and is rolled first), or -KAFKA_STORAGE_ERROR.
 cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil
 
+# Under the lock: whether a job beside the one that opens or rolls works on its files; each wakes who is blocked when it
+# ends.
+cdef bint log_has_jobs(const Log *log) noexcept nogil
+
 # The last act of an orderly shutdown: producer snapshot, indexes and all bytes on disk; no more appends. 0,
 # LOG_BLOCKED, -errno.
 cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil

@@ -6,9 +6,11 @@ from libc.stdlib cimport free, malloc
 
 from kafkacore._fast.atomics cimport load32, load64, store32, store64
 from kafkacore._fast.epochs cimport epochs_truncate_end, epochs_truncate_start
+from kafkacore._fast.io cimport LogDir
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_fail,
-    log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear, segments_release,
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_dir,
+    log_fail, log_fail_in, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed,
+    recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_epochs, write_producer_snapshot
 from kafkacore._fast.log_open cimport log_save_epochs, log_start_roll, log_sync_segment
@@ -256,20 +258,16 @@ cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept 
 
 # --- deletion ---
 
-cdef int drop_first(Log *log, int32_t count) noexcept nogil:
-    """The oldest segments; never the active one. Appends go on meanwhile. How many, or -errno."""
-    cdef SegmentList *list
+cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
+    """The oldest segments of what the log was lately; never the active one. Appends go on meanwhile. How many, or
+    -errno."""
     cdef int result = 0
-    mutex_lock(&log.lock)
-    list = log.segments
-    if list == NULL or count <= 0 or count >= list.count:
-        mutex_unlock(&log.lock)
+    if count <= 0 or count >= list.count:
         return 0
-    mutex_unlock(&log.lock)
-    list = log_hold_segments(log)
     mutex_lock(&log.lock)
-    # Only this and a truncation take segments from the front, and the log's owner runs one of them at a time.
-    if log.segments.items[0] == list.items[0] and log.segments.count >= list.count:
+    # Only this and a truncation take segments from the front, and the log's owner runs one of them at a time; or the
+    # log has moved and consists of others.
+    if log.segments != NULL and log.segments.items[0] == list.items[0] and log.segments.count >= list.count:
         result = keep_range(log, count, log.segments.count, NULL)
         log.cuts += 1
         if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
@@ -283,7 +281,6 @@ cdef int drop_first(Log *log, int32_t count) noexcept nogil:
     mutex_unlock(&log.lock)
     if result == 0:
         result = unlink_range(list, 0, count)
-    segments_release(list)
     return result if result < 0 else count
 
 
@@ -308,8 +305,8 @@ cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
         return 0
     while gone + 1 < list.count and list.items[gone + 1].base_offset <= offset:
         gone += 1
+    result = drop_first(log, list, gone)
     segments_release(list)
-    result = drop_first(log, gone)
     if result < 0:
         log_fail(log, -result)
         return KAFKA_STORAGE_ERROR
@@ -350,6 +347,7 @@ cdef int count_due(Log *log, SegmentList *list, int64_t high_watermark, int64_t 
 
 
 cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil:
+    cdef LogDir *dir = log_dir(log)
     cdef SegmentList *list = log_hold_segments(log)
     cdef int64_t retention_ms, retention_bytes
     cdef int due
@@ -368,30 +366,27 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
         if due != LOG_BLOCKED:
             due = list.count - 1
         mutex_unlock(&log.lock)
+    if due > 0:
+        due = drop_first(log, list, due)
+    if due < 0 and due != LOG_BLOCKED and load32(&list.items[0].dropped):
+        due = 0  # the log moved, or was truncated, and its files went while they were looked at
     segments_release(list)
-    if due <= 0:
-        if due < 0 and due != LOG_BLOCKED:
-            log_fail(log, -due)
-            return -KAFKA_STORAGE_ERROR
-        return due
-    due = drop_first(log, due)
-    if due < 0:
-        log_fail(log, -due)
+    if due < 0 and due != LOG_BLOCKED:
+        log_fail_in(log, dir, -due)
         return -KAFKA_STORAGE_ERROR
     return due
 
 
 # --- the end ---
 
-cdef bint has_jobs(const Log *log) noexcept nogil:
-    """Beside the one that opens or rolls; each wakes who is blocked when it ends."""
+cdef bint log_has_jobs(const Log *log) noexcept nogil:
     return log.epochs_job_queued or log.ahead_job_queued
 
 
 cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:
     cdef int result = 0
     mutex_lock(&log.lock)
-    if log.state == LOG_OPENING or log.state == LOG_ROLLING or has_jobs(log):
+    if log.state == LOG_OPENING or log.state == LOG_ROLLING or log_has_jobs(log):
         log_block(log, blocked)
         result = LOG_BLOCKED
     elif log.state != LOG_FAILED:
@@ -413,7 +408,7 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
             log.state = LOG_CLOSED
         mutex_unlock(&log.lock)
         return 0
-    result = LOG_BLOCKED if has_jobs(log) else begin_change(log, blocked)
+    result = LOG_BLOCKED if log_has_jobs(log) else begin_change(log, blocked)
     if result == LOG_BLOCKED:
         log_block(log, blocked)
     mutex_unlock(&log.lock)

@@ -205,6 +205,11 @@ class ReplicaManager:
 
     # --- configuration ---
 
+    @property
+    def config(self) -> BrokerConfig:
+        """With what was changed at run time."""
+        return self._config
+
     def _set_broker_config(self, image: MetadataImage) -> None:
         """What was changed for brokers at run time (KIP-226) is what topics inherit."""
         default = _set_values(image.config(BROKER, ""))

@@ -117,6 +117,11 @@ class BrokerServer:
         )
         self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
         self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send)
+        self.moves = self.context.moves = logs.moves(
+            self._assignments.told,
+            config.num_replica_alter_log_dirs_threads,
+            lambda: self.replicas.config.replica_alter_log_dirs_io_max_bytes_per_second,
+        )
 
     def _make_plane(self, runtime: Runtime, environment: Environment) -> Plane:
         plane = Plane(
@@ -161,6 +166,7 @@ class BrokerServer:
         # What a log's topic is configured to is known now, and what of the directories is no log of ours.
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
         self._publisher.subscribe(self._apply)
+        self.moves.resume()
         lifecycle.want_unfenced()
         self.registrar.nudge()
         await self._reached(BrokerState.RUNNING)
@@ -180,8 +186,7 @@ class BrokerServer:
             ) from None
 
     def _load(self) -> None:
-        self._logs.load()
-        self._logs.put_strays_aside(self._publisher.image, self.node_id)
+        self._logs.load(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int, drain_ms: int) -> None:
         """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers what it has
@@ -193,6 +198,7 @@ class BrokerServer:
                 await asyncio.wait_for(self.registrar.reached(BrokerState.SHUTTING_DOWN), controlled_ms / 1000)
             except TimeoutError:
                 LOG.warning("broker %d leaves before its controller let it go", self.node_id)
+        await self.moves.close()
         await self.registrar.stop()
         for deadline in self._deadlines:
             deadline.cancel()

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Final
 
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
+from kafkacore.replication.log_dir_moves import LogDirMoves
 from kafkacore.storage.log_manager import Key, LogManager
 from kafkacore.storage.names import Kind
 
 LOG: Final = logging.getLogger("kafkacore.server")
+MAX_PREFERRED: Final = 100_000  # directories chosen for partitions that are not here yet; then the oldest are forgotten
 
 
 class BrokerLogs:
@@ -27,10 +29,22 @@ class BrokerLogs:
         self._ids = {path: directory for directory, path in paths.items()}
         self._leaving: dict[Key, Future[None]] = {}
         self._placed: dict[tuple[Uuid, int], Uuid] = {}
+        self._preferred: dict[Key, str] = {}
 
-    def load(self) -> None:
-        """Takes up what the directories hold. Waits for disks. Raises LogDirectoryError."""
-        self._manager.load()
+    def load(self, image: MetadataImage, node_id: int) -> None:
+        """Takes up what the directories hold, and puts aside what is no replica of this broker's. Waits for disks.
+        Raises LogDirectoryError."""
+
+        def place_of(name: str, index: int) -> str | None:
+            topic = image.topic(name)
+            replica = None if topic is None else image.partition(topic, index)
+            if replica is None or node_id not in replica.replicas:
+                return None
+            return self._paths.get(replica.directory(node_id))
+
+        self._manager.load(place_of)
+        self._put_strays_aside(image, node_id)
+        self._promote_abandoned(place_of)
 
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
@@ -42,6 +56,8 @@ class BrokerLogs:
                 # Deleted and made again at once: the old directory must be renamed before the new one takes its name.
                 leaving.result()
         wanted = self._path_of(directory)
+        if self._preferred:
+            self._open_preferred(topic, topic_id, indexes, settings)
         placed = self._manager.create(topic, topic_id, indexes, wanted, settings)
         for partition in placed:
             if partition.settings is not settings:
@@ -51,6 +67,12 @@ class BrokerLogs:
                 there = self._ids[lies_in.path]
                 self._placed |= {(topic_id, each.index): there for each in placed if each.directory is lies_in}
         return placed
+
+    def _open_preferred(self, topic: str, topic_id: Uuid, indexes: Sequence[int], settings: LogSettings) -> None:
+        for index in indexes:
+            path = self._preferred.pop((topic, index), None)
+            if path is not None and self.serves(path):
+                self._manager.create(topic, topic_id, [index], path, settings)
 
     def _path_of(self, directory: Uuid) -> str | None:
         """None where any will do. What was told to lie in a directory that is not here lies in one that could not be
@@ -83,14 +105,46 @@ class BrokerLogs:
         """Absolute path, whether it serves, and what lies there, for each log directory."""
         directories = self._manager.directories()
         held: dict[str, list[PartitionHandle]] = {path: [] for path, _ in directories}
-        for partition in self._manager:
+        for partition in (*self._manager, *(future.handle for future in self._manager.futures.all())):
             held[partition.directory.path].append(partition)
         return [(os.path.abspath(path), serves, held[path]) for path, serves in directories]
 
-    def put_strays_aside(self, image: MetadataImage, node_id: int) -> int:
-        """What was found at start and is no replica of this broker's (KAFKA-14616); how many. Waits for disks."""
-        strays = []
-        for partition in self._manager:
+    def directory_path(self, absolute: str) -> str | None:
+        """A log directory as the configuration names it; None where it has none such."""
+        return next((path for path, _ in self._manager.directories() if os.path.abspath(path) == absolute), None)
+
+    def serves(self, path: str) -> bool:
+        return (path, True) in self._manager.directories()
+
+    @property
+    def all_serve(self) -> bool:
+        return all(serves for _, serves in self._manager.directories())
+
+    def prefer(self, topic: str, index: int, path: str) -> None:
+        """Where a partition goes that is not here yet, whatever the metadata says (AlterReplicaLogDirs)."""
+        while len(self._preferred) >= MAX_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+        self._preferred[topic, index] = path
+
+    def moves(
+        self, told: Callable[[tuple[Uuid, int], Uuid], Awaitable[None]], threads: int, limit: Callable[[], int]
+    ) -> LogDirMoves:
+        """What moves replicas between the directories; `told` tells the controller of a replica's directory."""
+
+        async def assign(replica: tuple[Uuid, int], path: str) -> None:
+            await told(replica, self._ids[path])
+
+        return LogDirMoves(self._manager, assign, threads, limit)
+
+    def future_of(self, partition: PartitionHandle) -> PartitionHandle | None:
+        """The log that is being filled in another directory to take the place of this one."""
+        future = self._manager.futures.get((partition.topic, partition.index))
+        return None if future is None else future.handle
+
+    def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
+        """What was found at start and is no replica of this broker's (KAFKA-14616)."""
+        strays = set()
+        for partition in (*self._manager, *(future.handle for future in self._manager.futures.all())):
             topic = image.topic(partition.topic)
             placed = None if topic is None else image.partition(topic, partition.index)
             if (
@@ -99,10 +153,18 @@ class BrokerLogs:
                 or node_id not in placed.replicas
                 or partition.topic_id != topic.topic_id
             ):
-                strays.append((partition.topic, partition.index))
+                strays.add((partition.topic, partition.index))
         if strays:
             LOG.warning(
                 "%d partitions are no replicas of this broker's: their directories get the end -stray", len(strays)
             )
             self._manager.delete(strays, Kind.STRAY)
-        return len(strays)
+
+    def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
+        """A move that was interrupted when all that was missing was the name: the metadata says that the future log is
+        the replica, and there is no other."""
+        for future in self._manager.futures.all():
+            key = future.handle.topic, future.handle.index
+            if self._manager.get(*key) is None and place_of(*key) == future.directory.path:
+                LOG.warning("%s-%d: the future log in %s is the only one, and taken for it", *key, future.path)
+                self._manager.futures.promote(key)

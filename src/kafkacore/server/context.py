@@ -13,6 +13,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.registrations import Endpoint
 from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.features import KRAFT_VERSION
+from kafkacore.replication.log_dir_moves import LogDirMoves
 from kafkacore.replication.replica_manager import ReplicaManager
 from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
@@ -60,6 +61,7 @@ class BrokerContext:
         self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
+        self.moves: LogDirMoves
         self.finalized_epoch = -1  # the offset at which the finalised features were as they are
 
     @cached_property

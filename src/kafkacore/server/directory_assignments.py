@@ -29,6 +29,7 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._send = send
         self._untold: dict[Replica, Uuid] = {}
+        self._awaited: dict[Replica, asyncio.Future[None]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, placed: Mapping[Replica, Uuid]) -> None:
@@ -36,6 +37,15 @@ class DirectoryAssignments:
         self._untold.update(placed)
         if self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
+
+    async def told(self, replica: Replica, directory: Uuid) -> None:
+        """The same, until the controller has taken it, or another directory is told for the replica."""
+        before = self._awaited.pop(replica, None)
+        if before is not None and not before.done():
+            before.set_result(None)
+        future = self._awaited[replica] = asyncio.get_running_loop().create_future()
+        self.tell({replica: directory})
+        await future
 
     async def _run(self) -> None:
         while self._untold:
@@ -55,6 +65,9 @@ class DirectoryAssignments:
                 # It may have moved on meanwhile; a replica that the controller does not know any more is nobody's.
                 if self._untold.get(replica) == directory:
                     del self._untold[replica]
+                    awaited = self._awaited.pop(replica, None)
+                    if awaited is not None and not awaited.done():
+                        awaited.set_result(None)
 
     def _request(self, part: Mapping[Replica, Uuid]) -> Any:
         from kafkacore.protocol.messages import AssignReplicasToDirsRequest as Request

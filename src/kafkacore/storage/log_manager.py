@@ -6,10 +6,12 @@ import errno
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Final
 
+from kafkacore._fast import log_move
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle, new_partitions
@@ -19,6 +21,7 @@ from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.process import DATA_NICE
 from kafkacore.storage import checkpoints, clean_shutdown, log_loader, names, partition_metadata
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
+from kafkacore.storage.future_logs import FutureLog, FutureLogs, MoveCancelled
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
@@ -35,7 +38,9 @@ class Doomed(NamedTuple):
     due_ns: int
 
 
-class _Directory:
+class ManagedDirectory:
+    """A log directory and what lies in it; the log manager's mutex covers the dictionaries."""
+
     def __init__(self, native: LogDirectory) -> None:
         self.native = native
         self.partitions: dict[Key, PartitionHandle] = {}
@@ -79,9 +84,11 @@ class LogManager:
         self._files = files
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
+        owner: LogManager = weakref.proxy(self)  # whose end must not wait for the collector
+        self.futures = FutureLogs(self._mutex, files, owner)
         broken = list(failed)
         self._directories = [
-            _Directory(LogDirectory(environment, path, io_threads, nice=DATA_NICE)) for path in (*paths, *broken)
+            ManagedDirectory(LogDirectory(environment, path, io_threads, nice=DATA_NICE)) for path in (*paths, *broken)
         ]
         for directory in self._directories[len(self._directories) - len(broken) :]:
             directory.native.fail(errno.EIO)
@@ -117,9 +124,10 @@ class LogManager:
 
     # --- loading ---
 
-    def load(self) -> None:
+    def load(self, place_of: Callable[[str, int], str | None] = lambda topic, index: None) -> None:
         """Takes up every log that the directories hold, several at once. Raises LogDirectoryError for what is no log
-        directory; a directory whose disk fails is left out. Removes the clean shutdown marks first (KAFKA-10471)."""
+        directory; a directory whose disk fails is left out. Removes the clean shutdown marks first (KAFKA-10471).
+        Of a partition that two directories have, `place_of` tells which it is in; the other is put aside."""
         with ThreadPoolExecutor(self._recovery_threads * max(len(self._directories), 1), "kafkacore-load") as pool:
             work = [
                 (directory, pool.submit(self._load_one, directory, name, parsed))
@@ -133,7 +141,26 @@ class LogManager:
                     future.result()
                 except OSError:
                     LOG.exception("loading a log in %s failed", directory.path)
-                    self._fail(directory)
+                    self.fail(directory)
+        self._settle_doubles(place_of)
+
+    def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
+        """A move that was interrupted between its two renames leaves a log in both directories."""
+        seen: set[Key] = set()
+        doubles: set[Key] = set()
+        for directory in self._directories:
+            doubles |= seen & directory.partitions.keys()
+            seen |= directory.partitions.keys()
+        for key in sorted(doubles):
+            holders = [one for one in self._directories if key in one.partitions]
+            place = place_of(*key)
+            if place not in [one.path for one in holders]:
+                first, second = (os.path.join(one.path, names.partition_directory_name(*key)) for one in holders[:2])
+                raise LogDirectoryError(f"{second}: the partition is in {first} too; move the older of the two away")
+            for one in holders:
+                if one.path != place:
+                    LOG.warning("%s-%d lies in %s, its log in %s is put aside", *key, place, one.path)
+                    self._put_aside(one, one.partitions.pop(key), names.Kind.STRAY)
 
     def _show_progress(self, loads: list[Future[None]]) -> None:
         """Until all are over, a line now and then; none for a load that is short."""
@@ -144,7 +171,7 @@ class LogManager:
                 done, checked_mib = len(loads) - len(waiting), self.progress.bytes_done >> 20
                 LOG.info("loading logs: %d of %d, %d MiB checked so far", done, len(loads), checked_mib)
 
-    def _begin_directory(self, directory: _Directory) -> list[tuple[str, names.PartitionDirectory]]:
+    def _begin_directory(self, directory: ManagedDirectory) -> list[tuple[str, names.PartitionDirectory]]:
         path = directory.path
         try:
             directory.clean = clean_shutdown.exists(path, self._files)
@@ -158,7 +185,7 @@ class LogManager:
             found = [name for name in self._files.list(path) if self._files.is_directory(os.path.join(path, name))]
         except OSError:
             LOG.exception("the log directory %s cannot be read", path)
-            self._fail(directory)
+            self.fail(directory)
             return []
         return [(name, parsed) for name in found if (parsed := self._sort_out(path, name)) is not None]
 
@@ -184,15 +211,14 @@ class LogManager:
             )
         if parsed.kind is names.Kind.DELETE:
             self._doom(os.path.join(path, name), 0)
-        return parsed if parsed.kind is names.Kind.LIVE else None
+        return parsed if parsed.kind in (names.Kind.LIVE, names.Kind.FUTURE) else None
 
-    def _load_one(self, directory: _Directory, name: str, parsed: names.PartitionDirectory) -> None:
+    def _load_one(self, directory: ManagedDirectory, name: str, parsed: names.PartitionDirectory) -> None:
         path = os.path.join(directory.path, name)
         key = (parsed.topic, parsed.partition)
         topic_id = partition_metadata.read(path, self._files)
-        handle = PartitionHandle(
-            directory.native, parsed.topic, parsed.partition, topic_id, self._settings_of(parsed.topic)
-        )
+        suffix = name.removeprefix(names.partition_directory_name(*key))
+        handle = log_move.new_future(directory.native, *key, topic_id, self._settings_of(parsed.topic), suffix)
         log_loader.load(
             handle,
             path,
@@ -202,14 +228,17 @@ class LogManager:
             progress=self.progress,
             files=self._files,
         )
+        if parsed.kind is names.Kind.FUTURE:
+            other = self.futures.add(FutureLog(handle, directory, name))
+            if other is not None:
+                raise LogDirectoryError(f"{path}: {other.path} is on its way too; move the older of the two away")
+            return
         handle.restore_high_watermark(directory.high_watermarks.get(key, 0))
         with self._mutex:
-            other = self._holder(key)
-            if other is not None:
-                raise LogDirectoryError(f"{path}: the partition is in {other.path} too; remove the older of the two")
             directory.partitions[key] = handle
 
-    def _holder(self, key: Key) -> _Directory | None:
+    def holder(self, key: Key) -> ManagedDirectory | None:
+        """Under the mutex: where a log lies."""
         return next((directory for directory in self._directories if key in directory.partitions), None)
 
     # --- coming and going ---
@@ -267,7 +296,7 @@ class LogManager:
             settled[key] = handle
         return settled
 
-    def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[_Directory, list[Key]]]:
+    def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
         """Each to the directory that then has the fewest, or all to `path`."""
         if path is None:
             serving = [one for one in self._directories if not one.failed] or self._directories[:1]
@@ -294,19 +323,24 @@ class LogManager:
         """Whoever waits is told at once; the directories are renamed, and removed after file.delete.delay.ms; stray
         ones stay.
         """
-        for topic, index in keys:
-            with self._mutex:
-                directory = self._holder((topic, index))
-                if directory is None:
-                    continue
-                handle = directory.partitions.pop((topic, index))
-                for checkpointed in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
-                    checkpointed.pop((topic, index), None)
-            self._put_aside(directory, handle, kind)
+        for key in keys:
+            with self.futures.alone(key):
+                self.futures.drop(key, kind)
+                with self._mutex:
+                    directory = self.holder(key)
+                    if directory is None:
+                        continue
+                    handle = directory.partitions.pop(key)
+                    for checkpointed in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
+                        checkpointed.pop(key, None)
+                self._put_aside(directory, handle, kind)
 
-    def _put_aside(self, directory: _Directory, handle: PartitionHandle, kind: names.Kind) -> None:
+    def _put_aside(self, directory: ManagedDirectory, handle: PartitionHandle, kind: names.Kind) -> None:
         handle.retire()
-        path = os.path.join(directory.path, names.partition_directory_name(handle.topic, handle.index))
+        self.rename_aside(directory, names.partition_directory_name(handle.topic, handle.index), handle, kind)
+
+    def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
+        path = os.path.join(directory.path, name)
         if not self._files.is_directory(path):
             return
         unique = Uuid.random().hex()
@@ -316,7 +350,7 @@ class LogManager:
             self._files.sync_directory(directory.path)
         except OSError:
             LOG.exception("%s cannot be renamed", path)
-            self._fail(directory)
+            self.fail(directory)
             return
         if kind is names.Kind.DELETE:
             self._doom(aside, handle.settings.file_delete_delay_ms)
@@ -339,6 +373,32 @@ class LogManager:
             except OSError:
                 LOG.exception("%s cannot be removed; the next start tries again", one.path)
         return len(due)
+
+    # --- moving ---
+
+    def create_future(self, key: Key, path: str) -> None:
+        """A future log in `path`, which `futures` fills, unless it is there already; touches no file. Raises
+        MoveCancelled where the log is not here any more, or is on its way elsewhere."""
+        with self._mutex:
+            holder = self.holder(key)
+        target = next(one for one in self._directories if one.path == path)
+        if holder is None:
+            raise MoveCancelled(f"{key[0]}-{key[1]} is gone")
+        current = holder.partitions[key]
+        self.futures.create(key, current.topic_id, target, current.settings)
+
+    def drop_future(self, key: Key) -> None:
+        """Its move is cancelled."""
+        with self.futures.alone(key):
+            self.futures.drop(key)
+
+    def replace_with_future(self, key: Key) -> None:
+        """The end of a move. Raises OSError, MoveCancelled."""
+        # Where the log begins is known before its former directory goes.
+        self.checkpoint_log_starts()
+        self.futures.replace_current(key)
+        self.checkpoint_recovery_points()
+        self.checkpoint_high_watermarks()
 
     # --- upkeep ---
 
@@ -381,16 +441,17 @@ class LogManager:
     def checkpoint_high_watermarks(self) -> None:
         self._checkpoint(checkpoints.REPLICATION_OFFSET, lambda one: self._offsets(one, _high_watermark))
 
-    def _offsets(self, directory: _Directory, offset_of: Callable[[PartitionHandle], int]) -> dict[Key, int]:
+    def _offsets(self, directory: ManagedDirectory, offset_of: Callable[[PartitionHandle], int]) -> dict[Key, int]:
         with self._mutex:
             handles = list(directory.partitions.items())
+        handles += self.futures.of(directory)
         return {key: offset_of(handle) for key, handle in handles if handle.state != "lazy"}
 
-    def _moved_starts(self, directory: _Directory) -> dict[Key, int]:
+    def _moved_starts(self, directory: ManagedDirectory) -> dict[Key, int]:
         starts = self._offsets(directory, lambda handle: handle.moved_log_start_offset)
         return {key: offset for key, offset in starts.items() if offset >= 0}
 
-    def _checkpoint(self, name: str, offsets_of: Callable[[_Directory], dict[Key, int]]) -> None:
+    def _checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
         for directory in self._directories:
             if directory.failed:
                 continue
@@ -402,7 +463,7 @@ class LogManager:
                 directory.written[name] = offsets
             except OSError:
                 LOG.exception("%s cannot be written in %s", name, directory.path)
-                self._fail(directory)
+                self.fail(directory)
 
     # --- failure and the end ---
 
@@ -410,9 +471,10 @@ class LogManager:
         """Leaves out the directories that went offline (readable `fileno` of LogDirectory), and tells."""
         for directory in self._directories:
             if directory.native.offline_errno:
-                self._fail(directory)
+                self.fail(directory)
 
-    def _fail(self, directory: _Directory) -> None:
+    def fail(self, directory: ManagedDirectory) -> None:
+        """It is left out from now on; told once."""
         with self._mutex:
             if directory.failed:
                 return
@@ -425,6 +487,7 @@ class LogManager:
         )
         for handle in handles:
             handle.fail(error)
+        self.futures.forget(directory)
         self._on_failure(directory.path)
 
     def close(self, broker_epoch: int = clean_shutdown.NO_EPOCH) -> None:
@@ -432,11 +495,12 @@ class LogManager:
         for directory in self._directories:
             with self._mutex:
                 handles = list(directory.partitions.values())
+            handles += [handle for _, handle in self.futures.of(directory)]
             # The syncs of many files at once share the file system's journal: far more threads than devices.
             with ThreadPoolExecutor(SHUT_THREADS, "kafkacore-shut") as pool:
                 shut = list(pool.map(_shut, handles))
             if not all(shut):
-                self._fail(directory)
+                self.fail(directory)
         self.checkpoint_recovery_points()
         self.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
@@ -446,12 +510,12 @@ class LogManager:
                 self._mark_clean(directory, broker_epoch)
             directory.native.close()
 
-    def _mark_clean(self, directory: _Directory, broker_epoch: int) -> None:
+    def _mark_clean(self, directory: ManagedDirectory, broker_epoch: int) -> None:
         try:
             clean_shutdown.write(directory.path, broker_epoch, self._files)
         except OSError:
             LOG.exception("%s was shut in order and cannot be marked so", directory.path)
-            self._fail(directory)
+            self.fail(directory)
 
 
 def _high_watermark(handle: PartitionHandle) -> int:

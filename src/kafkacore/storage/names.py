@@ -76,6 +76,11 @@ def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE,
     return f"{topic if kind is Kind.FUTURE else topic[: _MAX_FILE_NAME_LENGTH - len(end)]}{end}"
 
 
+def future_name_fits(topic: str, partition: int) -> bool:
+    """Whether a file system takes the name of a future log, which is never cut."""
+    return len(partition_directory_name(topic, partition, Kind.FUTURE, "0" * 32)) <= _MAX_FILE_NAME_LENGTH
+
+
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
     """None for a name that is not a partition's directory, which Kafka refuses to start with."""
     kind = next((kind for kind in (Kind.DELETE, Kind.FUTURE, Kind.STRAY) if name.endswith(kind.value)), Kind.LIVE)

@@ -25,6 +25,7 @@ BROKER: Final[Mapping[int, str]] = {
     ApiKey.INIT_PRODUCER_ID: f"{_HERE}.broker.init_producer_id",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: f"{_HERE}.broker.offset_for_leader_epoch",
     ApiKey.DESCRIBE_CONFIGS: f"{_HERE}.describe_configs",
+    ApiKey.ALTER_REPLICA_LOG_DIRS: f"{_HERE}.broker.alter_replica_log_dirs",
     ApiKey.DESCRIBE_LOG_DIRS: f"{_HERE}.broker.describe_log_dirs",
     ApiKey.CREATE_PARTITIONS: f"{_HERE}.broker.forward",
     ApiKey.DESCRIBE_QUORUM: f"{_HERE}.broker.forward",

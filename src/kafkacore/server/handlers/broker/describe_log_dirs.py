@@ -37,17 +37,29 @@ async def handle(
             result.error_code = ErrorCode.NONE
             result.total_bytes = space.f_blocks * space.f_frsize
             result.usable_bytes = space.f_bavail * space.f_frsize
-            result.topics = _topics(partitions, wanted)
+            result.topics = _topics(broker, partitions, wanted)
     return response
 
 
-def _topics(partitions: Iterable[PartitionHandle], wanted: set[tuple[str, int]] | None) -> list[Any]:
+def _topics(
+    broker: BrokerContext, partitions: Iterable[PartitionHandle], wanted: set[tuple[str, int]] | None
+) -> list[Any]:
     topics: dict[str, Topic] = {}
     for each in partitions:
         name, index = each.topic, each.index
         if wanted is None or (name, index) in wanted:
             topic = topics.get(name) or topics.setdefault(name, Topic(name=name))
-            # How far the log is behind its own high watermark: a follower's that is catching up.
-            lag = max(each.high_watermark - each.end_offset, 0)
-            topic.partitions.append(Partition(partition_index=index, partition_size=each.size_bytes, offset_lag=lag))
+            # How far the log is behind its own high watermark: a follower's that is catching up. A future log is
+            # behind the current one.
+            current = broker.replicas.by_name(name, index)
+            is_future = current is not None and current is not each
+            behind = current.end_offset if current is not None and is_future else each.high_watermark
+            topic.partitions.append(
+                Partition(
+                    partition_index=index,
+                    partition_size=each.size_bytes,
+                    offset_lag=max(behind - each.end_offset, 0),
+                    is_future_key=is_future,
+                )
+            )
     return list(topics.values())

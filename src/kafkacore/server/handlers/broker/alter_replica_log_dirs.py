@@ -1,0 +1,64 @@
+"""AlterReplicaLogDirs: replicas of this broker move to other log directories (KIP-113)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from kafkacore.server.context import BrokerContext
+from kafkacore.storage.future_logs import MoveCancelled
+from kafkacore.storage.names import future_name_fits
+
+LOG: Final = logging.getLogger("kafkacore.server")
+
+Topic = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult
+Partition = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+
+
+async def handle(
+    broker: BrokerContext, call: RequestContext, request: AlterReplicaLogDirsRequest
+) -> AlterReplicaLogDirsResponse:
+    results: dict[str, Topic] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            result = results.setdefault(topic.name, Topic(topic_name=topic.name))
+            for index in topic.partitions:
+                error = await _alter(broker, topic.name, index, directory.path)
+                result.partitions.append(Partition(partition_index=index, error_code=error))
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -> ErrorCode:
+    """Refuses in the order in which Kafka does; what is begun goes on when this returns."""
+    key, logs, moves = (topic, index), broker.logs, broker.moves
+    path = logs.directory_path(absolute)
+    if not future_name_fits(topic, index):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if path is None:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if not logs.serves(path):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    partition, error = broker.replicas.locate(broker.image, topic, index, -1, leader_only=False)
+    if error == ErrorCode.KAFKA_STORAGE_ERROR:
+        return error
+    if partition is None:
+        # Where it will be made, should it ever be.
+        logs.prefer(topic, index, path)
+        return ErrorCode.REPLICA_NOT_AVAILABLE if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else error
+    future = logs.future_of(partition)
+    if future is not None and future.directory.path != path:
+        await moves.cancel(key)
+    if path in (partition.directory.path, moves.destination(key)):
+        return ErrorCode.NONE
+    if not logs.all_serve:
+        # What was begun in the directory that is offline now must not be begun again elsewhere.
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    try:
+        moves.begin(key, path)
+    except MoveCancelled as error_text:
+        LOG.info("%s-%d does not move to %s: %s", topic, index, path, error_text)
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    return ErrorCode.NONE

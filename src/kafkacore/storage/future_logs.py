@@ -1,0 +1,219 @@
+"""Logs on their way to another directory (KIP-113): `TOPIC-PARTITION.UNIQUE-future` until they take the place of what
+they were copied from."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kafkacore._fast import log_move
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.uuid import Uuid
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.storage import log_loader, names
+
+if TYPE_CHECKING:
+    from kafkacore._fast.partition_handle import LogSettings
+    from kafkacore.runtime.files import Files
+    from kafkacore.storage.log_manager import ManagedDirectory
+
+LOG: Final = logging.getLogger("kafkacore.storage")
+
+LAST_BYTES: Final = 1 << 20  # copied at once while appends wait
+
+Key = tuple[str, int]
+
+
+class MoveCancelled(Exception):
+    """The partition or its future log is gone, or not what it was when the move began."""
+
+
+class FutureLog(NamedTuple):
+    """`name` is that of its directory."""
+
+    handle: PartitionHandle
+    directory: ManagedDirectory
+    name: str
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.directory.path, self.name)
+
+
+class Owner(Protocol):
+    """The log manager."""
+
+    def holder(self, key: Key) -> ManagedDirectory | None:
+        """Under the mutex: where a log lies."""
+
+    def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
+        """The directory `name` of a log that is closed."""
+
+    def fail(self, directory: ManagedDirectory) -> None:
+        """Its files cannot be renamed."""
+
+
+class FutureLogs:
+    """Belongs to a log manager, whose `mutex` covers the dictionaries of both."""
+
+    def __init__(self, mutex: threading.Lock, files: Files, owner: Owner) -> None:
+        self._mutex = mutex
+        self._files = files
+        self._owner = owner
+        self._futures: dict[Key, FutureLog] = {}
+        self._busy: set[Key] = set()
+        self._idle = threading.Condition(mutex)
+
+    # --- which there are ---
+
+    def get(self, key: Key) -> FutureLog | None:
+        with self._mutex:
+            return self._futures.get(key)
+
+    def all(self) -> list[FutureLog]:
+        with self._mutex:
+            return list(self._futures.values())
+
+    def of(self, directory: ManagedDirectory) -> list[tuple[Key, PartitionHandle]]:
+        return [((one.handle.topic, one.handle.index), one.handle) for one in self.all() if one.directory is directory]
+
+    def add(self, future: FutureLog) -> FutureLog | None:
+        """One that was found at start. The one that is here already, where there is one."""
+        with self._mutex:
+            other = self._futures.setdefault((future.handle.topic, future.handle.index), future)
+        return None if other is future else other
+
+    def create(self, key: Key, topic_id: Uuid, directory: ManagedDirectory, settings: LogSettings) -> FutureLog:
+        """No file as yet. The one that is there already, where it has that directory. Raises MoveCancelled where it has
+        another one."""
+        with self._mutex:
+            known = self._futures.get(key)
+            if known is not None:
+                if known.directory is not directory:
+                    raise MoveCancelled(f"{key[0]}-{key[1]} is on its way to {known.directory.path}")
+                return known
+            live = names.partition_directory_name(*key)
+            name = names.partition_directory_name(*key, names.Kind.FUTURE, Uuid.random().hex())
+            suffix = name.removeprefix(live)
+            handle = log_move.new_future(directory.native, *key, topic_id, settings, suffix)
+            made = self._futures[key] = FutureLog(handle, directory, name)
+            return made
+
+    @contextmanager
+    def alone(self, key: Key) -> Iterator[None]:
+        """Nobody else ends a log or gives it another directory meanwhile."""
+        with self._idle:
+            self._idle.wait_for(lambda: key not in self._busy)
+            self._busy.add(key)
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._busy.discard(key)
+                self._idle.notify_all()
+
+    def drop(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
+        """Its directory is renamed. Within `alone`, or at start."""
+        with self._mutex:
+            future = self._futures.pop(key, None)
+        if future is not None:
+            future.handle.retire()
+            self._owner.rename_aside(future.directory, future.name, future.handle, kind)
+
+    def forget(self, directory: ManagedDirectory) -> None:
+        """The directory has failed: what lies there is no concern of anybody's until the next start."""
+        with self._mutex:
+            lost = [key for key, future in self._futures.items() if future.directory is directory]
+            handles = [self._futures.pop(key).handle for key in lost]
+        for handle in handles:
+            handle.fail(directory.native.offline_errno)
+
+    # --- moving ---
+
+    def copy(self, key: Key, max_bytes: int) -> int:
+        """Another part of what the future log lacks: less than asked for when it has everything. Raises OSError,
+        MoveCancelled."""
+        current, _, future = self._both(key)
+        _agree(current, future.handle)
+        return log_move.copy(current, future.handle, max_bytes)
+
+    def _both(self, key: Key) -> tuple[PartitionHandle, ManagedDirectory, FutureLog]:
+        with self._mutex:
+            directory, future = self._owner.holder(key), self._futures.get(key)
+            if directory is None or future is None:
+                raise MoveCancelled(f"{key[0]}-{key[1]} or its future log is gone")
+            return directory.partitions[key], directory, future
+
+    def replace_current(self, key: Key) -> None:
+        """The future log has the place of the current one when this returns; appends wait meanwhile. The former
+        directory is deleted later. Raises OSError, and then nothing has changed; MoveCancelled."""
+        with self.alone(key):
+            current, source, future = self._both(key)
+            log_move.hold_still(current)
+            try:
+                while log_move.copy(current, future.handle, LAST_BYTES):
+                    continue
+                self._hand_over(current, self._settle(future, current.log_start_offset, current.end_offset), future)
+            finally:
+                log_move.go_on(current)
+            with self._mutex:
+                del self._futures[key]
+                del source.partitions[key]
+                future.directory.partitions[key] = current
+            live = names.partition_directory_name(*key)
+            self._owner.rename_aside(source, live, current, names.Kind.DELETE)
+            LOG.info("%s-%d has moved from %s to %s", *key, source.path, future.directory.path)
+
+    def _hand_over(self, current: PartitionHandle, fresh: PartitionHandle, future: FutureLog) -> None:
+        try:
+            log_move.adopt(current, fresh)
+        except OSError:
+            # What goes on without it must not find a second log of the partition at the next start.
+            log_move.go_on(fresh)
+            fresh.retire()
+            live = names.partition_directory_name(fresh.topic, fresh.index)
+            self._owner.rename_aside(future.directory, live, fresh, names.Kind.STRAY)
+            raise
+
+    def promote(self, key: Key) -> None:
+        """At start, where there is no other log of the partition. Raises OSError."""
+        with self._mutex:
+            future = self._futures.pop(key)
+        handle = self._settle(future, future.handle.log_start_offset, future.handle.end_offset)
+        with self._mutex:
+            future.directory.partitions[key] = handle
+
+    def _settle(self, future: FutureLog, log_start_offset: int, end_offset: int) -> PartitionHandle:
+        """The future log under its final name, synced, and taken up from there."""
+        handle = future.handle
+        key = (handle.topic, handle.index)
+        path = os.path.join(future.directory.path, names.partition_directory_name(*key))
+        handle.shut()
+        fresh = PartitionHandle(future.directory.native, *key, handle.topic_id, handle.settings)
+        if not self._files.is_directory(future.path):
+            fresh.truncate_fully(end_offset)
+        else:
+            try:
+                self._files.rename(future.path, path)
+                self._files.sync_directory(future.directory.path)
+                log_loader.load(fresh, path, clean=True, log_start_offset=log_start_offset, files=self._files)
+            except OSError:
+                self._owner.fail(future.directory)
+                raise
+        return fresh
+
+
+def _agree(current: PartitionHandle, future: PartitionHandle) -> None:
+    """What the current log has lost since it was copied goes from the future one too (KIP-101)."""
+    epochs = future.leader_epochs()
+    end = current.end_offset
+    if epochs:
+        _, epoch_end = current.epoch_end(epochs[-1][0])
+        end = min(end, epoch_end) if epoch_end >= 0 else end
+    if future.end_offset > end:
+        LOG.info("%s-%d: the future log is cut to %d, where the current one ends", future.topic, future.index, end)
+        future.truncate_to(end)

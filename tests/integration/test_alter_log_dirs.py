@@ -1,0 +1,196 @@
+"""AlterReplicaLogDirs (KIP-113): partitions of a running node move between its log directories."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.storage import names
+from processes import wait_until
+from two_directories import Directories
+
+pytestmark = pytest.mark.timeout(90)
+VALUE = b"v" * 20_000
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Directories]:
+    with Directories(tmp_path, "log.segment.bytes=1048576") as made:
+        made.create("t", 1)
+        made.await_assigned("t", lambda assigned: "?" not in assigned)
+        yield made
+
+
+def other(name: str) -> str:
+    return "b" if name == "a" else "a"
+
+
+def kinds(node: Directories, name: str) -> list[names.Kind]:
+    found = [names.parse_partition_directory(each.name) for each in sorted((node.path / name).iterdir())]
+    return [one.kind for one in found if one is not None and one.topic == "t"]
+
+
+def slow_down(node: Directories) -> None:
+    """So that a move is under way for as long as a test wants."""
+    node.broker.moves._limit = lambda: 50_000
+
+
+def move(node: Directories, name: str, topic: str = "t") -> None:
+    assert node.alter(topic, 0, f"{node.path}/{name}") == ErrorCode.NONE
+    wait_until(lambda: node.directory_of(topic, 0) == name and not node.broker.moves._moves)
+
+
+def test_a_partition_moves_while_it_is_written_and_read(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    ended = threading.Event()
+    acknowledged: list[bytes] = []
+    errors: list[int] = []
+
+    def produce() -> None:
+        while not ended.is_set():
+            value = b"%d " % len(acknowledged) + VALUE
+            error = node.produce("t", 0, value)
+            errors.append(error)
+            acknowledged.append(value)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        wait_until(lambda: len(acknowledged) > 100)
+        for target in (other(source), source, other(source)):
+            had = len(acknowledged)
+            move(node, target)
+            wait_until(lambda had=had: len(acknowledged) > had + 20)
+            assert kinds(node, target).count(names.Kind.LIVE) == 1
+    finally:
+        ended.set()
+        thread.join()
+    assert set(errors) == {0}
+    assert node.read("t", 0, len(acknowledged)) == acknowledged
+    assert node.assigned("t") == [other(source)]
+    node.stop()
+    node.start()
+    assert node.directory_of("t", 0) == other(source)
+    assert node.read("t", 0, len(acknowledged)) == acknowledged
+
+
+def test_a_move_that_is_under_way_is_shown_and_can_be_taken_back(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    for _ in range(20):
+        assert node.produce("t", 0, VALUE) == 0
+    slow_down(node)
+    target = f"{node.path}/{other(source)}"
+    assert node.alter("t", 0, target) == node.alter("t", 0, target) == ErrorCode.NONE
+    [(key, shown)] = wait_until(lambda: node.shown(other(source), "t").items())
+    assert key == (0, True)
+    assert shown.offset_lag > 0
+    assert list(node.shown(source, "t")) == [(0, False)]
+    wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
+    assert node.alter("t", 0, f"{node.path}/{source}") == ErrorCode.NONE
+    assert node.shown(other(source), "t") == {}
+    assert kinds(node, other(source)) == [names.Kind.DELETE]
+    assert (node.directory_of("t", 0), node.assigned("t"), node.produce("t", 0)) == (source, [source], 0)
+
+
+def test_a_move_goes_on_after_a_restart(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    for _ in range(20):
+        assert node.produce("t", 0, VALUE) == 0
+    slow_down(node)
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
+    wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
+    node.stop()
+    assert kinds(node, other(source)) == [names.Kind.FUTURE]
+    node.start()
+    wait_until(lambda: node.directory_of("t", 0) == other(source))
+    assert node.read("t", 0, 20) == [VALUE] * 20
+    assert node.assigned("t") == [other(source)]
+
+
+def test_the_controller_hears_of_the_new_place_before_the_log_is_there(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    assert node.produce("t", 0) == 0
+    manager: Any = node.broker._logs._manager
+    known: list[list[str]] = []
+    replace = manager.replace_with_future
+
+    def noted(key: Any) -> None:
+        node.await_assigned("t", lambda assigned: assigned == [other(source)])
+        known.append(node.assigned("t"))
+        replace(key)
+
+    manager.replace_with_future = noted
+    move(node, other(source))
+    assert known == [[other(source)]]
+
+
+def test_a_move_that_fails_in_the_end_is_taken_back_in_the_metadata(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    assert node.produce("t", 0) == 0
+    manager: Any = node.broker._logs._manager
+    seen: list[list[str]] = []
+
+    def fails(key: Any) -> None:
+        node.await_assigned("t", lambda assigned: assigned == [other(source)])
+        seen.append(node.assigned("t"))
+        raise OSError("the disk says no")
+
+    manager.replace_with_future = fails
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
+    wait_until(lambda: seen)
+    node.await_assigned("t", lambda assigned: assigned == [source])
+    assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
+
+
+def test_a_disk_that_fails_during_a_move_takes_the_future_log_along_and_not_the_partition(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    for _ in range(20):
+        assert node.produce("t", 0, VALUE) == 0
+    slow_down(node)
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
+    wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
+    node.fail(other(source))
+    wait_until(lambda: node.describe()[other(source)].error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+    assert node.produce("t", 0) == 0
+    wait_until(lambda: node.broker.moves._moves == {})
+    # While a directory is offline nothing new is begun.
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert node.faults == []
+
+
+def test_a_topic_that_is_deleted_takes_its_move_along(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    for _ in range(20):
+        assert node.produce("t", 0, VALUE) == 0
+    slow_down(node)
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
+    wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
+    node.delete("t")
+    wait_until(lambda: kinds(node, source) == kinds(node, other(source)) == [names.Kind.DELETE])
+    wait_until(lambda: node.broker.moves._moves == {})
+    node.create("t", 1)
+    assert (node.produce("t", 0), node.read("t", 0, 1)) == (0, [b"x"])
+
+
+def test_what_cannot_be_moved_is_refused_as_kafka_does(node: Directories) -> None:
+    assert node.alter("t", 0, "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert node.alter("t", 7, f"{node.path}/a") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert node.alter("x" * 240, 0, f"{node.path}/a") == ErrorCode.INVALID_TOPIC_EXCEPTION
+    here = node.directory_of("t", 0)
+    assert node.alter("t", 0, f"{node.path}/{here}") == ErrorCode.NONE
+    assert node.shown(other(here), "t") == {}
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_directory_is_chosen_for_a_topic_that_is_still_to_come(node: Directories, name: str) -> None:
+    assert node.alter("later", 0, f"{node.path}/{name}") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node.create("later", 1)
+    assert node.directory_of("later", 0) == name
+    node.await_assigned("later", lambda assigned: assigned == [name])
+    # Once: what is made again goes where there is room.
+    assert node.broker._logs._preferred == {}

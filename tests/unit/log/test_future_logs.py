@@ -1,0 +1,402 @@
+"""A log that moves to another directory while it is in use: nothing of it is lost, doubled or seen twice."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast import partition, segment
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage import checkpoints, names
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.storage.future_logs import MoveCancelled
+from kafkacore.storage.log_manager import LogManager
+
+SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=256)
+FLUSHED = LogSettings(segment_bytes=4096, index_interval_bytes=256, flush_messages=1)
+TOPIC_ID = Uuid(b"t" * 16)
+KEY = ("orders", 0)
+STORAGE_ERROR = 56
+NOW_MS = time.time_ns() // 1_000_000  # a load forgets producers that wrote long ago
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> tuple[str, str]:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    return str(tmp_path / "a"), str(tmp_path / "b")
+
+
+def manager_of(
+    paths: tuple[str, str],
+    settings: LogSettings = SETTINGS,
+    place_of: Callable[[str, int], str | None] = lambda topic, index: None,
+) -> LogManager:
+    manager = LogManager(Environment(), paths, lambda topic: settings)
+    manager.load(place_of)
+    return manager
+
+
+def batch(count: int = 3, producer: int = -1, sequence: int = -1) -> bytes:
+    builder = RecordBatchBuilder(
+        producer_id=producer, producer_epoch=0 if producer >= 0 else -1, base_sequence=sequence
+    )
+    for i in range(count):
+        builder.append(timestamp=NOW_MS + i, key=b"k", value=b"v" * 100)
+    return builder.build()
+
+
+def led(manager: LogManager, path: str, batches: int = 30, epoch: int = 5) -> PartitionHandle:
+    [handle] = manager.create("orders", TOPIC_ID, [0], path)
+    handle.become_leader(1, epoch)
+    for _ in range(batches):
+        assert handle.append(batch()).error == 0
+    return handle
+
+
+def stored(handle: PartitionHandle) -> bytes:
+    return b"".join(parts(handle, handle.log_start_offset))
+
+
+def parts(handle: PartitionHandle, offset: int) -> Iterator[bytes]:
+    while offset < handle.end_offset:
+        found = handle.read(offset, 1 << 20)
+        assert found.error == 0
+        whole = Batches(found.records)
+        for each in whole:
+            offset = each.next_offset
+        yield found.records[: whole.position]
+
+
+def copy_all(manager: LogManager) -> int:
+    copied = 0
+    while more := manager.futures.copy(KEY, 1 << 20):
+        copied += more
+    return copied
+
+
+def move(manager: LogManager, path: str) -> None:
+    manager.create_future(KEY, path)
+    copy_all(manager)
+    manager.replace_with_future(KEY)
+
+
+def of_partition(path: str) -> list[names.Kind]:
+    found = [names.parse_partition_directory(name) for name in sorted(os.listdir(path))]
+    return [one.kind for one in found if one is not None]
+
+
+def test_a_moved_log_is_what_it_was_and_goes_on_in_its_new_place(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    handle.become_leader(1, 9, 1)
+    before = stored(handle)
+    move(manager, paths[1])
+    assert (handle.directory.path, handle.role, handle.end_offset) == (paths[1], "leader", 90)
+    assert manager.get(*KEY) is handle
+    assert (stored(handle), handle.synced_offset, handle.high_watermark) == (before, 90, 90)
+    # Also the epoch that has no record yet.
+    assert handle.leader_epochs() == [(5, 0), (9, 90)]
+    assert (of_partition(paths[0]), of_partition(paths[1])) == ([names.Kind.DELETE], [names.Kind.LIVE])
+    assert handle.append(batch()).first_offset == 90
+    assert len(handle.segments()) > 3
+    manager.close()
+    manager = manager_of(paths)
+    again = manager.get(*KEY)
+    assert again is not None
+    assert (again.end_offset, again.leader_epochs(), again.topic_id) == (93, [(5, 0), (9, 90)], TOPIC_ID)
+    assert stored(again).startswith(before)
+    manager.close()
+
+
+def test_it_moves_back_and_leaves_nothing_behind(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    before = stored(handle)
+    for path in (paths[1], paths[0], paths[1]):
+        move(manager, path)
+    assert stored(handle) == before
+    assert manager.futures.all() == []
+    manager.close()
+    del manager, handle
+    assert (partition.live_count(), segment.live_count()) == (0, 0)
+
+
+def test_a_log_without_files_moves_without_any(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0], batches=0)
+    move(manager, paths[1])
+    assert (handle.directory.path, handle.state) == (paths[1], "lazy")
+    assert (of_partition(paths[0]), of_partition(paths[1])) == ([], [])
+    assert handle.append(batch()).first_offset == 0
+    assert of_partition(paths[1]) == [names.Kind.LIVE]
+    manager.close()
+
+
+def test_idempotent_producers_are_known_in_the_new_place(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0], batches=0)
+    sent = batch(3, producer=7, sequence=0)
+    assert handle.append(sent).first_offset == 0
+    move(manager, paths[1])
+    again = handle.append(sent)
+    assert (again.error, again.duplicate, again.first_offset) == (0, True, 0)
+    assert handle.append(batch(3, producer=7, sequence=3)).first_offset == 3
+    manager.close()
+    manager = manager_of(paths)
+    [handle] = manager.create("orders", TOPIC_ID, [0])
+    handle.become_leader(1, 6)
+    assert handle.append(batch(3, producer=7, sequence=3)).duplicate
+    manager.close()
+
+
+def test_appends_and_reads_go_on_all_the_while(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths, FLUSHED)
+    handle = led(manager, paths[0])
+    ended = threading.Event()
+    acknowledged: list[tuple[int, bytes]] = []
+    problems: list[str] = []
+
+    def produce(number: int) -> None:
+        sequence = 0
+        while not ended.is_set():
+            value = b"%d-%d" % (number, sequence)
+            builder = RecordBatchBuilder()
+            builder.append(timestamp=1_700_000_000_000, key=None, value=value)
+            result = handle.append(builder.build(), acks=-1)
+            if result.error or handle.synced_offset <= result.last_offset:
+                problems.append(f"{value!r}: error {result.error}, synced {handle.synced_offset}")
+            acknowledged.append((result.first_offset, value))
+            sequence += 1
+
+    def consume() -> None:
+        while not ended.is_set():
+            seen = 0
+            for part in parts(handle, 0):
+                for each in Batches(part):
+                    if each.base_offset != seen:
+                        problems.append(f"{each.base_offset} follows {seen}")
+                    seen = each.next_offset
+
+    threads = [threading.Thread(target=produce, args=[number]) for number in range(3)]
+    threads.append(threading.Thread(target=consume))
+    for thread in threads:
+        thread.start()
+    for path in (paths[1], paths[0]) * 4:
+        had = len(acknowledged)
+        move(manager, path)
+        while len(acknowledged) < had + 20 and all(thread.is_alive() for thread in threads):
+            continue
+    ended.set()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    found = {record.offset: record.value for part in parts(handle, 0) for each in Batches(part) for record in each}
+    assert {offset: found[offset] for offset, _ in acknowledged} == dict(acknowledged)
+    assert len(found) == len(acknowledged) + 90
+    manager.close()
+
+
+def test_retention_and_deletion_of_records_meanwhile_are_kept(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    assert manager.futures.copy(KEY, 8192) >= 8192
+    assert handle.delete_records(31) == (0, 31)  # in the middle of a batch, of what was copied
+    copy_all(manager)
+    manager.replace_with_future(KEY)
+    assert handle.log_start_offset == 31
+    assert (handle.read(30).error, handle.read(31).error) == (1, 0)
+    # The segments that have nothing else go there as well.
+    first = handle.segments()[0].base_offset
+    assert 0 < first <= 31
+    points = checkpoints.OffsetCheckpoint(paths[1], checkpoints.LOG_START_OFFSET).read()
+    assert points == {KEY: 31}
+    manager.close()
+
+
+@pytest.mark.parametrize("batches", [30, 0])
+def test_a_log_that_begins_behind_what_was_copied_is_begun_anew(paths: tuple[str, str], batches: int) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    manager.futures.copy(KEY, 1)
+    assert handle.delete_records(-1) == (0, 90)
+    for _ in range(batches):
+        assert handle.append(batch()).error == 0
+    copy_all(manager)
+    manager.replace_with_future(KEY)
+    assert (handle.log_start_offset, handle.end_offset) == (90, 90 + 3 * batches)
+    manager.close()
+    manager = manager_of(paths)
+    again = manager.get(*KEY)
+    assert again is not None
+    assert (again.log_start_offset, again.end_offset) == (90, 90 + 3 * batches)
+    manager.close()
+
+
+def test_what_the_log_loses_the_future_one_loses_too(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    handle.truncate_to(45)
+    handle.become_leader(1, 6, 1)
+    for _ in range(20):
+        handle.append(batch(2))
+    copy_all(manager)
+    before = stored(handle)
+    manager.replace_with_future(KEY)
+    assert stored(handle) == before
+    assert handle.leader_epochs() == [(5, 0), (6, 45)]
+    manager.close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_future_log_that_is_found_goes_on_where_it_was(paths: tuple[str, str], clean: bool) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    manager.futures.copy(KEY, 8192)
+    before, copied = stored(handle), manager.futures.all()[0].handle.end_offset
+    assert 0 < copied < 90
+    if clean:
+        manager.close()
+    del manager, handle
+    manager = manager_of(paths)
+    [future] = manager.futures.all()
+    assert (future.handle.end_offset, future.handle.topic_id) == (copied, TOPIC_ID)
+    handle = led(manager, paths[0], batches=0)
+    manager.create_future(KEY, paths[1])  # the same
+    missing = len(before) - future.handle.size_bytes
+    assert 0 < copy_all(manager) == missing
+    manager.replace_with_future(KEY)
+    assert (handle.directory.path, stored(handle)) == (paths[1], before)
+    manager.close()
+
+
+def test_a_move_that_is_cancelled_leaves_the_log_where_it_is(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    with pytest.raises(MoveCancelled, match="on its way to"):
+        manager.create_future(KEY, paths[0])
+    manager.futures.copy(KEY, 8192)
+    manager.drop_future(KEY)
+    assert of_partition(paths[1]) == [names.Kind.DELETE]
+    with pytest.raises(MoveCancelled, match="gone"):
+        manager.futures.copy(KEY, 1)
+    assert (handle.directory.path, handle.append(batch()).error) == (paths[0], 0)
+    manager.close()
+
+
+def test_a_deleted_partition_takes_its_future_log_along(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    manager.futures.copy(KEY, 8192)
+    manager.delete([KEY])
+    assert (of_partition(paths[0]), of_partition(paths[1])) == ([names.Kind.DELETE], [names.Kind.DELETE])
+    with pytest.raises(MoveCancelled):
+        manager.replace_with_future(KEY)
+    manager.close()
+
+
+def test_a_log_that_two_directories_have_is_where_the_metadata_says(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    led(manager, paths[0])
+    manager.close()
+    shutil.copytree(f"{paths[0]}/orders-0", f"{paths[1]}/orders-0")
+    with pytest.raises(LogDirectoryError, match=f"{paths[1]}/orders-0: the partition is in {paths[0]}/orders-0 too"):
+        manager_of(paths)
+    manager = manager_of(paths, place_of=lambda topic, index: paths[1])
+    handle = manager.get(*KEY)
+    assert handle is not None
+    assert (handle.directory.path, handle.end_offset) == (paths[1], 90)
+    assert of_partition(paths[0]) == [names.Kind.STRAY]
+    manager.close()
+
+
+def test_a_future_log_that_is_the_only_one_is_promoted(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    before = stored(handle)
+    manager.close()
+    shutil.rmtree(f"{paths[0]}/orders-0")
+    manager = manager_of(paths)
+    assert manager.get(*KEY) is None
+    manager.futures.promote(KEY)
+    promoted = manager.get(*KEY)
+    assert promoted is not None
+    assert (stored(promoted), of_partition(paths[1])) == (before, [names.Kind.LIVE])
+    manager.close()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_directory_that_fails_ends_the_move_and_nothing_else(paths: tuple[str, str], which: int) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    manager.futures.copy(KEY, 8192)
+    manager.native_directories[which].fail(errno.EIO)
+    with pytest.raises(OSError, match="cannot be copied"):
+        manager.futures.copy(KEY, 8192)
+    with pytest.raises(OSError, match=r"orders-0"):
+        manager.replace_with_future(KEY)
+    manager.check_directories()
+    assert handle.directory.path == paths[0]
+    assert handle.append(batch()).error == (STORAGE_ERROR if which == 0 else 0)
+    # What was copied stays for the next start.
+    assert of_partition(paths[1]) == [names.Kind.FUTURE]
+    manager.close()
+
+
+def test_wherever_the_disk_fails_the_log_is_whole_in_one_of_the_two_places() -> None:
+    """Each operation of the last step fails once: the log goes on, or its own directory is offline."""
+    operation, moved = 0, False
+    while not moved:
+        disk = SimulatedDisk()
+        for path in ("/a", "/b"):
+            disk.make_directories(path)
+        disk.sync_directory("/")
+        environment = disk.environment()
+        manager = LogManager(environment, ["/a", "/b"], lambda topic: SETTINGS, files=disk)
+        manager.load()
+        handle = led(manager, "/a", batches=10)
+        before = stored(handle)
+        manager.create_future(KEY, "/b")
+        copy_all(manager)
+        disk.cut_power_at(disk.operations + operation)
+        try:
+            manager.replace_with_future(KEY)
+            moved = not disk.is_dead
+        except (OSError, MoveCancelled):
+            moved = False
+        operation += 1
+        manager.check_directories()
+        disk.restart(operation)
+        del manager, handle
+        manager = LogManager(environment, ["/a", "/b"], lambda topic: SETTINGS, files=disk)
+        manager.load(lambda topic, index: "/b")
+        if manager.get(*KEY) is None:
+            manager.futures.promote(KEY)
+        found = manager.get(*KEY)
+        assert found is not None, operation
+        if found.directory.path == "/b":
+            assert stored(found) == before, operation
+        manager.close()
+        del manager, found
+    assert operation > 8

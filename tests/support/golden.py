@@ -19,13 +19,20 @@ def golden_file(release, program):
     newest = max(path.stat().st_mtime for path in SOURCE.rglob("*") if path.is_file())
     if out.exists() and out.stat().st_mtime >= newest:
         return out
-    directory.mkdir(parents=True, exist_ok=True)
-    classpath = directory / "classpath"
-    if not classpath.exists() or classpath.stat().st_mtime < newest:
-        _run("mvn", "-q", "-B", "-f", SOURCE / "pom.xml", "-P", f"kafka-{release}", f"-Dgolden.directory={directory}",
-             "compile", "dependency:build-classpath", f"-Dmdep.outputFile={classpath}")  # fmt: skip
-    _run("java", "-cp", f"{directory / 'classes'}:{classpath.read_text()}", f"golden.{program}", out)
+    _compile(release, directory, newest)
+    _run("java", "-cp", f"{directory / 'classes'}:{(directory / 'classpath').read_text()}", f"golden.{program}", out)
     return out
+
+
+def _compile(release, directory, newest):
+    """Once for all programs of a release."""
+    compiled = directory / ".compiled"
+    if compiled.exists() and compiled.stat().st_mtime >= newest:
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    _run("mvn", "-q", "-B", "-f", SOURCE / "pom.xml", "-P", f"kafka-{release}", f"-Dgolden.directory={directory}",
+         "compile", "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'classpath'}")  # fmt: skip
+    compiled.touch()
 
 
 def _run(*command):

@@ -35,8 +35,10 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
         yield image.brokers[broker_id].to_record(registration_version)
     for controller_id in sorted(image.controllers):
         yield image.controllers[controller_id].to_record()
+    # What nobody kept right while the feature was off must not count when it is on again (KIP-966): Kafka drops it too.
+    elr = version.elr_supported and image.elr_enabled
     for topic in image.topics():
-        yield from topic_records(image, topic, elr=version.elr_supported)
+        yield from topic_records(image, topic, elr)
     for (resource_type, name), values in sorted(image.configs.items(), key=lambda item: item[0]):
         for key in sorted(values):
             yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=values[key])

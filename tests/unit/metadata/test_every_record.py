@@ -160,8 +160,9 @@ def random_record(name: str, version: int, seed: int) -> Any:
     return made(**{**values, **overrides})
 
 
-def feature(level: MetadataVersion) -> Any:
-    return FeatureLevelRecord(name="metadata.version", feature_level=level.level)
+def features(level: MetadataVersion) -> list[Any]:
+    elr = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=int(level.elr_supported))
+    return [FeatureLevelRecord(name="metadata.version", feature_level=level.level), elr]
 
 
 def replay(image: MetadataImage, *records: Any) -> MetadataImage:
@@ -208,7 +209,7 @@ def test_a_record_of_each_type_comes_through_a_snapshot(name: str, level: Metada
     for seed in range(20):
         before, _ = SCENES[name]
         record = random_record(name, version_at(name, level), seed)
-        start = replay(EMPTY_IMAGE, feature(level))
+        start = replay(EMPTY_IMAGE, *features(level))
         first = replay(start, *before)
         image = replay(first, record)
         # What is under way is in no snapshot.
@@ -233,7 +234,7 @@ def test_records_of_every_version_are_replayed(name: str) -> None:
         written = random_record(name, version, 1).encode(version)
         number = class_of(name).API_KEY
         record = decode_record(bytes((1, number, version)) + written)
-        start = replay(EMPTY_IMAGE, feature(METADATA_VERSIONS[-1]), *SCENES[name][0])
+        start = replay(EMPTY_IMAGE, *features(METADATA_VERSIONS[-1]), *SCENES[name][0])
         image = replay(start, record)
         image = image if image.transaction is None else image.transaction.before
         assert told(through_a_snapshot(image)) == told(image), version

@@ -179,6 +179,7 @@ def everything() -> MetadataImage:
         EMPTY_IMAGE,
         FEATURES,
         FeatureLevelRecord(name="group.version", feature_level=1),
+        FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         RegisterBrokerRecord(
             broker_id=2, broker_epoch=4, incarnation_id=uuid(77), rack="r", log_dirs=[uuid(1002)],
             end_points=[RegisterBrokerRecord.BrokerEndpoint(name="P", host="h", port=9092, security_protocol=0)],
@@ -220,6 +221,15 @@ def test_a_snapshot_makes_the_same_image_again_and_drops_nothing() -> None:
     assert kept <= set(names) and names.count("AccessControlEntryRecord") == 1
     assert again.partition(again.topic("a.b"), 0) == image.partition(image.topic("a.b"), 0)
     assert again.brokers[2].fenced is False and again.brokers[2].rack == "r"
+
+
+def test_a_snapshot_has_no_eligible_replicas_that_nobody_keeps_right() -> None:
+    """While the feature is off (KIP-966)."""
+    off = replay(everything(), FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0))
+    assert off.partition(off.topic("a.b"), 0).elr == (3,)
+    again = image_of(records_of(off), off.offset, 1, 0)
+    row = again.partition(again.topic("a.b"), 0)
+    assert (row.elr, row.last_known_elr, row.isr) == ((), (), (2,))
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS, ids=lambda version: version.name)

@@ -20,7 +20,6 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey, ApiRange
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from kafkacore.protocol.messages import Message
-from kafkacore.server.error_responses import error_response
 
 LOG: Final = logging.getLogger("kafkacore.server")
 
@@ -116,7 +115,7 @@ class Dispatcher:
         if floor <= call.api_version < api.lowest:
             # Advertised for old librdkafka, which looks at the range alone (KAFKA-18659): refused when used.
             old = apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
-            refused = error_response(old, call, ErrorCode.UNSUPPORTED_VERSION, None)
+            refused = _error_response(old, call, ErrorCode.UNSUPPORTED_VERSION, None)
             return apis.encode_response(call.api_key, call.api_version, call.correlation_id, refused)
         raise ProtocolError(f"{api.name} {call.api_version} is not supported; {api.lowest} to {api.highest} are")
 
@@ -138,10 +137,16 @@ def _failed(call: RequestContext, request: Message, error: Exception) -> Message
     if isinstance(error, ProtocolError):
         raise error
     if isinstance(error, KafkaError):
-        return error_response(request, call, ErrorCode(error.code), str(error) or None)
+        return _error_response(request, call, ErrorCode(error.code), str(error) or None)
     name = apis.api(call.api_key).name
     LOG.error("%s %d of client %r failed", name, call.api_version, call.client_id, exc_info=error)
-    return error_response(request, call, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return _error_response(request, call, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def _error_response(request: Message, call: RequestContext, error: ErrorCode, message: str | None) -> Message:
+    from kafkacore.server.error_responses import error_response  # not needed before something is refused
+
+    return error_response(request, call, error, message)
 
 
 def _unknown_api_versions(call: RequestContext) -> bytes:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.priority import enter_thread
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.records import decode_batch
-from kafkacore.network.client import ClientLimits, NodeClient
 from kafkacore.protocol.messages import Message
 from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.driver import RaftDriver
@@ -20,6 +19,9 @@ from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.randomness import randomness
 from kafkacore.server.metadata_store import MetadataStore
 
+if TYPE_CHECKING:
+    from kafkacore.network.client import NodeClient
+
 FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
 THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
 
@@ -27,17 +29,26 @@ THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
 class QuorumClients:
     """Connections to controllers by their address. Belongs to one loop."""
 
-    def __init__(self, client_id: str, limits: ClientLimits) -> None:
+    def __init__(self, client_id: str, connection_setup_timeout_ms: float, request_timeout_ms: float) -> None:
         self._client_id = client_id
-        self._limits = limits
+        self._connection_setup_timeout_ms = connection_setup_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
         self._clients: dict[tuple[str, int], NodeClient] = {}
 
     async def send(self, host: str, port: int, request: Message) -> Any:
         """Raises OSError, TimeoutError, KafkaError, ProtocolError."""
         client = self._clients.get((host, port))
         if client is None:
-            client = self._clients[host, port] = NodeClient(host, port, self._client_id, limits=self._limits)
+            client = self._clients[host, port] = self._client(host, port)
         return await client.request(request)
+
+    def _client(self, host: str, port: int) -> NodeClient:
+        from kafkacore.network.client import ClientLimits, NodeClient  # an only controller needs no connection
+
+        limits = ClientLimits(
+            connection_setup_timeout_ms=self._connection_setup_timeout_ms, request_timeout_ms=self._request_timeout_ms
+        )
+        return NodeClient(host, port, self._client_id, limits=limits)
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -93,17 +104,14 @@ class MetadataReplica:
         self._executor = ThreadPoolExecutor(THREADS, "kc-raft", enter_thread, ("kc-raft", True))
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
-        limits = ClientLimits(
-            request_timeout_ms=config.controller_quorum_request_timeout_ms,
-            connection_setup_timeout_ms=config.controller_quorum_request_timeout_ms,
-        )
+        timeout_ms = config.controller_quorum_request_timeout_ms
         # A connection is answered in order, and a Fetch of the metadata log waits for half a second: nothing of the
         # node's own, nor of its clients, may stand behind it, nor a heartbeat behind what clients forward.
         # A request that changes something is not sent again while its answer may still come: it would be refused as
         # done already.
-        patient = limits._replace(request_timeout_ms=FORWARD_TIMEOUT_MS)
         self._fetching, self.own_requests, self.forwarded = (
-            QuorumClients(f"node-{config.node_id}", each) for each in (limits, patient, patient)
+            QuorumClients(f"node-{config.node_id}", timeout_ms, each)
+            for each in (timeout_ms, FORWARD_TIMEOUT_MS, FORWARD_TIMEOUT_MS)
         )
         self.raft = RaftDriver(
             RaftConfig(

@@ -236,7 +236,6 @@ class Node:
         from kafkacore.server.broker import BrokerServer
         from kafkacore.server.broker_logs import BrokerLogs
         from kafkacore.storage.log_manager import LogManager
-        from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
         config, loop = self.config, runtime.loop(DATA)
         publisher = self._feed.publisher
@@ -275,7 +274,12 @@ class Node:
         self._undo.append(lambda: self._close_logs(manager, broker))
         self._undo.append(lambda: loop.run(broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
         self._run_start(loop, broker.start())
-        upkeep = LogUpkeep(manager, environment, intervals_from(config))
+        self._start_upkeep(manager, environment)
+
+    def _start_upkeep(self, manager: LogManager, environment: Environment) -> None:
+        from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from  # the broker serves without it by now
+
+        upkeep = LogUpkeep(manager, environment, intervals_from(self.config))
         upkeep.start()
         self._undo.append(upkeep.close)
 

@@ -8,8 +8,6 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
-
 if TYPE_CHECKING:
     from kafkacore.server.node import Node
 
@@ -42,6 +40,8 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone
     node.on_fault = end
     try:
         node.start()
+        from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections  # clients are served by now
+
         # What was imported and built by now lives as long as the process: the collector need not look at it again.
         gc.freeze()
         collections = FullCollections()

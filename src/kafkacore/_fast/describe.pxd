@@ -1,6 +1,6 @@
 """Batches and records as lines of text: those of kafka-dump-log, or one JSON object a line.
 
-Bytes of keys and values go in as they are, escaped in JSON: the reader replaces what is not UTF-8.
+In UTF-8 whatever keys and values hold.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

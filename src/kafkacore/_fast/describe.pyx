@@ -4,7 +4,7 @@ The text is line for line what Apache Kafka 4.3's kafka-dump-log prints, for scr
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkacore._fast.batch cimport Record
@@ -18,6 +18,7 @@ from kafkacore._fast.record cimport (
 )
 from kafkacore._fast.record_scan cimport RecordScan
 from kafkacore._fast.scan cimport SCAN_BATCH, scan_next
+from kafkacore._fast.text cimport put_number, put_text
 
 from kafkacore._fast.batch import Batches, CorruptBatchError
 from kafkacore._fast.scan import REASONS
@@ -25,7 +26,6 @@ from kafkacore._fast.scan import REASONS
 cdef enum:
     CHUNK_BYTES = 1 << 18            # about what one step gives
     MAX_CHUNK_BYTES = 0x7FFFFFFF
-    NUMBER_BYTES = 20
     MARKER_ABORT = 0
     MARKER_COMMIT = 1
     MARKER_KEY_BYTES = 4
@@ -43,26 +43,6 @@ DECODED = DESCRIBE_DECODED
 
 cdef inline void put(Writer *out, const char *text, size_t size) noexcept nogil:
     write_raw(out, text, size)
-
-
-cdef void put_unsigned(Writer *out, uint64_t value) noexcept nogil:
-    cdef char digits[NUMBER_BYTES]
-    cdef int at = NUMBER_BYTES
-    while True:
-        at -= 1
-        digits[at] = <char> (48 + value % 10)
-        value //= 10
-        if value == 0:
-            break
-    write_raw(out, digits + at, NUMBER_BYTES - at)
-
-
-cdef inline void put_number(Writer *out, int64_t value) noexcept nogil:
-    if value < 0:
-        write_raw(out, b"-", 1)
-        put_unsigned(out, <uint64_t> 0 - <uint64_t> value)
-    else:
-        put_unsigned(out, <uint64_t> value)
 
 
 cdef inline void put_name(Writer *out, int style, const char *name, size_t size) noexcept nogil:
@@ -105,37 +85,12 @@ cdef void put_word(Writer *out, int style, const char *word, size_t size) noexce
         put(out, b'"', 1)
 
 
-cdef const char *HEX = b"0123456789abcdef"
-
-
-cdef void put_escaped(Writer *out, const uint8_t *data, int32_t size) noexcept nogil:
-    """The inside of a JSON string."""
-    cdef int32_t from_ = 0
-    cdef int32_t i
-    cdef uint8_t *p
-    for i in range(size):
-        if data[i] >= 32 and data[i] != b'"' and data[i] != b"\\":
-            continue
-        write_raw(out, data + from_, i - from_)
-        from_ = i + 1
-        if data[i] >= 32:
-            put(out, b"\\", 1)
-            write_raw(out, data + i, 1)
-            continue
-        p = reserve(out, 6)
-        if p != NULL:
-            memcpy(p, b"\\u00", 4)
-            p[4] = HEX[data[i] >> 4]
-            p[5] = HEX[data[i] & 15]
-    write_raw(out, data + from_, size - from_)
-
-
 cdef void put_bytes(Writer *out, int style, const uint8_t *data, int32_t size) noexcept nogil:
     if style == STYLE_TEXT:
-        write_raw(out, data, size)
+        put_text(out, data, size, False)
         return
     put(out, b'"', 1)
-    put_escaped(out, data, size)
+    put_text(out, data, size, True)
     put(out, b'"', 1)
 
 

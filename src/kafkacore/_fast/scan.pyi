@@ -23,6 +23,10 @@ class BatchScan:
         """Where the scan goes on, or where it found damage."""
 
     @property
+    def size(self) -> int:
+        """Bytes that are looked at, from the file's start."""
+
+    @property
     def left(self) -> int:
         """Bytes that are not given yet; at the end those of a batch that is not whole."""
 

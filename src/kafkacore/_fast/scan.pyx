@@ -22,7 +22,7 @@ cdef extern from "<fcntl.h>" nogil:
     int O_RDONLY, O_CLOEXEC
 
 cdef enum:
-    BLOCK_BYTES = 1 << 17        # stays in a core's own cache between the copy and the checksum
+    BLOCK_BYTES = 1 << 18        # stays in a core's own cache between the copy and the checksum
     LEAST_LENGTH = 14            # of any magic: LegacyRecord.RECORD_OVERHEAD_V0
     HEADER_TO_MAGIC_BYTES = 17   # bytes that Kafka does not look at when no more are left
     ROWS_AT_ONCE = 1 << 16
@@ -185,6 +185,11 @@ cdef class BatchScan:
     def position(self):
         """Where the scan goes on, or where it found damage."""
         return self.scan.next
+
+    @property
+    def size(self):
+        """Bytes that are looked at, from the file's start."""
+        return self.scan.end
 
     @property
     def left(self):

@@ -33,7 +33,7 @@ class Decoded(NamedTuple):
 Decoder = Callable[[Record], Decoded]
 
 
-class UndecodableError(ValueError):
+class UndecodableError(KafkaError):
     """A record that the chosen decoder cannot be for: another topic's."""
 
 

@@ -9,7 +9,6 @@ from typing import Final
 from kafkacore._fast.errors import KafkaError
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection import indexes, producers, segments
-from kafkacore.inspection.decoders import UndecodableError
 from kafkacore.inspection.indexes import IndexOptions, TimeFindings
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import RecordOptions
@@ -53,7 +52,7 @@ def dump_files(paths: Iterable[str], options: DumpOptions, report: Report) -> No
             _dump(path, options, findings, report)
         except BrokenPipeError:
             raise
-        except (KafkaError, LogDirectoryError, UndecodableError, OSError) as error:
+        except (KafkaError, LogDirectoryError, OSError) as error:
             report.problem(path, reason(error).removeprefix(f"{path}: "))
     findings.tell(report)
 

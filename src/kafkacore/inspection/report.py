@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, BinaryIO, TextIO
 
@@ -48,4 +47,6 @@ class Report:
 
 def compact(content: Any) -> str:
     """As Jackson writes JSON: no spaces, characters as they are."""
+    import json
+
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from array import array
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.batch import Record
 from kafkacore._fast.describe import CONTENTS, DECODED, JSON, METADATA, RECORDS, TEXT, Description
 from kafkacore._named_tuple import NamedTuple
-from kafkacore.inspection.decoders import CONTROL_TYPE, Decoded, Decoder, control_content
 from kafkacore.inspection.report import Report, compact
 from kafkacore.storage import names
-from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
 from kafkacore.storage.errors import MalformedFileError
+
+if TYPE_CHECKING:
+    from kafkacore.inspection.decoders import Decoded, Decoder
 
 WHOLE_FILE: Final = -1
 _WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log's other control records have none
@@ -45,7 +46,7 @@ def dump_batches(path: str, options: RecordOptions, report: Report) -> None:
     _tell_name(path, report)
     with Description(path, JSON if report.as_json else TEXT, options.flags(), options.max_bytes) as description:
         for lines in description:
-            report.write(replace_malformed(lines) if options.flags() & RECORDS else lines)
+            report.write(lines)
             if description.is_taken:
                 _dump_records(description, options, report)
         if description.left and options.max_bytes == WHOLE_FILE:
@@ -70,15 +71,6 @@ def base_offset_of(path: str) -> int:
     return int(stem)
 
 
-def replace_malformed(lines: bytes) -> bytes:
-    """In UTF-8 whatever the keys and values hold."""
-    try:
-        lines.decode()
-    except UnicodeDecodeError:
-        return lines.decode("utf-8", "replace").encode()
-    return lines
-
-
 def tell_gaps(path: str, pairs: bytes, report: Report) -> None:
     """Offsets of records that do not follow each other, which a compacted log is full of."""
     if not pairs:
@@ -93,21 +85,30 @@ def tell_gaps(path: str, pairs: bytes, report: Report) -> None:
 
 def _tell_name(path: str, report: Report) -> None:
     name = os.path.basename(path)
-    if not name.endswith(names.CHECKPOINT):
+    if name.endswith(names.CHECKPOINT):
+        _tell_snapshot(path, name, report)
+    else:
         offset = base_offset_of(path)
         report.entry("segment", f"Log starting offset: {offset}", file=path, baseOffset=offset)
-    elif name == BOOTSTRAP:
+
+
+def _tell_snapshot(path: str, name: str, report: Report) -> None:
+    from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
+
+    if name == BOOTSTRAP:
         report.entry("bootstrap", "KRaft bootstrap snapshot", file=path)
-    else:
-        snapshot = names.parse_checkpoint_name(name)
-        if snapshot is None:
-            raise MalformedFileError(path, "is not named by an end offset and an epoch, as snapshots are")
-        end_offset, epoch = snapshot
-        told = f"Snapshot end offset: {end_offset}, epoch: {epoch}"
-        report.entry("snapshot", told, file=path, endOffset=end_offset, epoch=epoch)
+        return
+    snapshot = names.parse_checkpoint_name(name)
+    if snapshot is None:
+        raise MalformedFileError(path, "is not named by an end offset and an epoch, as snapshots are")
+    end_offset, epoch = snapshot
+    told = f"Snapshot end offset: {end_offset}, epoch: {epoch}"
+    report.entry("snapshot", told, file=path, endOffset=end_offset, epoch=epoch)
 
 
 def _control_line(record: Record, line: bytes, *, as_json: bool) -> bytes:
+    from kafkacore.inspection.decoders import CONTROL_TYPE, control_content
+
     name, content = control_content(record)
     if as_json:
         return b'%b,"%b":%b}\n' % (line, name.encode(), compact(content).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
@@ -64,7 +64,8 @@ def _by_segment(paths: Iterable[str]) -> dict[str, set[str]]:
 def _verify_alone(path: str, report: Report) -> None:
     suffix = suffix_of(path)
     if suffix == names.CHECKPOINT:
-        _verify_checkpoint(path, report)
+        for problem, position in snapshot_problems(path):
+            report.problem(path, problem, position=position)
     elif suffix == names.PRODUCER_SNAPSHOT:
         _verify_producers(path)
     elif suffix == names.TRANSACTION_INDEX:
@@ -73,26 +74,28 @@ def _verify_alone(path: str, report: Report) -> None:
         report.remark("unknown", f"Ignoring unknown file {path}", file=path)
 
 
-def _verify_checkpoint(path: str, report: Report) -> None:
-    """A snapshot of the metadata log begins with a header and ends with a footer (KIP-630)."""
+def snapshot_problems(path: str) -> Iterator[tuple[str, int | None]]:
+    """What is wrong with a snapshot of the metadata log, and at which byte. It begins with a header and ends with a
+    footer (KIP-630). Raises CorruptBatchError, OSError.
+    """
     first: object = None
     last: object = None
     with BatchScan(path) as scan:
         position = 0
-        while (found := scan.batch_at(position, scan.left)) is not None:
+        while scan.batch_at(position, scan.size) is not None:
             if scan.fault:
-                report.problem(path, REASONS[scan.fault], position=position, offset=found[0])
+                yield REASONS[scan.fault], position
                 return
             told = [record for _, record in control_records(scan.data)]
             first = told[0] if position == 0 and told else first
             last = told[-1] if told else None
             position = scan.position
         if scan.left:
-            report.problem(path, f"{scan.left} bytes at its end are no whole batch", position=position)
+            yield f"{scan.left} bytes at its end are no whole batch", position
     if not isinstance(first, SnapshotHeaderRecord):
-        report.problem(path, "does not begin with the header of a snapshot")
+        yield "does not begin with the header of a snapshot", None
     if not isinstance(last, SnapshotFooterRecord):
-        report.problem(path, "does not end with the footer of a snapshot: it is not complete")
+        yield "does not end with the footer of a snapshot: it is not complete", None
 
 
 def _verify_producers(path: str) -> None:

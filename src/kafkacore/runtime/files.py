@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import threading
 from typing import Final, Protocol
 
@@ -128,6 +129,7 @@ _held: Final[set[tuple[int, int]]] = set()
 _held_mutex: Final = threading.Lock()
 # A holder has the whole range of the file and lends one byte of it: who wants the whole is refused by either.
 _LENT_BYTE: Final = 1
+_FLOCK: Final = struct.Struct("hhqqi")  # type, whence, start, length, process
 
 
 class _PosixLock:
@@ -168,3 +170,18 @@ class _PosixLock:
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def lock_holder(path: str) -> int | None:
+    """The process that keeps others from locking a file: 0 where it cannot be told from here (another host's, another
+    kind of lock), None where there is none. Raises OSError.
+    """
+    if _identity(os.stat(path)) in _held:
+        return os.getpid()
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    finally:
+        os.close(descriptor)
+    return None if kind == fcntl.F_UNLCK else max(0, pid)

@@ -148,9 +148,17 @@ def _check_kraft(directory: str, found: MetaProperties, metadata_dir: str, files
     path = meta_properties.path_in(directory)
     if found.version == 0:
         raise LogDirectoryError(f"{path}: version=0, of ZooKeeper mode, cannot be used in KRaft mode")
+    misplaced = misplaced_metadata(metadata_dir, directory, files)
+    if misplaced is not None:
+        raise LogDirectoryError(misplaced)
+
+
+def misplaced_metadata(metadata_dir: str, directory: str, files: Files = OS_FILES) -> str | None:
+    """What to say where the metadata log is in another directory than `metadata_dir`; None where it is not."""
     misplaced = metadata_directory(directory)
-    if directory != metadata_dir and files.exists(misplaced):
-        raise LogDirectoryError(
-            f"{misplaced}: the metadata log is in a data directory; "
-            f"metadata.log.dir={metadata_dir} is where it should be: move it there, or change metadata.log.dir"
-        )
+    if directory == metadata_dir or not files.exists(misplaced):
+        return None
+    return (
+        f"{misplaced}: the metadata log is in a data directory; "
+        f"metadata.log.dir={metadata_dir} is where it should be: move it there, or change metadata.log.dir"
+    )

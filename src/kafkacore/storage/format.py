@@ -1,4 +1,4 @@
-"""What `kafkacore storage format` and `info` do: KIP-631, and KIP-853 for voters that are records."""
+"""What `kafkacore storage format` does: KIP-631, and KIP-853 for voters that are records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from kafkacore.protocol.messages import Message
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import bootstrap, directories, meta_properties
 from kafkacore.storage.bootstrap import InitialVoter
-from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.meta_properties import MetaProperties
 
 _CLUSTER_ID_LENGTH: Final = 22  # 16 bytes in base64 without its padding
@@ -181,43 +180,6 @@ def parse_initial_controllers(text: str) -> dict[int, InitialVoter]:
     return voters
 
 
-def describe_directories(config: BrokerConfig, say: Callable[[str], None] = print, files: Files = OS_FILES) -> bool:
-    """`info`: says what the log directories belong to. False where there is a problem, which is said too."""
-    problems: list[str] = []
-    found: list[str] = []
-    first: MetaProperties | None = None
-    for directory in sorted(config.all_log_dirs):
-        if not files.is_directory(directory):
-            problems.append(f"{directory} {'is not a directory' if files.exists(directory) else 'does not exist'}")
-            continue
-        found.append(directory)
-        try:
-            properties = meta_properties.read(directory, files)
-        except (OSError, MalformedFileError) as error:
-            problems.append(f"Error loading {error}")
-            continue
-        if properties is None:
-            problems.append(f"{directory} is not formatted.")
-        elif first is None:
-            first = properties
-        elif properties.cluster_id != first.cluster_id:
-            problems.append("Mismatched cluster IDs between storage directories.")
-        elif properties.node_id != first.node_id:
-            problems.append("Mismatched node IDs between storage directories.")
-    if first is not None and first.version != (0 if config.zookeeper_mode else 1):
-        modes = ("ZooKeeper", "KRaft") if config.zookeeper_mode else ("KRaft", "ZooKeeper")
-        problems.append(
-            f"The configuration is for {modes[0]} mode, but the directories are formatted for {modes[1]} mode."
-        )
-    _say_list(say, "Found log director{}:", ("y", "ies"), found)
-    if first is not None:
-        fields = ", ".join(f"{key}={value}" for key, value in sorted(first.lines().items()))
-        say(f"Found metadata: {{{fields}}}")
-        say("")
-    _say_list(say, "Found problem{}:", ("", "s"), problems)
-    return not problems
-
-
 def _release(options: FormatOptions) -> MetadataVersion:
     level = options.features.get(METADATA_VERSION)
     if level is not None and options.release_version is not None:
@@ -254,11 +216,3 @@ def _kind(config: BrokerConfig, directory: str, voters: Mapping[int, InitialVote
     if not voters:
         return "metadata directory"
     return "dynamic metadata voter directory" if config.node_id in voters else "dynamic metadata directory"
-
-
-def _say_list(say: Callable[[str], None], title: str, endings: tuple[str, str], lines: list[str]) -> None:
-    if lines:
-        say(title.format(endings[len(lines) > 1]))
-        for line in lines:
-            say(f"  {line}")
-        say("")

@@ -201,7 +201,7 @@ class LogManager:
         """The directory of a log to be loaded; None for others that are known. Raises LogDirectoryError for unknown
         ones.
         """
-        if name == names.CLUSTER_METADATA_DIRECTORY or name in ("lost+found", "remote-log-index-cache"):
+        if name == names.CLUSTER_METADATA_DIRECTORY or name in names.NO_LOGS:
             return None
         parsed = names.parse_partition_directory(name)
         if parsed is None:

@@ -22,6 +22,7 @@ PARTIAL: Final = ".part"
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 CLUSTER_METADATA_DIRECTORY: Final = f"{CLUSTER_METADATA_TOPIC}-0"
+NO_LOGS: Final = frozenset({"lost+found", "remote-log-index-cache"})  # directories beside those of partitions
 INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 MAX_TOPIC_NAME_LENGTH: Final = 249
 _MAX_FILE_NAME_LENGTH: Final = 255

@@ -14,7 +14,7 @@ DESCRIPTION: Final = "Formats the log directories of a node, and tells what they
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="storage_command", required=True, metavar="COMMAND")
-    info = commands.add_parser("info", help="tell what the log directories belong to")
+    info = commands.add_parser("info", help="tell what the log directories belong to, and what is wrong")
     _add_config(info)
     formatting = commands.add_parser("format", help="format the log directories")
     _add_config(formatting)
@@ -73,7 +73,7 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from kafkacore.storage.format import describe_directories
+    from kafkacore.inspection.directories import describe_directories
 
     return 0 if describe_directories(BrokerConfig.load(arguments.config, arguments.override)) else 1
 

@@ -202,7 +202,7 @@ def test_a_snapshot_of_the_metadata_log_is_complete(log):
     torn = bytearray(whole)
     torn[first - 1] ^= 1
     (log.directory / name).write_bytes(torn)
-    assert log.verify()[0] == f"{name}: byte 0: offset 0: the checksum is not that of the batch"
+    assert log.verify()[0] == f"{name}: byte 0: the checksum is not that of the batch"
 
 
 def test_a_problem_that_is_everywhere_is_told_some_times(log):

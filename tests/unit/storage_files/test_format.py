@@ -11,6 +11,7 @@ from kafkacore._fast.batch import Batches, ControlRecordType
 from kafkacore._fast.uuid import Uuid
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address
+from kafkacore.inspection.directories import describe_directories
 from kafkacore.protocol.messages import (
     FeatureLevelRecord,
     KRaftVersionRecord,
@@ -22,7 +23,7 @@ from kafkacore.storage import bootstrap, meta_properties
 from kafkacore.storage.bootstrap import InitialVoter
 from kafkacore.storage.directories import open_directories
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
-from kafkacore.storage.format import FormatError, FormatOptions, describe_directories, format_directories
+from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 from kafkacore.tools.main import main
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"

@@ -1,0 +1,126 @@
+"""Numbers and characters into a Writer, as text.pxd says."""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from kafkacore._fast.cursor cimport Writer, reserve, write_raw, writer_free, writer_init
+
+cdef enum:
+    NUMBER_BYTES = 20
+    LEAST_LEAD = 0xC2        # of a character of two bytes; lower ones would spell ASCII
+    LAST_LEAD = 0xF4
+    MAX_BYTES = 0x7FFFFFFF
+
+cdef uint64_t HIGH_BITS = 0x8080808080808080
+cdef const char *HEX = b"0123456789abcdef"
+
+
+cdef void put_unsigned(Writer *out, uint64_t value) noexcept nogil:
+    cdef char digits[NUMBER_BYTES]
+    cdef int at = NUMBER_BYTES
+    while True:
+        at -= 1
+        digits[at] = <char> (48 + value % 10)
+        value //= 10
+        if value == 0:
+            break
+    write_raw(out, digits + at, NUMBER_BYTES - at)
+
+
+cdef void put_number(Writer *out, int64_t value) noexcept nogil:
+    if value < 0:
+        write_raw(out, b"-", 1)
+        put_unsigned(out, <uint64_t> 0 - <uint64_t> value)
+    else:
+        put_unsigned(out, <uint64_t> value)
+
+
+cdef inline bint is_second(uint8_t lead, uint8_t byte) noexcept nogil:
+    """Whether `byte` may follow `lead`: no spelling longer than needed, no surrogate, nothing beyond U+10FFFF."""
+    if lead == 0xE0:
+        return 0xA0 <= byte <= 0xBF
+    if lead == 0xED:
+        return 0x80 <= byte <= 0x9F
+    if lead == 0xF0:
+        return 0x90 <= byte <= 0xBF
+    if lead == LAST_LEAD:
+        return 0x80 <= byte <= 0x8F
+    return 0x80 <= byte <= 0xBF
+
+
+cdef int character_size(const uint8_t *p, const uint8_t *end) noexcept nogil:
+    """Bytes of the character of more than one that begins here; below 0: so many bytes that are none."""
+    cdef int size = 4 if p[0] >= 0xF0 else 3 if p[0] >= 0xE0 else 2
+    cdef int at = 2
+    if p[0] < LEAST_LEAD or p[0] > LAST_LEAD or p + 1 == end or not is_second(p[0], p[1]):
+        return -1
+    while at < size:
+        if p + at == end or p[at] & 0xC0 != 0x80:
+            return -at
+        at += 1
+    return size
+
+
+cdef inline bint is_plain(uint8_t byte, bint escaped) noexcept nogil:
+    return not escaped or (byte >= 32 and byte != b'"' and byte != b"\\")
+
+
+cdef void put_escape(Writer *out, uint8_t byte) noexcept nogil:
+    cdef uint8_t *p
+    if byte >= 32:
+        write_raw(out, b"\\", 1)
+        write_raw(out, &byte, 1)
+        return
+    p = reserve(out, 6)
+    if p != NULL:
+        memcpy(p, b"\\u00", 4)
+        p[4] = HEX[byte >> 4]
+        p[5] = HEX[byte & 15]
+
+
+cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped) noexcept nogil:
+    cdef const uint8_t *p = data
+    cdef const uint8_t *end = data + size
+    cdef const uint8_t *start = data  # of what is not written yet
+    cdef uint64_t eight
+    cdef int length
+    while p < end:
+        if not escaped and end - p >= 8:
+            memcpy(&eight, p, 8)
+            if eight & HIGH_BITS == 0:
+                p += 8
+                continue
+        if p[0] < 0x80 and is_plain(p[0], escaped):
+            p += 1
+            continue
+        length = 0 if p[0] < 0x80 else character_size(p, end)
+        if length > 0:
+            p += length
+            continue
+        write_raw(out, start, p - start)
+        if length == 0:
+            put_escape(out, p[0])
+            p += 1
+        else:
+            write_raw(out, b"\xef\xbf\xbd", 3)
+            p -= length
+        start = p
+    write_raw(out, start, p - start)
+
+
+def replaced(const uint8_t[::1] data not None, *, bint escaped=False):
+    """What `put_text` makes of bytes."""
+    cdef Writer out
+    writer_init(&out, MAX_BYTES)
+    if data.shape[0] > MAX_BYTES // 6:
+        raise ValueError(f"{data.shape[0]} bytes are too many")
+    if data.shape[0]:
+        with nogil:
+            put_text(&out, &data[0], <int32_t> data.shape[0], escaped)
+    try:
+        if out.bad:
+            raise MemoryError
+        return PyBytes_FromStringAndSize(<const char *> out.data, out.size) if out.size else b""
+    finally:
+        writer_free(&out)

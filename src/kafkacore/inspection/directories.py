@@ -1,0 +1,105 @@
+"""What `kafkacore storage info` tells: what the log directories of a node belong to, and what is wrong with them.
+
+What Apache Kafka's kafka-storage.sh tells comes first, in its words; directories in order get nothing more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from kafkacore.config import BrokerConfig
+from kafkacore.inspection.findings import Findings
+from kafkacore.inspection.log_directory import LogDirectoryInspection
+from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.storage import directories, meta_properties
+from kafkacore.storage.directories import Loaded
+from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
+from kafkacore.storage.meta_properties import MetaProperties
+
+
+def describe_directories(config: BrokerConfig, say: Callable[[str], None] = print, files: Files = OS_FILES) -> bool:
+    """Says what the log directories belong to. False where there is a problem, which is said too."""
+    findings = Findings()
+    found: list[str] = []
+    formatted: dict[str, MetaProperties] = {}
+    for directory in sorted(config.all_log_dirs):
+        if not files.is_directory(directory):
+            what = "is not a directory" if files.exists(directory) else "does not exist"
+            findings.problems.append(f"{directory} {what}")
+            continue
+        found.append(directory)
+        try:
+            properties = meta_properties.read(directory, files)
+        except (OSError, MalformedFileError) as error:
+            findings.problems.append(f"Error loading {error}")
+            continue
+        if properties is None:
+            findings.problems.append(f"{directory} is not formatted.")
+        else:
+            formatted[directory] = properties
+    _check_owners(config, formatted, findings)
+    _check_logs(config, found, findings)
+    _say_list(say, "Found log director{}:", ("y", "ies"), found)
+    if formatted:
+        fields = ", ".join(f"{key}={value}" for key, value in sorted(next(iter(formatted.values())).lines().items()))
+        say(f"Found metadata: {{{fields}}}")
+        say("")
+    _say_list(say, "Found problem{}:", ("", "s"), findings.problems)
+    _say_list(say, "Found remark{}:", ("", "s"), findings.remarks)
+    return not findings.problems
+
+
+def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties], findings: Findings) -> None:
+    """Of one cluster, one node and one mode, and each with an id of its own."""
+    if not formatted:
+        return
+    first, *others = formatted.values()
+    for properties in others:
+        if properties.cluster_id != first.cluster_id:
+            findings.problems.append("Mismatched cluster IDs between storage directories.")
+        elif properties.node_id != first.node_id:
+            findings.problems.append("Mismatched node IDs between storage directories.")
+    if first.version != (0 if config.zookeeper_mode else 1):
+        modes = ("ZooKeeper", "KRaft") if config.zookeeper_mode else ("KRaft", "ZooKeeper")
+        findings.problems.append(
+            f"The configuration is for {modes[0]} mode, but the directories are formatted for {modes[1]} mode."
+        )
+    try:
+        Loaded(formatted, (), {}).check(None, config.node_id)
+    except LogDirectoryError as error:
+        findings.problems.append(str(error))
+    for directory in formatted:
+        misplaced = (
+            None if config.zookeeper_mode else directories.misplaced_metadata(config.metadata_log_dir, directory)
+        )
+        if misplaced is not None:
+            findings.problems.append(misplaced)
+
+
+def _check_logs(config: BrokerConfig, found: list[str], findings: Findings) -> None:
+    """What lies in each directory, and what lies in two of them."""
+    holders: dict[str, str] = {}
+    topic_ids: dict[str, tuple[str, str]] = {}
+    for directory in found:
+        inspection = LogDirectoryInspection(directory, findings)
+        inspection.run(has_metadata=not config.zookeeper_mode and directory == config.metadata_log_dir)
+        for name in inspection.live:
+            other = holders.setdefault(name, directory)
+            if other != directory:
+                findings.problems.append(
+                    f"{os.path.join(directory, name)}: the same partition is in {other}; "
+                    "move the older of the two directories away"
+                )
+        for topic, (topic_id, path) in inspection.topic_ids.items():
+            known, where = topic_ids.setdefault(topic, (topic_id, path))
+            if known != topic_id:
+                findings.problems.append(f"{path}: topic id {topic_id}, and {where} has {known} for the same topic")
+
+
+def _say_list(say: Callable[[str], None], title: str, endings: tuple[str, str], lines: list[str]) -> None:
+    if lines:
+        say(title.format(endings[len(lines) > 1]))
+        for line in lines:
+            say(f"  {line}")
+        say("")

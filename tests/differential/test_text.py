@@ -1,0 +1,37 @@
+"""Bytes as text, beside Python's decoder: the same characters, the same replacements."""
+
+import json
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkacore._fast.text import replaced
+
+AWKWARD = [
+    b"\xe0",
+    b"\xed",
+    b"\xf0\x90",
+    b"\xf4",
+    b"\xc1",
+    b"\x80",
+    b"\xbf",
+    b"\x8f",
+    b"\xa0",
+    b"ab",
+    "é€😀".encode(),
+    b'"\\\n',
+]
+BYTES = st.one_of(st.binary(), st.lists(st.sampled_from(AWKWARD)).map(b"".join))
+
+
+@given(BYTES)
+@example(b"\xed\xa0\x80 \xf4\x90\x80\x80 \xf0\x80\x80\x80 \xe2\x82")
+@example(b"12345678\xff1234567\xc3")
+def test_what_is_no_utf_8_is_replaced_as_python_replaces_it(data):
+    assert replaced(data) == data.decode("utf-8", "replace").encode()
+
+
+@given(BYTES)
+@example(bytes(range(256)))
+def test_the_inside_of_a_json_string(data):
+    assert json.loads(b'"%b"' % replaced(data, escaped=True)) == data.decode("utf-8", "replace")

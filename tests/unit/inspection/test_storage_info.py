@@ -1,0 +1,203 @@
+"""`kafkacore storage info` on directories that something happened to: each thing is named, with its path."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage import clean_shutdown, meta_properties, partition_metadata
+from kafkacore.storage.bootstrap import encode_bootstrap
+from kafkacore.storage.checkpoints import RECOVERY_POINT
+from kafkacore.tools.main import main
+
+CLUSTER_ID = "kafkacoreInfoAAAAAAAAA"
+CHILD_TIMEOUT_S = 20
+LOG = "00000000000000000000"
+
+
+class Node:
+    """A formatted node's two directories; `info` gives its exit code, problems and remarks, without the path."""
+
+    def __init__(self, root, capsys):
+        self.root, self.capsys = root, capsys
+        self.properties = root / "server.properties"
+        self.properties.write_text(
+            "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+            "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=1@localhost:9093\n"
+            f"log.dirs={root}/a,{root}/b\n"
+        )
+        assert main(["storage", "format", "-c", str(self.properties), "-t", CLUSTER_ID]) == 0
+
+    def info(self):
+        self.capsys.readouterr()
+        code = main(["storage", "info", "-c", str(self.properties)])
+        told = {"problem": [], "remark": []}
+        under = None
+        for line in self.capsys.readouterr().out.replace(f"{self.root}/", "").splitlines():
+            if line.startswith("Found "):
+                under = told.get(line.split()[1].rstrip(":s"))
+            elif line and under is not None:
+                under.append(line.strip())
+        assert (code == 0) == (not told["problem"])
+        return told["problem"], told["remark"]
+
+    def log(self, directory, name, **files):
+        """A partition's directory with files by suffix."""
+        path = self.root / directory / name
+        path.mkdir()
+        for suffix, data in files.items():
+            (path / f"{LOG}.{suffix}").write_bytes(data)
+        return path
+
+    def has_run(self):
+        """As a node leaves its directories when it is shut down."""
+        (self.root / "a" / "__cluster_metadata-0").mkdir()
+        for directory in ("a", "b"):
+            clean_shutdown.write(str(self.root / directory), 7)
+        self.log("b", "t-0", log=b"", index=b"", timeindex=b"")
+
+
+@pytest.fixture
+def node(tmp_path, capsys):
+    return Node(tmp_path, capsys)
+
+
+def test_directories_in_order_get_nothing_but_what_apache_kafka_tells(node):
+    assert node.info() == ([], [])
+    node.has_run()
+    assert node.info() == ([], [])
+
+
+def rewrite(node, directory, **changes):
+    path = str(node.root / directory)
+    meta_properties.write(path, meta_properties.read(path)._replace(**changes), 0)
+
+
+def test_directories_of_others(node):
+    rewrite(node, "b", cluster_id="anotherClusterAAAAAAAA")
+    problems, _ = node.info()
+    assert problems[0] == "Mismatched cluster IDs between storage directories."
+    assert problems[1].startswith("b/meta.properties: cluster.id=anotherClusterAAAAAAAA, but")
+    rewrite(node, "b", cluster_id=CLUSTER_ID, node_id=2)
+    problems, _ = node.info()
+    assert problems[0] == "Mismatched node IDs between storage directories."
+    assert problems[1].startswith("b/meta.properties: node.id=2, but the configuration has node.id=1")
+    rewrite(node, "b", node_id=1, directory_id=meta_properties.read(f"{node.root}/a").directory_id)
+    (problem,), _ = node.info()
+    assert problem.endswith(" is also that of a; one is a copy of the other")
+
+
+def test_meta_properties_that_is_torn(node):
+    (node.root / "b" / "meta.properties").write_text("version=1\n")
+    (problem,), _ = node.info()
+    assert problem == "Error loading b/meta.properties: node.id is missing"
+    (node.root / "b" / "meta.properties").unlink()
+    assert node.info()[0] == ["b is not formatted."]
+
+
+def test_a_shutdown_that_was_not_in_order(node):
+    node.has_run()
+    clean_shutdown.remove(f"{node.root}/b")
+    told = "b: was not shut down in order; the next start looks through its logs"
+    assert node.info() == ([], [told])
+
+
+def test_a_process_that_uses_a_directory(node):
+    node.has_run()
+    clean_shutdown.remove(f"{node.root}/b")
+    program = (
+        "import sys; from kafkacore.storage.directory_lock import DirectoryLocks\n"
+        "locks = DirectoryLocks([sys.argv[1]]); print(flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(node.root / "b")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert child.stdout.readline() == b"\n"
+        told = f"b: in use by process {child.pid}; what is told here may change meanwhile"
+        assert node.info() == ([], [told])
+    finally:
+        child.stdin.close()
+        child.wait(CHILD_TIMEOUT_S)
+        child.stdout.close()
+    assert len(node.info()[1]) == 1
+
+
+def test_directories_that_are_set_aside_or_strange(node):
+    node.has_run()
+    for name in ("t-1.0123456789abcdef0123456789abcdef-delete", "t-2.0123456789abcdef0123456789abcdef-stray"):
+        node.log("b", name)
+    for number in range(3, 5):
+        node.log("b", f"t-{number}.0123456789abcdef0123456789abcdef-future")
+    for number in range(12):
+        node.log("b", f"strange{number:02}")
+    node.log("a", "t-0", log=b"", index=b"", timeindex=b"")
+    problems, remarks = node.info()
+    assert problems[0] == ("b/strange00 is not the directory of a partition: no node starts on it; move it elsewhere")
+    assert problems[10] == "... and 2 more unknown directories"
+    assert problems[11:] == ["b/t-0: the same partition is in a; move the older of the two directories away"]
+    assert [remark.split(":")[1].split()[0] for remark in remarks] == ["1", "2", "1"]
+    assert "of deleted partitions" in remarks[0]
+    assert "on their way" in remarks[1]
+    assert "places elsewhere" in remarks[2]
+
+
+def test_checkpoints_that_cannot_be_read(node):
+    node.has_run()
+    (node.root / "a" / RECOVERY_POINT).write_text("0\n2\nt 0 1\n")
+    (node.root / "b" / "t-0" / "leader-epoch-checkpoint").write_text("7\n")
+    (node.root / "a" / "__cluster_metadata-0" / "quorum-state").write_text("{")
+    first, second, third = node.info()[0]
+    assert first == f"a/{RECOVERY_POINT}: should have 2 entries and has 1"
+    assert second.startswith("a/__cluster_metadata-0/quorum-state: is not JSON")
+    assert third.startswith("b/t-0/leader-epoch-checkpoint: has version '7'")
+
+
+def test_indexes_of_a_wrong_length_or_without_their_segment(node):
+    node.has_run()
+    node.log("b", "u-0", log=b"", index=b"123", timeindex=bytes(13), txnindex=bytes(35))
+    node.log("b", "v-0", index=b"", timeindex=b"")
+    node.log("b", "w-0", **{"log": b"", "log.swap": b"", "log.deleted": b""})
+    problems, remarks = node.info()
+    assert problems == [
+        f"b/u-0/{LOG}.index: has 3 bytes, which is no multiple of an entry's 8",
+        f"b/u-0/{LOG}.timeindex: has 13 bytes, which is no multiple of an entry's 12",
+        f"b/u-0/{LOG}.txnindex: has 35 bytes, which is no multiple of an entry's 34",
+        f"b/v-0: {LOG}.index is without a segment",
+        f"b/v-0: {LOG}.timeindex is without a segment",
+    ]
+    assert remarks == [
+        f"b/w-0: {LOG}.index is missing; the next start makes it from the segment",
+        f"b/w-0: {LOG}.timeindex is missing; the next start makes it from the segment",
+        f"b/w-0: {LOG}.log.deleted and 1 more are left half done; the next start sorts it out",
+    ]
+
+
+def test_topic_ids_that_differ(node):
+    node.has_run()
+    one, other = Uuid.random(), Uuid.random()
+    partition_metadata.write(f"{node.root}/b/t-0", one)
+    node.log("a", "t-1", log=b"", index=b"", timeindex=b"")
+    partition_metadata.write(f"{node.root}/a/t-1", other)
+    assert node.info()[0] == [f"b/t-0: topic id {one}, and a/t-1 has {other} for the same topic"]
+    (node.root / "a" / "t-1" / "partition.metadata").write_text("torn")
+    (problem,), _ = node.info()
+    assert problem.startswith("a/t-1/partition.metadata: ")
+
+
+def test_the_metadata_log_is_where_it_should_be_and_whole(node):
+    node.has_run()
+    metadata = node.root / "a" / "__cluster_metadata-0"
+    snapshot = metadata / "00000000000000000009-0000000001.checkpoint"
+    whole = encode_bootstrap({"metadata.version": 30}, 0)
+    snapshot.write_bytes(whole)
+    assert node.info() == ([], [])
+    snapshot.write_bytes(whole[:-1])
+    told = f"a/__cluster_metadata-0/{snapshot.name}"
+    assert node.info()[0][-1] == f"{told}: does not end with the footer of a snapshot: it is not complete"
+    os.rename(metadata, node.root / "b" / "__cluster_metadata-0")
+    missing, *_ = sorted(node.info()[0])
+    assert missing.startswith("a/__cluster_metadata-0: the metadata log is missing, though the node has run")
+    assert any("is in a data directory" in problem for problem in node.info()[0])

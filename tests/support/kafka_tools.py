@@ -23,6 +23,7 @@ MAIN = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-storage": "kafka.tools.StorageTool",
     "java-client": "kafkacore.peers.JavaClient",
+    "java-log-dirs": "kafkacore.peers.LogDirs",
 }
 MAIN_3_9 = {
     "kafka-console-producer": "kafka.tools.ConsoleProducer",

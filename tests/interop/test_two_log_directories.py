@@ -1,4 +1,4 @@
-"""A node of two log directories in turns with Apache Kafka 4.3: what lies where, moves, and moves that are half done."""
+"""A node of two log directories in turns with Apache Kafka 4.3: what lies where, moves, and half-done moves."""
 
 import shutil
 import uuid

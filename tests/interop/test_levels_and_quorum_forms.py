@@ -258,9 +258,39 @@ def test_level_30_and_voters_in_the_log_from_4_3_to_us_and_back(tools, directory
     assert topics(tools, directory.bootstrap) == {"ours", "theirs"}
     produce(tools, directory.bootstrap, "theirs")
     assert produced(tools, directory.bootstrap, "theirs") == ["theirs:0:3"]
-    directory.stop()
+    directory.kill()
     ids = producer_ids(directory)
     assert len(ids) == len(set(ids)) == 4 and min(ids) >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "quorum", "options", "version"),
+    [
+        ("apache-3.9", "controller.quorum.bootstrap.servers", ("--standalone",), 1),
+        ("apache-4.3", "controller.quorum.voters", (), 0),
+    ],
+    ids=["3.9-dynamic", "4.3-static"],
+)
+def test_the_other_forms_of_either_release_there_and_back(tools, directory, name, quorum, options, version):
+    directory = directory(name, quorum, *options)
+    directory.give_to_us()
+    tools.run("kafka-topics", "--bootstrap-server", directory.bootstrap, "--create", "--topic", "ours")
+    produce(tools, directory.bootstrap, "ours")
+    directory.kill()
+    directory.give_to(name)
+    finalized = levels(tools, directory.bootstrap)
+    produce(tools, directory.bootstrap, "ours")
+    assert produced(tools, directory.bootstrap, "ours") == ["ours:0:2"]
+    directory.stop()
+    directory.give_to_us()
+    # 3.9 does not know of features that came later, and shows none.
+    assert finalized.items() <= levels(tools, directory.bootstrap).items()
+    produce(tools, directory.bootstrap, "ours")
+    assert produced(tools, directory.bootstrap, "ours") == ["ours:0:3"]
+    assert directory.stop() == 0
+    assert directory.quorum_state_version() == version
+    ids = producer_ids(directory)
+    assert len(ids) == len(set(ids)) == 3 and min(ids) >= 0
 
 
 DIRECTORY_IDS = {node_id: str(Uuid(bytes([node_id]) * 16)) for node_id in (1, 2, 3)}

@@ -12,8 +12,10 @@ from confluent_kafka import Producer
 
 from kafkacore._fast import io, plane, produce, watch
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.features import FEATURES, METADATA_VERSION
 from kafkacore.runtime.process import Runtime
-from kafkacore.server.node import Node
+from kafkacore.server.node import Node, NodeFailed
+from kafkacore.storage import clean_shutdown
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools import dev
 from processes import wait_until
@@ -59,6 +61,26 @@ def test_a_node_that_ended_left_nothing_and_starts_again(tmp_path: Path) -> None
     assert plane.live() == {"planes": 0, "inbound": 0}
     assert (watch.live(), produce.live(), io.live_count()) == (0, 0, 0)
     assert Runtime._shared is None
+
+
+def test_a_start_that_was_refused_leaves_its_directory_as_clean_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next start is one after a crash: with eligible leader replicas its partitions would lose their ISR."""
+    running = node(tmp_path / "a")
+    with running:
+        produce_to(running, "t")
+    epoch = clean_shutdown.read_epoch(str(tmp_path / "a"))
+    assert epoch > 0
+    level = FEATURES[METADATA_VERSION]
+    with monkeypatch.context() as older:
+        older.setitem(FEATURES, METADATA_VERSION, level._replace(highest=level.highest - 1))
+        with pytest.raises(NodeFailed, match="run a release that knows it"):
+            running.start()
+    assert clean_shutdown.read_epoch(str(tmp_path / "a")) == epoch
+    with running:
+        produce_to(running, "t")
+    assert clean_shutdown.read_epoch(str(tmp_path / "a")) > epoch
 
 
 def test_a_directory_that_is_in_use_in_this_process_is_refused(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ class Node:
             )
 
         broker = self._broker = loop.run(make())
-        self._undo.append(lambda: self._close_logs(manager, broker))
+        self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
         self._undo.append(lambda: loop.run(broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
         self._run_start(loop, broker.start())
         self._start_upkeep(manager, environment)
@@ -321,8 +321,10 @@ class Node:
                 if each == path:
                     broker.plane.loop.call(broker.directory_failed, directory_id)
 
-    def _close_logs(self, manager: LogManager, broker: BrokerServer) -> None:
-        manager.close(broker.registrar.lifecycle.broker_epoch)
+    def _close_logs(self, manager: LogManager, broker: BrokerServer, previous_epoch: int) -> None:
+        # Who was never let in has served nothing: the directories are as clean as they were found (KIP-966).
+        epoch = broker.registrar.lifecycle.broker_epoch
+        manager.close(epoch if epoch >= 0 else previous_epoch)
         self._broker = None
 
     def _start_metrics(self, runtime: Runtime) -> None:

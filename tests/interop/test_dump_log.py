@@ -1,5 +1,6 @@
 """`kafkacore dump-log` beside Apache Kafka 4.3's kafka-dump-log: the same lines of the same files, broken ones too."""
 
+import json
 import random
 import shutil
 import subprocess
@@ -10,7 +11,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import old_messages
+from golden import golden_file
 from kafka_tools import KafkaTools
+from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore.tools.main import main
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -152,6 +156,34 @@ def test_every_file_that_we_wrote(tools, start_node, ours):
     found = files(node.log_dir)
     assert {path.suffix for path in found} >= SUFFIXES - {".txnindex"}
     assert compare(tools, ours, found) > len(found)
+
+
+def test_segments_of_old_releases(tools, ours, tmp_path):
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(old_messages.segment())
+    assert compare(tools, ours, [path]) == len(OPTIONS[".log"])
+
+
+def test_metadata_records_of_every_type(tools, ours, tmp_path):
+    """Those that Apache Kafka made at random for its own images."""
+    path = tmp_path / "00000000000000000000.log"
+    values = [
+        bytes.fromhex(value)
+        for history in json.loads(golden_file("4.3", "Images").read_text())[:12]
+        for value in history["records"]
+    ]
+    assert len({value[1] for value in values}) > 20
+    data, offset = b"", 0
+    for at in range(0, len(values), 100):
+        builder = RecordBatchBuilder(base_offset=offset)
+        for value in values[at : at + 100]:
+            builder.append(1_700_000_000_000, None, value)
+            offset += 1
+        data += builder.build()
+    path.write_bytes(data)
+    theirs = tools.run("kafka-dump-log", "--files", path, "--cluster-metadata-decoder")
+    code, out, err = ours(path, "--cluster-metadata-decoder")
+    assert (code, out.splitlines(), err) == (0, theirs.out.splitlines(), theirs.err)
 
 
 def damaged(rng, data):

@@ -6,6 +6,7 @@ In UTF-8 whatever keys and values hold.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkacore._fast.cursor cimport Writer
+from kafkacore._fast.message_set cimport OldMessage
 from kafkacore._fast.record cimport BatchHeader, RecordView
 from kafkacore._fast.record_scan cimport RecordScan
 
@@ -25,6 +26,9 @@ cdef void describe_batch(Writer *out, int style, const BatchHeader *header, int6
 # Without the line's end, which may follow behind more. Of a control record, the marker of a transaction is told.
 cdef void describe_record(Writer *out, int style, int flags, const BatchHeader *header,
                           const RecordView *record) noexcept nogil
+# The same of a message of magic 0 or 1, which lies in the batch of `header` at `offset`.
+cdef void describe_message(Writer *out, int style, int flags, const BatchHeader *header, const OldMessage *message,
+                           int64_t offset) noexcept nogil
 
 
 cdef class Description(RecordScan):

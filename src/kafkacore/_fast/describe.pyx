@@ -11,10 +11,11 @@ from kafkacore._fast.batch cimport Record
 from kafkacore._fast.cursor cimport (
     Reader, Writer, be16, be32, reader_init, reserve, write_raw, writer_free, writer_init,
 )
+from kafkacore._fast.message_set cimport OldMessage, next_message
 from kafkacore._fast.record cimport (
-    BATCH_BAD_RECORD, BATCH_OK, DELETE_HORIZON, LOG_APPEND_TIME, NO_SEQUENCE, BatchHeader, RecordView, add_sequence,
-    batch_checksum, batch_codec, is_control, is_transactional, last_offset, last_sequence, next_record,
-    next_record_header, record_offset, record_timestamp,
+    BATCH_BAD_RECORD, BATCH_OK, BATCH_SHORT, DELETE_HORIZON, LOG_APPEND_TIME, NO_SEQUENCE, BatchHeader, RecordView,
+    add64_wrapping, add_sequence, batch_checksum, batch_codec, is_control, is_transactional, last_offset,
+    last_sequence, next_record, next_record_header, record_offset, record_timestamp,
 )
 from kafkacore._fast.record_scan cimport RecordScan
 from kafkacore._fast.scan cimport SCAN_BATCH, scan_next
@@ -92,6 +93,10 @@ cdef void put_bytes(Writer *out, int style, const uint8_t *data, int32_t size) n
     put(out, b'"', 1)
     put_text(out, data, size, True)
     put(out, b'"', 1)
+
+
+cdef inline void end_line(Writer *out, int style) noexcept nogil:
+    put(out, b"}\n" if style == STYLE_JSON else b"\n", 2 if style == STYLE_JSON else 1)
 
 
 # --- a batch -------------------------------------------------------------------------------------------------------
@@ -183,7 +188,7 @@ cdef void describe_batch(
     put_codec(out, style, batch_codec(header))
     put_field(out, style, b"crc", 3, header.crc)
     put_flag(out, style, b"isvalid", 7, valid)
-    put(out, b"}\n" if style == STYLE_JSON else b"\n", 2 if style == STYLE_JSON else 1)
+    end_line(out, style)
 
 
 # --- a record ------------------------------------------------------------------------------------------------------
@@ -227,19 +232,25 @@ cdef void put_content(Writer *out, int style, const char *name, size_t size, con
         put_bytes(out, style, data, data_size)
 
 
+cdef void put_start(Writer *out, int style, int flags, int64_t offset, bint contents) noexcept nogil:
+    """What a record's line begins with; `contents`: something of it is shown."""
+    if style == STYLE_JSON:
+        put(out, b'{"kind":"record","offset":', 26)
+        put_number(out, offset)
+    elif flags & DESCRIBE_METADATA:
+        put(out, b"| offset: ", 10)
+        put_number(out, offset)
+    elif contents and flags & DESCRIBE_CONTENTS:
+        put(out, b"|", 1)
+
+
 cdef void describe_record(
     Writer *out, int style, int flags, const BatchHeader *header, const RecordView *record
 ) noexcept nogil:
     cdef bint control = is_control(header)
     cdef bint contents = flags & DESCRIBE_CONTENTS and not control
-    if style == STYLE_JSON:
-        put(out, b'{"kind":"record","offset":', 26)
-        put_number(out, record_offset(header, record))
-    elif flags & DESCRIBE_METADATA:
-        put(out, b"| offset: ", 10)
-        put_number(out, record_offset(header, record))
-    elif contents and (record.key_size >= 0 or record.value_size >= 0):
-        put(out, b"|", 1)
+    put_start(out, style, flags, record_offset(header, record),
+              contents and (record.key_size >= 0 or record.value_size >= 0))
     if flags & DESCRIBE_METADATA:
         put_time(out, style, header, b"timestamp", 9, record_timestamp(header, record))
         put_field(out, style, b"keySize", 7, record.key_size)
@@ -254,6 +265,24 @@ cdef void describe_record(
     if contents:
         put_content(out, style, b"key", 3, record.key, record.key_size)
         put_content(out, style, b"payload", 7, record.value, record.value_size)
+
+
+cdef void describe_message(
+    Writer *out, int style, int flags, const BatchHeader *header, const OldMessage *message, int64_t offset
+) noexcept nogil:
+    cdef int64_t timestamp_ms = message.timestamp_ms
+    put_start(out, style, flags, offset, message.key_size >= 0 or message.value_size >= 0)
+    if flags & DESCRIBE_METADATA:
+        if message.magic == 1 and header.attributes & LOG_APPEND_TIME:
+            timestamp_ms = header.max_timestamp
+        put_time(out, style, header, b"timestamp", 9, timestamp_ms)
+        put_field(out, style, b"keySize", 7, message.key_size)
+        put_field(out, style, b"valueSize", 9, message.value_size)
+        put_flag(out, style, b"isValid", 7, message.valid)
+        put_field(out, style, b"crc", 3, message.crc)
+    if flags & DESCRIBE_CONTENTS:
+        put_content(out, style, b"key", 3, message.key, message.key_size)
+        put_content(out, style, b"payload", 7, message.value, message.value_size)
 
 
 # --- a file --------------------------------------------------------------------------------------------------------
@@ -337,7 +366,7 @@ cdef class Description(RecordScan):
 
 cdef void note_offset(Description self, int64_t offset) noexcept nogil:
     cdef int64_t pair[2]
-    if offset != self.last_offset + 1:
+    if offset != add64_wrapping(self.last_offset, 1):
         pair[0] = self.last_offset
         pair[1] = offset
         write_raw(&self.gaps, pair, sizeof(pair))
@@ -354,7 +383,7 @@ cdef int describe(Description self) noexcept nogil:
     if self.flags & DESCRIBE_DECODED and not is_control(header):
         self.taken = True
         return BATCH_OK
-    return describe_records(self)
+    return describe_messages(self) if header.magic < 2 else describe_records(self)
 
 
 cdef int describe_records(Description self) noexcept nogil:
@@ -374,5 +403,21 @@ cdef int describe_records(Description self) noexcept nogil:
             return BATCH_OK
         note_offset(self, record_offset(header, &record))
         describe_record(&self.out, self.style, self.flags, header, &record)
-        put(&self.out, b"}\n" if self.style == STYLE_JSON else b"\n", 2 if self.style == STYLE_JSON else 1)
+        end_line(&self.out, self.style)
     return BATCH_OK if body.pos == body.end else BATCH_BAD_RECORD
+
+
+cdef int describe_messages(Description self) noexcept nogil:
+    cdef Reader entries
+    cdef OldMessage message
+    cdef int64_t base_offset, offset
+    cdef int status = self.open_entries(&entries, &base_offset)
+    while status == BATCH_OK:
+        status = next_message(&entries, &message)
+        if status == BATCH_OK:
+            offset = add64_wrapping(base_offset, message.offset)
+            note_offset(self, offset)
+            describe_message(&self.out, self.style, self.flags, &self.header, &message, offset)
+            end_line(&self.out, self.style)
+    # As Kafka does, a last entry that is cut off is left out.
+    return BATCH_OK if status == BATCH_SHORT else status

@@ -6,6 +6,7 @@ import zlib
 
 import pytest
 
+import old_messages
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore.metadata.records import RecordWriter
 from kafkacore.protocol.features import LATEST_METADATA_VERSION
@@ -144,11 +145,31 @@ def test_a_later_magic_byte_is_shown_as_apache_kafka_does(dump):
 def test_batches_of_old_releases_are_shown(dump):
     body = struct.pack(">bbqi1si1s", 1, 0, NOW, 1, b"k", 1, b"v")
     entry = struct.pack(">qiI", 7, len(body) + 4, zlib.crc32(body)) + body
-    lines, _ = dump(entry)
-    assert lines[2] == (
-        f"offset: 7 position: 0 CreateTime: {NOW} size: {len(entry)} magic: 1 compresscodec: none "
-        f"crc: {zlib.crc32(body)} isvalid: true"
-    )
+    lines, _ = dump(entry, "--print-data-log")
+    assert lines[2:4] == [
+        (
+            f"offset: 7 position: 0 CreateTime: {NOW} size: {len(entry)} magic: 1 compresscodec: none "
+            f"crc: {zlib.crc32(body)} isvalid: true"
+        ),
+        (
+            f"| offset: 7 CreateTime: {NOW} keySize: 1 valueSize: 1 isValid: true crc: {zlib.crc32(body)} "
+            "key: k payload: v"
+        ),
+    ]
+    lines, _ = dump(entry[:-1] + b"w", "--deep-iteration", "-o", "json")
+    assert json.loads(lines[3])["isValid"] is False
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
+def test_messages_of_a_compressed_set_have_offsets_of_their_own(dump, codec):
+    lines, err = dump(old_messages.entries(7, 1, codec), "--deep-iteration")
+    assert [line.split()[2] for line in lines[3:-1]] == ["7", "8", "9"]
+    assert "valueSize: -1" in lines[5]
+    assert err.endswith("  -1 is followed by 7\n")
+    torn = bytearray(old_messages.entries(7, 1, codec))
+    torn[40:] = bytes(len(torn) - 40)
+    _, err = dump(bytes(torn), "--deep-iteration", code=1)
+    assert "byte 0: the body does not inflate" in err
 
 
 def test_more_than_a_block_and_a_batch_larger_than_it(dump):

@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+import old_messages
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.crc32c import checksum
 from kafkacore.storage.bootstrap import encode_bootstrap
@@ -122,6 +123,18 @@ def test_records_are_looked_at_where_it_is_asked(log):
     log.write(".log", sealed(wrong))
     told = "a record of the batch is not well formed"
     assert log.verify("--deep-iteration") == [f"{STEM}.log: byte 0: offset 100: {told}"]
+
+
+def test_old_releases_segments(log):
+    log.write(".log", old_messages.segment(100))
+    assert log.verify(code=0) == []
+    assert log.verify("--deep-iteration", code=0) == []
+    wrong = bytearray(old_messages.entries(100, 1, "none"))
+    wrong[-1] ^= 1
+    log.write(".log", bytes(wrong) + old_messages.entries(100, 1, "gzip"))
+    first, second = log.verify()
+    assert first.endswith("offset 102: the checksum is not that of the batch")
+    assert second.endswith("it begins at or before offset 102, where the batch before it ends")
 
 
 def test_segments_follow_each_other(log):

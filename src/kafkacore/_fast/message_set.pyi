@@ -1,0 +1,1 @@
+"""Messages of old releases; native only."""

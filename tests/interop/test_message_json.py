@@ -1,0 +1,26 @@
+"""Messages as JSON, beside Apache Kafka's own JsonConverters: every message in every version, filled by `ci/golden`."""
+
+import json
+
+from golden import golden_file
+from kafkacore._fast import tables
+from kafkacore.protocol.message_json import to_json
+from kafkacore.protocol.messages import message_class
+
+KNOWN = frozenset(tables.names())
+
+
+def test_every_message_is_rendered_as_apache_kafka_renders_it():
+    """With the same names, in the same order. Kafka was asked not to write out records: those messages are left out."""
+    compared = set()
+    with golden_file("4.3", "Golden").open(encoding="utf-8") as lines:
+        for line in lines:
+            row = json.loads(line)
+            name = row["message"] if row["message"] in KNOWN else row["message"].removesuffix("Data")
+            if "SizeInBytes" in line:
+                continue
+            message = message_class(name).decode(bytes.fromhex(row["hex"]), row["version"])
+            assert json.dumps(to_json(message, row["version"])) == json.dumps(row["json"]), (name, row["version"])
+            compared.add(name)
+    assert len(compared) > 250
+    assert {"GroupMetadataValue", "OffsetCommitValue", "TransactionLogValue", "RegisterBrokerRecord"} <= compared

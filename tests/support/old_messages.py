@@ -1,0 +1,31 @@
+"""Segments as brokers before Kafka 0.11 wrote them: entries of magic 0 and 1, plain and compressed."""
+
+import struct
+
+from aiokafka.record._crecords import LegacyRecordBatchBuilder
+
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3}
+NOW = 1_400_000_000_000
+
+
+def entries(base_offset, magic, codec, count=3):
+    """Entries of `count` messages; a compressed set is one, stored with its last offset, as brokers stored it."""
+    builder = LegacyRecordBatchBuilder(magic=magic, compression_type=CODECS[codec], batch_size=1 << 20)
+    for at in range(count):
+        first = base_offset if codec == "none" or magic == 0 else 0
+        builder.append(first + at, NOW + at, None if at % 2 else b"key", None if at == 2 else b"v\xff" * at)
+    data = bytearray(builder.build())
+    if codec != "none":
+        struct.pack_into(">q", data, 0, base_offset + count - 1)
+    return bytes(data)
+
+
+def segment(base_offset=0):
+    """Every magic and codec that Kafka reads (its lz4 of magic 0 has a checksum of its own, which only it reads)."""
+    data = b""
+    for magic in (0, 1):
+        for codec in CODECS:
+            if (magic, codec) != (0, "lz4"):
+                data += entries(base_offset, magic, codec)
+                base_offset += 3
+    return data

@@ -45,7 +45,7 @@ without_runtime() {
 
 # run KIND LIBRARY VARIABLE OPTIONS: the tests in the copy, with the runtime in front.
 run() {
-    local kind="$1" library variable="$3" options="$4" present=() failed=0
+    local kind="$1" library variable="$3" options="$4" present=() failed=0 helper=""
     library="$(gcc -print-file-name="$2")"
     [ -e "$library" ] || die "$2 is missing: apt install gcc libasan8 libubsan1 libtsan2 (or your gcc's version of them)"
     cd "$root/build/sanitize/$kind"
@@ -53,9 +53,13 @@ run() {
     say "$kind: ${present[*]}"
     rm -f report.*
     without_runtime
+    if [ "$kind" = thread ]; then
+        helper="$PWD/build/thrd.so"
+        gcc -shared -fPIC -O1 -o "$helper" "$root/ci/thrd.c"
+    fi
     # A report of a child process counts as well: it ends that process with this status, and its test fails. UBSan writes to
     # stderr whatever its log_path says, so that pytest must not hold what is written there.
-    env PATH="$PWD/build/bin:$PATH" LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so)" "$variable=$options:exitcode=66:log_path=$PWD/report" \
+    env PATH="$PWD/build/bin:$PATH" LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so) $helper" "$variable=$options:exitcode=66:log_path=$PWD/report" \
         UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:log_path=$PWD/report" \
         .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider --capture=sys -o timeout=600 || failed=$?
     # pytest holds what a dying process prints; the report is in files of its own.

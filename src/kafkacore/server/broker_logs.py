@@ -142,22 +142,25 @@ class BrokerLogs:
         return None if future is None else future.handle
 
     def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
-        """What was found at start and is no replica of this broker's (KAFKA-14616)."""
-        strays = set()
-        for partition in (*self._manager, *(future.handle for future in self._manager.futures.all())):
+        """What was found at start and is no replica of this broker's (KAFKA-14616). A future log is judged by itself:
+        one of an earlier topic of the name, or that a crash left without a topic id, says nothing of the log in use."""
+
+        def is_stray(partition: PartitionHandle) -> bool:
             topic = image.topic(partition.topic)
             placed = None if topic is None else image.partition(topic, partition.index)
-            if (
-                placed is None
-                or topic is None
-                or node_id not in placed.replicas
-                or partition.topic_id != topic.topic_id
-            ):
-                strays.add((partition.topic, partition.index))
-        if strays:
+            if placed is None or topic is None:
+                return True
+            return node_id not in placed.replicas or partition.topic_id != topic.topic_id
+
+        futures = [(one.handle.topic, one.handle.index) for one in self._manager.futures.all() if is_stray(one.handle)]
+        strays = [(partition.topic, partition.index) for partition in self._manager if is_stray(partition)]
+        if futures or strays:
             LOG.warning(
-                "%d partitions are no replicas of this broker's: their directories get the end -stray", len(strays)
+                "%d logs are of no replica of this broker: their directories get the end -stray",
+                len(futures) + len(strays),
             )
+            for key in futures:
+                self._manager.drop_future(key, Kind.STRAY)
             self._manager.delete(strays, Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:

@@ -387,10 +387,10 @@ class LogManager:
         current = holder.partitions[key]
         self.futures.create(key, current.topic_id, target, current.settings)
 
-    def drop_future(self, key: Key) -> None:
-        """Its move is cancelled."""
+    def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
+        """Its move is cancelled, or it is of no partition that is here."""
         with self.futures.alone(key):
-            self.futures.drop(key)
+            self.futures.drop(key, kind)
 
     def replace_with_future(self, key: Key) -> None:
         """The end of a move. Raises OSError, MoveCancelled."""

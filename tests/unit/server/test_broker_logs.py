@@ -1,0 +1,90 @@
+"""What a broker takes up at start, by what the metadata says of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.env import Environment
+from kafkacore._fast.partition_handle import LogSettings
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.protocol.messages import FeatureLevelRecord, PartitionRecord, TopicRecord
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.broker_logs import BrokerLogs
+from kafkacore.storage import names, partition_metadata
+from kafkacore.storage.log_manager import LogManager
+
+ME = 1
+KEY = ("orders", 0)
+TOPIC_ID, EARLIER_ID = Uuid(b"t" * 16), Uuid(b"e" * 16)
+HERE, THERE = Uuid(b"h" * 16), Uuid(b"g" * 16)
+SETTINGS = LogSettings()
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> dict[Uuid, str]:
+    made = {HERE: str(tmp_path / "here"), THERE: str(tmp_path / "there")}
+    for path in made.values():
+        os.mkdir(path)
+    return made
+
+
+@pytest.fixture
+def image() -> MetadataImage:
+    publisher = MetadataPublisher()
+    records = [
+        FeatureLevelRecord(name="metadata.version", feature_level=29),
+        TopicRecord(name=KEY[0], topic_id=TOPIC_ID),
+        PartitionRecord(topic_id=TOPIC_ID, partition_id=KEY[1], replicas=[ME], isr=[ME], leader=ME, directories=[HERE]),
+    ]
+    publisher.apply(records, 1, 1, 1)
+    return publisher.image
+
+
+@pytest.fixture
+def blocking() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+def leave_a_move_half_done(paths: dict[Uuid, str]) -> str:
+    """A log of three records, and its future log in the other directory, whose path is given."""
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    manager.load()
+    [handle] = manager.create(KEY[0], TOPIC_ID, [KEY[1]], paths[HERE])
+    handle.become_leader(ME, 0)
+    builder = RecordBatchBuilder()
+    for _ in range(3):
+        builder.append(0, None, b"value")
+    assert handle.append(builder.build()).error == 0
+    manager.create_future(KEY, paths[THERE])
+    manager.futures.copy(KEY, 1 << 20)
+    [future] = manager.futures.all()
+    manager.close()
+    return future.path
+
+
+@pytest.mark.parametrize("topic_id", [None, EARLIER_ID])
+def test_a_future_log_of_no_topic_or_an_earlier_one_takes_nothing_along(
+    paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor, topic_id: Uuid | None
+) -> None:
+    future = leave_a_move_half_done(paths)
+    # A crash came before the file was written; or the directory was away when the topic was made anew.
+    os.unlink(os.path.join(future, partition_metadata.NAME))
+    if topic_id is not None:
+        partition_metadata.write(future, topic_id)
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    BrokerLogs(manager, paths, blocking).load(image, ME)
+    handle = manager.get(*KEY)
+    assert handle is not None
+    assert (handle.directory.path, handle.end_offset) == (paths[HERE], 3)
+    assert manager.futures.all() == []
+    [left] = [found for name in os.listdir(paths[THERE]) if (found := names.parse_partition_directory(name))]
+    assert left.kind is names.Kind.STRAY
+    manager.close()

@@ -2,6 +2,7 @@
 
 Environment:
   KAFKACORE_SANITIZE=address,undefined | thread   compile and link under those sanitizers
+  KAFKACORE_COVERAGE=1                            tell which edges are taken (ci/fuzz/coverage.c, preloaded, hears it)
   KAFKACORE_DEBUG=1                               assertions on (lock order, live objects), -O1 -g
   KAFKACORE_ONLY=record,crc32c                    build only these (while working on one of them)
 """
@@ -36,7 +37,9 @@ def compile_flags() -> list[str]:
 
 
 def sanitizer_flags() -> list[str]:
-    return [f"-fsanitize={SANITIZE}"] if SANITIZE else []
+    coverage = os.environ.get("KAFKACORE_COVERAGE", "") == "1"
+    flags = ["-fsanitize-coverage=trace-pc,trace-cmp"] if coverage else []
+    return flags + ([f"-fsanitize={SANITIZE}"] if SANITIZE else [])
 
 
 def extensions() -> list[Extension]:

@@ -6,6 +6,7 @@ KAFKACORE_CRASH_POINTS is how many moments are tried, or `all` of them; KAFKACOR
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -33,6 +34,7 @@ from processes import wait_until
 
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
 SEED = int(os.environ.get("KAFKACORE_CRASH_SEED", "0")) or time.time_ns() % 1_000_000_007
+FAILED_SYNCS = 4
 PRODUCER_IDS = 950  # of a block of 1000: the next block is asked for before this one is used up
 
 
@@ -206,3 +208,43 @@ def test_nothing_that_was_promised_is_lost_whenever_the_power_goes_out(
     total = len(recording.operations)
     print(f"\n{tried} of {total + 1} moments tried, seed {SEED}, {len(recording.facts.facts)} answers")
     assert not failures, f"seed {SEED}, {len(failures)} of {tried} moments:\n" + "\n".join(failures[:30])
+
+
+def failing_syncs(recording: Recording) -> list[int]:
+    """Some of those of the first process, or every one."""
+    first = recording.operations[0].process
+    count = sum(one.kind == disk_journal.SYNC_BEGIN and one.process == first for one in recording.operations)
+    return list(range(count)) if POINTS == "all" else sorted(random.Random(SEED).sample(range(count), FAILED_SYNCS))
+
+
+@pytest.mark.timeout(120 if POINTS != "all" else 3600)
+def test_a_sync_that_fails_is_the_last_word(recording: Recording, tmp_path: Path, memory: Path, said: Said) -> None:
+    """The pages of a failed sync count as clean, so that the next one would say that all is well (and loses them)."""
+    library, failed = disk_journal.build(tmp_path), 0
+    for number in failing_syncs(recording):
+        root, journal = memory / f"disk-{number}", tmp_path / f"journal-{number}"
+        root.mkdir()
+        did = Workload(lambda journal=journal: journal.stat().st_size)  # type: ignore[misc]
+        process = None
+        # Not ready, or gone in the middle of it.
+        with contextlib.suppress(RuntimeError, OSError, AssertionError):
+            process = NodeProcess(
+                root / "node",
+                overrides=dict(each.split("=") for each in workload.OVERRIDES),
+                environment=disk_journal.environment(library, journal, root, number),
+            )
+            with Dialogue(process.bootstrap) as node:
+                use_at_first(node, did)
+        operations = disk_journal.read(journal)
+        happened = any(one.kind == disk_journal.SYNC_FAILED for one in operations)
+        if process is not None:
+            if happened:
+                assert process.child.process.wait(20) != 0, f"sync {number} failed and the node went on"
+            process.kill()
+        failed += happened
+        disk = Disk()
+        for operation in operations:
+            disk.apply(operation)
+        Cut(SEED + number).leave(disk, root / "left")
+        check_state(root / "left" / "node", did.known_at(operations[-1].end), said)
+    print(f"\n{failed} failed syncs, seed {SEED}")

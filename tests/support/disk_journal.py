@@ -42,10 +42,11 @@ def build(into: Path) -> Path:
     return library
 
 
-def environment(library: Path, journal: Path, root: Path) -> dict[str, str]:
-    """For the process that is to be watched; `root` is there already."""
+def environment(library: Path, journal: Path, root: Path, fail: int = -1) -> dict[str, str]:
+    """For the process that is to be watched; `root` is there already. Its sync number `fail`, from 0, fails."""
     preload = " ".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))
-    return {"LD_PRELOAD": preload, "KAFKACORE_JOURNAL": str(journal), "KAFKACORE_JOURNAL_ROOT": str(root)}
+    watched = {"LD_PRELOAD": preload, "KAFKACORE_JOURNAL": str(journal), "KAFKACORE_JOURNAL_ROOT": str(root)}
+    return watched if fail < 0 else watched | {"KAFKACORE_JOURNAL_FAIL": str(fail)}
 
 
 def kill(process: subprocess.Popen[bytes], journal: Path, timeout_s: float = 20.0) -> None:

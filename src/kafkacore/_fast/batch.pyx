@@ -389,9 +389,11 @@ cdef class Batch:
         cdef RecordIterator records
         if self.header.magic < 2:
             raise CorruptBatchError(f"records of magic {self.header.magic} are served as stored, not read")
+        if self.header.record_count < 0:
+            raise InvalidRecordError(f"the batch says that it has {self.header.record_count} records")
         records = RecordIterator.__new__(RecordIterator)
         records.header = self.header
-        records.left = max(self.header.record_count, 0)
+        records.left = self.header.record_count
         if batch_codec(&self.header) == CODEC_NONE:
             records.body = self.body
             reader_init(&records.reader, self.start + HEADER_BYTES, self.header.size_bytes - HEADER_BYTES)

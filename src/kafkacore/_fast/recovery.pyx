@@ -87,8 +87,8 @@ cdef int note_recovered(Load *load, Segment *segment, const BatchHeader *header,
 
 cdef bint follows(const Load *load, const BatchHeader *header, int64_t next_offset) noexcept nogil:
     """No checksum covers a base offset; but only compaction leaves gaps (and the old magics tell the last offset)."""
-    if header.magic >= 2 and not load.log.config.compact_policy:
-        return header.base_offset == next_offset
+    if header.magic >= 2 and not load.log.config.compact_policy and header.base_offset != next_offset:
+        return False
     return last_offset(header) >= next_offset
 
 
@@ -247,7 +247,8 @@ cdef int next_offset_of(Load *load, Segment *segment, int64_t *next_offset) noex
         got = segment.disk.pread(segment.disk.self, segment.file, load.block, HEADER_BYTES, position)
         if got < 0:
             return <int> got
-        if parse_header(load.block, <size_t> got, &header) != BATCH_OK:
+        if (parse_header(load.block, <size_t> got, &header) != BATCH_OK or last_offset(&header) < next_offset[0]
+                or last_offset(&header) - segment.base_offset > LAST_RELATIVE_OFFSET):
             return -EILSEQ
         segment.bytes_since_index += header.size_bytes
         if header.max_timestamp > segment.max_timestamp_ms:

@@ -1,0 +1,50 @@
+"""Every input of the corpus through its target, and changed ones for a while. `ci/fuzz.sh` does so guided by coverage.
+
+KAFKACORE_FUZZ_SECONDS (2 for each) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzz_targets import TARGETS, mutated
+
+CORPUS = Path(__file__).parent / "corpus"
+SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "2"))
+SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """What recovery says of each input is of no use here."""
+    logger = logging.getLogger("kafkacore")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.timeout(60 + 2 * SECONDS)
+def test_no_bytes_are_taken_for_what_they_are_not(name: str, quiet: None) -> None:
+    target, rng = TARGETS[name], random.Random(SEED)
+    inputs = [*target.seeds(), *(path.read_bytes() for path in sorted((CORPUS / name).glob("*")))]
+    for data in inputs:
+        target.run(data)
+    until, runs = time.monotonic() + SECONDS, 0
+    while time.monotonic() < until:
+        changed = mutated(rng, rng.choice(inputs), inputs)
+        data = target.repair(changed) if rng.random() < 0.7 else bytes(changed)
+        try:
+            target.run(data)
+        except Exception as error:
+            raise AssertionError(f"seed {SEED}, run {runs}: {data.hex()}") from error
+        runs += 1
+    print(f"\n{name}: {len(inputs)} inputs, {runs} changed ones, seed {SEED}")

@@ -1,0 +1,181 @@
+"""What fuzzers feed bytes to: each target takes any bytes and raises only where something is wrong with the code."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from broken_batches import NOW, sealed, sound_batches
+from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
+from kafkacore._fast.compression import Codec, CodecError
+from kafkacore._fast.errors import ProtocolError
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.validator import Validator, follow
+from kafkacore.metadata.records import RECORD_TYPES
+from kafkacore.protocol import apis
+from kafkacore.protocol.messages import message_class
+from kafkacore.storage import log_loader
+from transactions import ABORT, marker, records
+
+LIMIT_BYTES: Final = 1 << 16
+TO_THE_END: Final = 3
+
+
+class Target(NamedTuple):
+    """`seeds` are sound inputs; `repair` gives a broken one the length and checksum that it should have."""
+
+    run: Callable[[bytes], None]
+    seeds: Callable[[], list[bytes]]
+    repair: Callable[[bytearray], bytes] = bytes
+
+
+# --- records ---
+
+CODEC: Final = Codec(max_bytes=LIMIT_BYTES)
+VALIDATORS: Final = [
+    Validator(codec=CODEC),
+    Validator(codec=CODEC, compacted=True, log_append_time=True, compression="gzip"),
+    Validator(codec=CODEC, origin="coordinator", compression="uncompressed"),
+]
+
+
+def walk_records(data: bytes) -> None:
+    try:
+        for batch in Batches(data, CODEC):
+            if batch.magic == 2:
+                batch.find_timestamp(NOW + 2)
+                batch.find_max_timestamp()
+            count = 0
+            for record in batch:
+                _ = record.key, record.value, record.headers, record.offset
+                count += 1
+            assert batch.record_count in (-1, count), "a batch has another count than it says"
+    except (CorruptBatchError, InvalidRecordError, CodecError):
+        pass
+
+
+def validate_records(data: bytes) -> None:
+    for validator in VALIDATORS:
+        validator.accept(data, NOW, 100)
+    follow(data, 3)
+
+
+def repaired(data: bytearray) -> bytes:
+    return sealed(data) if len(data) > 61 else bytes(data)
+
+
+# --- a log on a simulated disk ---
+
+LOG_SETTINGS: Final = LogSettings(segment_bytes=1 << 20, index_interval_bytes=100)
+
+
+def load_log(data: bytes) -> None:
+    """As a segment that a crash left: what is taken from it is whole batches that follow one another."""
+    disk = SimulatedDisk()
+    disk.make_directories("/d/t-0")
+    disk.write("/d/t-0/00000000000000000000.log", data)
+    directory = LogDirectory(disk.environment(), "/d", 1)
+    handle = PartitionHandle(directory, "t", 0, None, LOG_SETTINGS)
+    log_loader.load(handle, "/d/t-0", clean=False, files=disk)
+    offset = handle.log_start_offset
+    while offset < handle.end_offset:
+        found = handle.read(offset, 1 << 20, TO_THE_END)
+        assert found.error == 0, f"error {found.error} at {offset}"
+        for batch in Batches(found.records):
+            assert batch.crc_ok
+            assert batch.base_offset <= offset
+            offset = batch.next_offset
+    handle.close()
+    directory.close()
+
+
+def log_seeds() -> list[bytes]:
+    plain = RecordBatchBuilder()
+    plain.append(NOW, None, b"x" * 50)
+    later = RecordBatchBuilder(base_offset=4, producer_id=9, producer_epoch=0, base_sequence=0)
+    later.append(NOW, None, b"y")
+    whole = bytes(plain.build()) + records(1, 7) + marker(3, 7, ABORT) + bytes(later.build())
+    return [whole, bytes(plain.build()), records(0, 7), records(0, 7) + marker(2, 7, ABORT)]
+
+
+# --- messages ---
+
+KINDS: Final = ("Request", "Response")
+KEYS: Final = {value for name, value in vars(apis.ApiKey).items() if name.isupper()}
+NAMES: Final = [f"{apis.api(key).message}{kind}" for key in sorted(KEYS) for kind in KINDS] + [
+    *RECORD_TYPES.values(), "LeaderChangeMessage", "SnapshotHeaderRecord", "SnapshotFooterRecord", "VotersRecord",
+]  # fmt: skip
+# The oldest and the newest version of each.
+MESSAGES: Final[list[tuple[Any, int]]] = [
+    (made, version)
+    for made in map(message_class, NAMES)
+    for version in sorted({made.VERSIONS[0], made.VERSIONS[1]})
+    if version >= 0
+]
+
+
+def decode_message(data: bytes) -> None:
+    """The first two bytes say what the rest is to be. What was understood is understood again once it is written."""
+    if len(data) < 2:
+        return
+    made, version = MESSAGES[int.from_bytes(data[:2]) % len(MESSAGES)]
+    try:
+        message = made.decode(data[2:], version)
+    except (ProtocolError, ValueError):
+        return
+    again = made.decode(message.encode(version), version)
+    assert again == message or "nan" in repr(message), f"{made.NAME} {version} is not what it was"
+
+
+def message_seeds() -> list[bytes]:
+    found = []
+    for number, (made, version) in enumerate(MESSAGES):
+        try:
+            found.append(number.to_bytes(2) + made().encode(version))
+        except (ProtocolError, ValueError):  # a default that this version cannot say
+            continue
+    return found
+
+
+TARGETS: Final = {
+    "records": Target(walk_records, sound_batches, repaired),
+    "validator": Target(validate_records, sound_batches, repaired),
+    "log": Target(load_log, log_seeds, repaired),
+    "messages": Target(decode_message, message_seeds),
+}
+
+INTERESTING: Final = (0, 1, -1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, -(1 << 31), (1 << 63) - 1)
+
+
+def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytearray:
+    """A few changes, of the kinds that fuzzers make."""
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
+        at = rng.randrange(len(changed) + 1) if rng.random() < 0.6 else rng.randrange(min(len(changed), 90) + 1)
+        kind = rng.randrange(9)
+        if kind == 0:
+            del changed[at:]
+        elif kind == 1:
+            changed[at:at] = rng.randbytes(rng.randrange(1, 9))
+        elif kind == 2:
+            del changed[at : at + rng.choice((1, 2, 4, 8, 61))]
+        elif kind == 3 and at < len(changed):
+            changed[at] ^= 1 << rng.randrange(8)
+        elif kind == 4:
+            size = rng.choice((1, 2, 4, 8))
+            value = rng.choice((*INTERESTING, len(changed), len(changed) - at))
+            changed[at : at + size] = (value % (1 << size * 8)).to_bytes(size)
+        elif kind == 5 and at < len(changed):
+            changed[at] = (changed[at] + rng.choice((-2, -1, 1, 2))) % 256
+        elif kind == 6:
+            other = rng.choice(others)
+            changed[at:] = other[rng.randrange(len(other) + 1) :]
+        elif kind == 7:
+            size = rng.randrange(1, 33)
+            changed[at:at] = changed[at : at + size]
+        else:
+            changed[at : at + 1] = rng.choice((b"\xff" * 9 + b"\x7f", b"\xff\xff\xff\xff\x0f", b"\x80\x00", b"\x01"))
+    return changed[: 4 * LIMIT_BYTES]

@@ -46,9 +46,14 @@ def parse_voter(text: str) -> Voter:
     node_id, at, address = text.partition("@")
     if not at or "@" in address:
         raise AddressError(f"entry {text!r} must be id@host:port")
-    if not (node_id.isascii() and node_id.isdigit() and int(node_id) < 1 << 31):
-        raise AddressError(f"entry {text!r} must begin with the id of a node, an int of at least 0")
-    return Voter(int(node_id), parse_address(address))
+    return Voter(parse_node_id(node_id, text), parse_address(address))
+
+
+def parse_node_id(text: str, entry: str) -> int:
+    """0 to 2^31 - 1. Raises AddressError that names the entry."""
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 31):
+        raise AddressError(f"entry {entry!r} must begin with the id of a node, an int of at least 0")
+    return int(text)
 
 
 def parse_port(text: str, entry: str) -> int:

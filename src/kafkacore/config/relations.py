@@ -103,6 +103,9 @@ def _check_cordoned(config: BrokerConfig) -> None:
 
 
 def _check_replication(config: BrokerConfig) -> None:
+    # Apache Kafka takes it, and divides by it when the first replica is to move.
+    if config.num_replica_alter_log_dirs_threads < 1:
+        raise _refuse(config, "num.replica.alter.log.dirs.threads", "must be at least 1, or be left out")
     wait_ms = config.replica_fetch_wait_max_ms
     if wait_ms > config.replica_socket_timeout_ms:
         raise _refuse(config, "replica.socket.timeout.ms", f"must be at least replica.fetch.wait.max.ms={wait_ms}")

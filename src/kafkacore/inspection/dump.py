@@ -27,12 +27,17 @@ class DumpOptions(NamedTuple):
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """The paths; of a directory, the files of the log in it, in their order. Raises OSError."""
+    """The paths; of a directory, the files of the logs in it and below it, in their order. Raises OSError."""
     for path in paths:
-        if os.path.isdir(path):
-            yield from (os.path.join(path, name) for name in sorted(os.listdir(path)) if suffix_of(name) in KNOWN)
-        else:
+        if not os.path.isdir(path):
             yield path
+            continue
+        below = [os.path.join(path, name) for name in sorted(os.listdir(path))]
+        yield from expand(each for each in below if _is_directory_below(each) or suffix_of(each) in KNOWN)
+
+
+def _is_directory_below(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)  # a link may lead back up
 
 
 def suffix_of(path: str) -> str:
@@ -70,4 +75,10 @@ def _dump(path: str, options: DumpOptions, findings: TimeFindings, report: Repor
     elif suffix == names.TRANSACTION_INDEX:
         producers.dump_aborted(path, report)
     else:
-        report.remark("unknown", f"Ignoring unknown file {path}", file=path)
+        ignore_unknown(path, report)
+
+
+def ignore_unknown(path: str, report: Report) -> None:
+    """Raises OSError for a path that nothing is at: a slip of the pen is not to pass for a sound file."""
+    os.stat(path)
+    report.remark("unknown", f"Ignoring unknown file {path}", file=path)

@@ -10,7 +10,7 @@ from typing import Final
 from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._fast.scan import REASONS, BatchScan
 from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, aborted_transactions, producer_entries
-from kafkacore.inspection.dump import KNOWN, suffix_of
+from kafkacore.inspection.dump import KNOWN, ignore_unknown, suffix_of
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of
 from kafkacore.inspection.verify_segment import SegmentVerifier, VerifyOptions
@@ -43,12 +43,18 @@ def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -
             _verify_alone(path, report)
         except (KafkaError, ProtocolError, LogDirectoryError, OSError) as error:
             _tell(path, error, report)
-    sound = report.problems == 0
-    told = f"{len(given)} files, no problem found" if sound else f"{len(given)} files, {report.problems} problems found"
-    report.entry("verified", told, files=len(given), problems=report.problems)
+    verified = sum(suffix_of(path) in KNOWN for path in given)
+    found = _counted(report.problems, "problem") if report.problems else "no problem"
+    report.entry("verified", f"{_counted(verified, 'file')}, {found} found", files=verified, problems=report.problems)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _tell(path: str, error: Exception, report: Report) -> None:
+    if isinstance(error, OSError) and error.filename is not None:
+        path = str(error.filename)  # an index is read with its segment
     report.problem(path, reason(error).removeprefix(f"{path}: "))
 
 
@@ -71,7 +77,7 @@ def _verify_alone(path: str, report: Report) -> None:
     elif suffix == names.TRANSACTION_INDEX:
         _verify_aborted(path, report)
     elif suffix not in KNOWN:
-        report.remark("unknown", f"Ignoring unknown file {path}", file=path)
+        ignore_unknown(path, report)
 
 
 def snapshot_problems(path: str) -> Iterator[tuple[str, int | None]]:

@@ -9,7 +9,7 @@ from typing import Final
 from kafkacore._fast.uuid import Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
-from kafkacore.config.addresses import Address, AddressError, is_host, parse_port
+from kafkacore.config.addresses import Address, AddressError, is_host, parse_node_id, parse_port
 from kafkacore.protocol.features import (
     KRAFT_VERSION,
     LATEST_METADATA_VERSION,
@@ -24,6 +24,7 @@ from kafkacore.protocol.messages import Message
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import bootstrap, directories, meta_properties
 from kafkacore.storage.bootstrap import InitialVoter
+from kafkacore.storage.errors import reason
 from kafkacore.storage.meta_properties import MetaProperties
 
 _CLUSTER_ID_LENGTH: Final = 22  # 16 bytes in base64 without its padding
@@ -77,7 +78,7 @@ def format_directories(
             "Use --ignore-formatted to ignore this directory and format the others."
         )
     for directory, error in loaded.failed.items():
-        say(f"I/O error trying to read log directory {directory}. Ignoring: {error}")
+        say(f"I/O error trying to read log directory {directory}. Ignoring: {reason(error)}")
     if not loaded.empty and not loaded.properties:
         raise FormatError("No available log directories to format.")
     if not loaded.empty:
@@ -166,10 +167,11 @@ def parse_initial_controllers(text: str) -> dict[int, InitialVoter]:
         address, colon, directory_id = rest.rpartition(":")
         host, port_colon, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
-        if not (at and colon and port_colon and host and is_host(host) and node_id.isascii() and node_id.isdigit()):
+        if not (at and colon and port_colon and host and is_host(host)):
             raise FormatError(f"--initial-controllers entry {entry!r} must be id@host:port:directory-id")
         try:
-            voter = InitialVoter(int(node_id), Uuid.parse(directory_id), Address(host, parse_port(port, address)))
+            place = Address(host, parse_port(port, address))
+            voter = InitialVoter(parse_node_id(node_id, entry), Uuid.parse(directory_id), place)
         except (AddressError, ValueError) as error:
             raise FormatError(f"--initial-controllers entry {entry!r}: {error}") from None
         if voter.node_id in voters:

@@ -36,6 +36,10 @@ class ScramError(ValueError):
 def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urandom) -> Message:
     """The record of MECHANISM=[name=N,password=P,iterations=I,salt=S], or with `saltedpassword` in place of the
     password; salts and salted passwords are in base64. Raises ScramError."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ScramError("--add-scram is not UTF-8, as names and passwords are stored: give it so") from None
     name, equals, rest = text.strip().partition("=")
     mechanism = MECHANISMS.get(name)
     if not equals or mechanism is None:

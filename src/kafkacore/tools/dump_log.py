@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = (
     "Shows what is in the files of a log: segments, snapshots of the metadata log, indexes, producer snapshots. "
-    "A directory stands for the log in it."
+    "A directory stands for the logs in it."
 )
 _DECODERS: Final = {
     "cluster-metadata": "__cluster_metadata, the log of a KRaft cluster",

@@ -198,6 +198,7 @@ def test_a_control_plane_that_fits_no_listener_is_refused(changes, allowed):
             "queued.max.request.bytes",
             "at least socket.request.max.bytes=104857600",
         ),
+        ({"num.replica.alter.log.dirs.threads": "0"}, "num.replica.alter.log.dirs.threads", "at least 1"),
         ({"max.connections.per.ip": "0"}, "max.connections.per.ip", "at least 1 unless"),
         (
             {"max.connections.per.ip.overrides": "a b:1"},

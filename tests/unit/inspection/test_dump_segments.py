@@ -191,4 +191,17 @@ def test_what_is_no_file_of_a_log_is_ignored_or_refused(dump, tmp_path, capfdbin
     assert err == "DIR/x.log: is not named by an offset, as the files of a log are\n"
     assert main(["dump-log", "--files", f"{tmp_path}/0.log"]) == 1
     assert b"No such file" in capfdbinary.readouterr().err
+    assert main(["dump-log", f"{tmp_path}/orders"]) == 1
+    assert b"orders: No such file" in capfdbinary.readouterr().err
     assert main(["dump-log"]) == 2
+
+
+def test_a_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capfdbinary):
+    for log in ("b-0", "a-0"):
+        (tmp_path / log).mkdir()
+        (tmp_path / log / NAME).write_bytes(b"")
+    (tmp_path / "a-0" / "partition.metadata").write_bytes(b"")
+    (tmp_path / "a-0" / "up").symlink_to(tmp_path)
+    assert main(["dump-log", str(tmp_path)]) == 0
+    lines = capfdbinary.readouterr().out.decode().splitlines()
+    assert lines[::2] == [f"Dumping {tmp_path}/a-0/{NAME}", f"Dumping {tmp_path}/b-0/{NAME}"]

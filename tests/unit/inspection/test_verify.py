@@ -223,3 +223,15 @@ def test_a_problem_that_is_everywhere_is_told_some_times(log):
     told = log.verify()
     assert len(told) == 11
     assert told[-1].endswith("14 more batches from here on have the like")
+
+
+def test_what_is_not_there_or_no_file_of_a_log_is_not_called_sound(log, capfd):
+    (log.directory / "notes.txt").write_bytes(b"")
+    for path, told in ((log.directory / "notes.txt", "0 files, no problem found"), (log.directory / "no", "")):
+        code = main(["dump-log", "--verify", str(path)])
+        out, err = capfd.readouterr()
+        assert (code, told in out, "No such file" in err) == ((0, True, False) if told else (1, True, True))
+    assert main(["dump-log", "--verify", str(log.directory / f"{STEM}.index")]) == 1
+    out, err = capfd.readouterr()
+    assert err == f"{log.directory}/{STEM}.index: No such file or directory\n"
+    assert out == "1 file, 1 problem found\n"

@@ -188,6 +188,8 @@ def test_what_is_formatted_is_left_alone_when_that_is_asked_for(config, tmp_path
         (DYNAMIC, {"standalone": True, "features": {"kraft.version": 0}}, "kraft.version cannot be 0"),
         (DYNAMIC, {"initial_controllers": "1@a:9093"}, "must be id@host:port:directory-id"),
         (DYNAMIC, {"initial_controllers": "1@a:b:JEXY6aqzQY-32P5TStzaFg"}, "must end with a port"),
+        (DYNAMIC, {"initial_controllers": "2147483648@a:9093:JEXY6aqzQY-32P5TStzaFg"}, "an int of at least 0"),
+        (DYNAMIC, {"initial_controllers": "-1@a:9093:JEXY6aqzQY-32P5TStzaFg"}, "an int of at least 0"),
         (DYNAMIC, {"initial_controllers": "1@a:9093:short"}, "'short' is not a UUID"),
         (DYNAMIC, {"initial_controllers": ","}, "names no controller"),
         ({}, {"add_scram": ("PLAIN=[name=a,password=b]",)}, "must begin with SCRAM-SHA-256= or SCRAM-SHA-512="),
@@ -200,6 +202,8 @@ def test_what_is_formatted_is_left_alone_when_that_is_asked_for(config, tmp_path
         ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,salt=?]",)}, "salt is not base64"),
         ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=b,colour=c]",)}, "does not know colour"),
         ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,secret]",)}, "has a part without ="),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=\udcff,password=b]",)}, "is not UTF-8"),
+        ({}, {"add_scram": ("SCRAM-SHA-256=[name=a,password=\udcff]",)}, "is not UTF-8"),
         (DYNAMIC, {"initial_controllers": f"{INITIAL},{INITIAL}"}, "has node id 1 twice"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
+from kafkacore._fast.errors import UnsupportedVersionError
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, record_count
@@ -172,7 +172,7 @@ def test_a_batch_of_the_widest_records_and_of_a_broken_one() -> None:
     for value in (writer.encode(wide[0]), writer.encode(wide[1])[:-1]):
         builder.append(NOW, None, value)
     [batch] = Batches(builder.build())
-    with pytest.raises(ProtocolError, match="PartitionRecord"):
+    with pytest.raises(MetadataError, match="at offset 0 cannot be read: PartitionRecord"):
         decode_batch(batch)
 
 

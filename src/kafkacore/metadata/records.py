@@ -14,7 +14,7 @@ from typing import Any, Final
 from kafkacore._fast.batch import Batch, RecordRows
 from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, Records
 from kafkacore.protocol import messages
-from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.errors import KafkaError, ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.features import MetadataVersion
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import Uuid
@@ -145,8 +145,18 @@ def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
 
 
 def decode_batch(batch: Batch) -> list[Message | PartitionRun]:
-    """A batch's records, those of partitions in columns. Raises as `decode_record` does, and CorruptBatchError,
-    InvalidRecordError."""
+    """A batch's records, those of partitions in columns. Raises MetadataError that names the record and the batch's
+    offset, CorruptBatchError, InvalidRecordError."""
+    try:
+        return _records_of(batch)
+    except UnsupportedVersionError as error:
+        why = f"{error}: it was written by a newer release, upgrade this node"
+    except (MetadataError, ProtocolError) as error:
+        why = str(error)
+    raise MetadataError(f"the metadata batch at offset {batch.base_offset} cannot be read: {why}")
+
+
+def _records_of(batch: Batch) -> list[Message | PartitionRun]:
     data, starts, ends = batch.values()
     spans = list(zip(starts, ends, strict=True))
     frames = [bytes(data[start : min(end, start + _FRAME_BYTES)]) for start, end in spans]

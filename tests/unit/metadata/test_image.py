@@ -6,10 +6,11 @@ import random
 
 import pytest
 
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, TOPIC, MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, rows_led_by, rows_with_elr, rows_with_isr, rows_with_replica
-from kafkacore.metadata.records import MetadataError, RecordWriter, decode_record
+from kafkacore.metadata.records import MetadataError, RecordWriter, decode_batch, decode_record
 from kafkacore.metadata.snapshot import image_of, records_of
 from kafkacore.protocol.features import METADATA_VERSIONS, metadata_version
 from kafkacore.protocol.messages import (
@@ -246,6 +247,24 @@ def test_every_record_is_read_back_from_its_frame(version: object) -> None:
 def test_a_broken_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(MetadataError):
         decode_record(frame)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (b"\x01\x63\x00abc", "metadata record type 99 is not known: it was written by a newer release, upgrade"),
+        (b"\x01\x02\x09abc", "TopicRecord has no version 9; it has 0 to 0: it was written by a newer release, upgrade"),
+        (b"\x01\x03\x09abc", "PartitionRecord has no version 9; it has 0 to 2: it was written by a newer release"),
+        (b"\x01\x02\x00abc", "TopicRecord.name: a length that is"),
+    ],
+)
+def test_what_a_newer_release_wrote_is_refused_by_its_name_and_place(value: bytes, message: str) -> None:
+    builder = RecordBatchBuilder(base_offset=41)
+    builder.append(0, None, value)
+    [batch] = Batches(builder.build())
+    with pytest.raises(MetadataError) as refused:
+        decode_batch(batch)
+    assert str(refused.value).startswith(f"the metadata batch at offset 41 cannot be read: {message}")
 
 
 def test_a_broker_change_is_written_at_the_lowest_version_that_holds_it() -> None:

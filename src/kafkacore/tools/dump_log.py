@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkacore.inspection.decoders import Decoder
     from kafkacore.inspection.dump import DumpOptions
     from kafkacore.inspection.report import Report
 
@@ -85,7 +86,6 @@ def _verify(paths: Iterable[str], arguments: argparse.Namespace, report: Report)
 
 
 def _options(arguments: argparse.Namespace) -> DumpOptions:
-    from kafkacore.inspection.decoders import DECODERS
     from kafkacore.inspection.dump import DumpOptions
     from kafkacore.inspection.indexes import DEFAULT_MAX_MESSAGE_BYTES, IndexOptions
     from kafkacore.inspection.segments import RecordOptions
@@ -95,7 +95,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:
             records=arguments.deep_iteration,
             contents=arguments.print_data_log,
             skip_metadata=arguments.skip_record_metadata,
-            decoder=DECODERS.get(arguments.decoder),
+            decoder=_decoder(arguments.decoder),
             max_bytes=arguments.max_bytes,
         ),
         IndexOptions(
@@ -104,3 +104,11 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:
             max_message_bytes=arguments.max_message_size or DEFAULT_MAX_MESSAGE_BYTES,
         ),
     )
+
+
+def _decoder(name: str | None) -> Decoder | None:
+    if name is None:
+        return None
+    from kafkacore.inspection.decoders import DECODERS
+
+    return DECODERS[name]

@@ -77,16 +77,23 @@ def _parsed(module: ModuleType, given: list[str]) -> argparse.Namespace:
 
 
 def _run(module: ModuleType, arguments: object) -> int:
-    from kafkacore.config import ConfigError
-    from kafkacore.storage.errors import LogDirectoryError, reason
-
     try:
         return int(module.run(arguments))
-    except (ConfigError, LogDirectoryError, OSError) as error:
+    except _told_in_a_line() as error:
+        from kafkacore.storage.errors import reason
+
         print(f"kafkacore: {reason(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _told_in_a_line() -> tuple[type[Exception], ...]:
+    """What a user can put right. Asked only once something went wrong: not every command needs the configuration."""
+    from kafkacore.config import ConfigError
+    from kafkacore.storage.errors import LogDirectoryError
+
+    return ConfigError, LogDirectoryError, OSError
 
 
 def _usage(unknown: str | None) -> str:

@@ -1,0 +1,59 @@
+"""Segments broken in every way that tests know: each is described up to its damage, and never more."""
+
+import json
+import random
+
+import pytest
+
+import old_messages
+from broken_batches import broken, sound_batches
+from kafkacore._fast.batch import CorruptBatchError
+from kafkacore._fast.describe import CONTENTS, JSON, METADATA, RECORDS, TEXT, Description
+from kafkacore._fast.record_scan import RecordScan
+
+SEGMENTS = 300
+
+
+def described(path, style):
+    """The lines before the damage, and what that is."""
+    lines = b""
+    with Description(path, style, RECORDS | METADATA | CONTENTS) as description:
+        try:
+            for some in description:
+                lines += some
+                assert some.endswith(b"\n")
+        except CorruptBatchError as error:
+            return lines.decode(), str(error)
+        return lines.decode(), None
+
+
+def is_read_to_its_end(path):
+    with RecordScan(path) as scan:
+        try:
+            while scan.rows():
+                pass
+        except CorruptBatchError:
+            return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def sound():
+    return [*sound_batches(), old_messages.segment()]
+
+
+def test_text_json_and_columns_end_at_the_same_place(sound, tmp_path):
+    rng = random.Random(1)
+    path = tmp_path / "00000000000000000000.log"
+    damaged = 0
+    for _ in range(SEGMENTS):
+        path.write_bytes(broken(rng, b"".join(rng.choices(sound, k=rng.randrange(1, 4)))))
+        text, text_end = described(path, TEXT)
+        lines, json_end = described(path, JSON)
+        told = [json.loads(line) for line in lines.split("\n")[:-1]]
+        assert text_end == json_end
+        assert text.count("isvalid: ") == sum(each["kind"] == "batch" for each in told)
+        assert all(each["kind"] in ("batch", "record") for each in told)
+        damaged += text_end is not None
+        assert is_read_to_its_end(path) or text_end is not None
+    assert damaged > SEGMENTS / 4

@@ -14,6 +14,9 @@ def copy(source: PartitionHandle, into: PartitionHandle, max_bytes: int) -> int:
     asked for when it has everything. Raises OSError when one of the directories is offline, or the source has no
     records that can be copied."""
 
+def fail(handle: PartitionHandle, directory: LogDirectory, error: int) -> None:
+    """The directory failed, and the log with it, unless it has moved to another one meanwhile."""
+
 def hold_still(handle: PartitionHandle) -> None:
     """Blocking: waits for what is under way. Appends wait from now on, until `go_on`. Raises OSError when the log is
     closed or its directory offline."""

@@ -11,7 +11,8 @@ from kafkacore._fast.atomics cimport load32, load64, store32, store64, store_ptr
 from kafkacore._fast.io cimport LogDir, LogDirectory
 from kafkacore._fast.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Segment,
-    SegmentList, config_release, log_block, log_hold_config, log_wake_blocked, log_wake_changed, recent_clear,
+    SegmentList, config_release, log_block, log_fail_in, log_hold_config, log_wake_blocked, log_wake_changed,
+    recent_clear,
 )
 from kafkacore._fast.log_append cimport AppendInfo
 from kafkacore._fast.log_open cimport log_save_epochs, log_start_open
@@ -266,6 +267,12 @@ def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t
         raise OSError(f"{source.topic}-{source.index} cannot be copied from {source.directory.path} to "
                       f"{into.directory.path}: error {-copied}")
     return copied
+
+
+def fail(PartitionHandle handle not None, LogDirectory directory not None, int error):
+    """The directory failed, and the log with it, unless it has moved to another one meanwhile."""
+    with nogil:
+        log_fail_in(&handle.partition.log, directory.dir, error)
 
 
 def hold_still(PartitionHandle handle not None):

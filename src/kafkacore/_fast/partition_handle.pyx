@@ -155,6 +155,15 @@ cdef int64_t locked(Partition *p, int64_t *field) noexcept:
     return value
 
 
+cdef int32_t locked32(Partition *p, int32_t *field) noexcept:
+    cdef int32_t value
+    with nogil:
+        mutex_lock(&p.log.lock)
+        value = field[0]
+        mutex_unlock(&p.log.lock)
+    return value
+
+
 cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
                  int32_t min_isr,
                  followers) except -1:
@@ -286,15 +295,15 @@ cdef class PartitionHandle:
 
     @property
     def role(self):
-        return ROLES[self.partition.role]
+        return ROLES[locked32(self.partition, &self.partition.role)]
 
     @property
     def state(self):
-        return STATES[self.partition.log.state]
+        return STATES[locked32(self.partition, &self.partition.log.state)]
 
     @property
     def leader_epoch(self):
-        return self.partition.leader_epoch
+        return locked32(self.partition, &self.partition.leader_epoch)
 
     @property
     def size_bytes(self):

@@ -170,4 +170,7 @@ class BrokerLogs:
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is None and place_of(*key) == future.directory.path:
                 LOG.warning("%s-%d: the future log in %s is the only one, and taken for it", *key, future.path)
-                self._manager.futures.promote(key)
+                try:
+                    self._manager.futures.promote(key)
+                except OSError:
+                    LOG.exception("%s-%d is offline with its directory", *key)

@@ -15,6 +15,7 @@ from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.uuid import Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.storage import log_loader, names
+from kafkacore.storage.errors import LogDirectoryError, reason
 
 if TYPE_CHECKING:
     from kafkacore._fast.partition_handle import LogSettings
@@ -130,7 +131,7 @@ class FutureLogs:
             lost = [key for key, future in self._futures.items() if future.directory is directory]
             handles = [self._futures.pop(key).handle for key in lost]
         for handle in handles:
-            handle.fail(directory.native.offline_errno)
+            log_move.fail(handle, directory.native, directory.native.offline_errno)
 
     # --- moving ---
 
@@ -161,9 +162,13 @@ class FutureLogs:
             finally:
                 log_move.go_on(current)
             with self._mutex:
-                del self._futures[key]
+                self._futures.pop(key, None)
                 del source.partitions[key]
                 future.directory.partitions[key] = current
+                failed = future.directory.failed
+            if failed:
+                # It was not among the logs of the directory when that failed.
+                log_move.fail(current, future.directory.native, future.directory.native.offline_errno)
             live = names.partition_directory_name(*key)
             self._owner.rename_aside(source, live, current, names.Kind.DELETE)
             LOG.info("%s-%d has moved from %s to %s", *key, source.path, future.directory.path)
@@ -201,9 +206,9 @@ class FutureLogs:
                 self._files.rename(future.path, path)
                 self._files.sync_directory(future.directory.path)
                 log_loader.load(fresh, path, clean=True, log_start_offset=log_start_offset, files=self._files)
-            except OSError:
+            except (OSError, LogDirectoryError) as error:
                 self._owner.fail(future.directory)
-                raise
+                raise OSError(f"{path}: {reason(error)}") from error
         return fresh
 
 

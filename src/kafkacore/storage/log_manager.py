@@ -48,6 +48,7 @@ class ManagedDirectory:
         self.log_starts: dict[Key, int] = {}
         self.high_watermarks: dict[Key, int] = {}
         self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
+        self.checkpointing = threading.Lock()
         self.clean = False
         self.failed = False
 
@@ -455,15 +456,17 @@ class LogManager:
         for directory in self._directories:
             if directory.failed:
                 continue
-            offsets = offsets_of(directory)
-            if directory.written.get(name) == offsets:
-                continue
-            try:
-                checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
-                directory.written[name] = offsets
-            except OSError:
-                LOG.exception("%s cannot be written in %s", name, directory.path)
-                self.fail(directory)
+            # The upkeep and the end of a move may want it at once, and a checkpoint has one temporary file.
+            with directory.checkpointing:
+                offsets = offsets_of(directory)
+                if directory.written.get(name) == offsets:
+                    continue
+                try:
+                    checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
+                    directory.written[name] = offsets
+                except OSError:
+                    LOG.exception("%s cannot be written in %s", name, directory.path)
+                    self.fail(directory)
 
     # --- failure and the end ---
 
@@ -486,7 +489,7 @@ class LogManager:
             "the log directory %s is offline: %s; its %d logs are", directory.path, os.strerror(error), len(handles)
         )
         for handle in handles:
-            handle.fail(error)
+            log_move.fail(handle, directory.native, error)
         self.futures.forget(directory)
         self._on_failure(directory.path)
 

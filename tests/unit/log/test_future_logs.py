@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 import threading
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast import partition, segment
+from kafkacore._fast import log_move, partition, segment
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
@@ -25,6 +26,7 @@ from kafkacore.storage.log_manager import LogManager
 
 SETTINGS = LogSettings(segment_bytes=4096, index_interval_bytes=256)
 FLUSHED = LogSettings(segment_bytes=4096, index_interval_bytes=256, flush_messages=1)
+LARGER = LogSettings(segment_bytes=9000, index_interval_bytes=512, flush_messages=1)
 TOPIC_ID = Uuid(b"t" * 16)
 KEY = ("orders", 0)
 STORAGE_ERROR = 56
@@ -181,20 +183,28 @@ def test_appends_and_reads_go_on_all_the_while(paths: tuple[str, str]) -> None:
             sequence += 1
 
     def consume() -> None:
+        seen = 0
         while not ended.is_set():
-            seen = 0
-            for part in parts(handle, 0):
-                for each in Batches(part):
-                    if each.base_offset != seen:
-                        problems.append(f"{each.base_offset} follows {seen}")
-                    seen = each.next_offset
+            # From a random place as well as from the tail: sealed indexes are opened by who first needs them.
+            at = random.randrange(handle.end_offset) if seen % 2 else max(handle.end_offset - 3, 0)
+            found = handle.read(at, 10_000)
+            try:
+                offsets = [record.offset for each in Batches(found.records) for record in each]
+            except ValueError as error:
+                problems.append(f"{error} at {at}")
+                offsets = [at]
+            if found.error or at not in offsets or offsets != list(range(offsets[0], offsets[-1] + 1)):
+                problems.append(f"error {found.error} at {at}: {offsets}")
+            seen += 1
 
     threads = [threading.Thread(target=produce, args=[number]) for number in range(3)]
     threads.append(threading.Thread(target=consume))
     for thread in threads:
         thread.start()
-    for path in (paths[1], paths[0]) * 4:
+    for number, path in enumerate((paths[1], paths[0]) * 4):
         had = len(acknowledged)
+        # The batches lie elsewhere in other segments.
+        handle.configure((FLUSHED, LARGER)[number % 2])
         move(manager, path)
         while len(acknowledged) < had + 20 and all(thread.is_alive() for thread in threads):
             continue
@@ -226,18 +236,23 @@ def test_retention_and_deletion_of_records_meanwhile_are_kept(paths: tuple[str, 
     manager.close()
 
 
+@pytest.mark.parametrize("copied", [1, 0])
 @pytest.mark.parametrize("batches", [30, 0])
-def test_a_log_that_begins_behind_what_was_copied_is_begun_anew(paths: tuple[str, str], batches: int) -> None:
+def test_a_log_that_begins_behind_what_was_copied_is_begun_anew(
+    paths: tuple[str, str], batches: int, copied: int
+) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
-    manager.futures.copy(KEY, 1)
+    if copied:
+        manager.futures.copy(KEY, copied)
     assert handle.delete_records(-1) == (0, 90)
     for _ in range(batches):
         assert handle.append(batch()).error == 0
     copy_all(manager)
     manager.replace_with_future(KEY)
     assert (handle.log_start_offset, handle.end_offset) == (90, 90 + 3 * batches)
+    assert of_partition(paths[1]) == [names.Kind.LIVE]
     manager.close()
     manager = manager_of(paths)
     again = manager.get(*KEY)
@@ -361,6 +376,33 @@ def test_a_directory_that_fails_ends_the_move_and_nothing_else(paths: tuple[str,
     assert handle.append(batch()).error == (STORAGE_ERROR if which == 0 else 0)
     # What was copied stays for the next start.
     assert of_partition(paths[1]) == [names.Kind.FUTURE]
+    manager.close()
+
+
+def test_a_former_directory_that_fails_late_does_not_take_the_log_along(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    source, target = manager.native_directories
+    move(manager, paths[1])
+    # Whoever saw it fail may not know yet that the log has gone.
+    log_move.fail(handle, source, errno.EIO)
+    assert (source.offline_errno, target.offline_errno, handle.append(batch()).error) == (errno.EIO, 0, 0)
+    log_move.fail(handle, target, errno.EIO)
+    assert (target.offline_errno, handle.append(batch()).error) == (errno.EIO, STORAGE_ERROR)
+    manager.close()
+
+
+def test_a_future_log_that_cannot_be_taken_up_leaves_the_current_one(paths: tuple[str, str]) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    os.mkdir(f"{paths[1]}/orders-0")
+    Path(paths[1], "orders-0", "not empty").touch()
+    with pytest.raises(OSError, match=f"{paths[1]}/orders-0"):
+        manager.replace_with_future(KEY)
+    assert (handle.directory.path, handle.append(batch()).error) == (paths[0], 0)
+    assert manager.directories() == [(paths[0], True), (paths[1], False)]
     manager.close()
 
 

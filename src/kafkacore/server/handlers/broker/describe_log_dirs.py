@@ -51,9 +51,9 @@ def _topics(
             topic = topics.get(name) or topics.setdefault(name, Topic(name=name))
             # How far the log is behind its own high watermark: a follower's that is catching up. A future log is
             # behind the current one.
-            current = broker.replicas.by_name(name, index)
-            is_future = current is not None and current is not each
-            behind = current.end_offset if current is not None and is_future else each.high_watermark
+            is_future = broker.logs.future_of(each) is each
+            current = broker.replicas.by_name(name, index) if is_future else None
+            behind = each.high_watermark if current is None else current.end_offset
             topic.partitions.append(
                 Partition(
                     partition_index=index,

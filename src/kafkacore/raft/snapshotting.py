@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from kafkacore._named_tuple import NamedTuple
-from kafkacore.protocol.messages import Message, NoOpRecord
+from kafkacore.protocol.messages import Message
 from kafkacore.raft import snapshots
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
@@ -60,13 +60,11 @@ class Snapshotter:
         self._log, self._limits, self._contents, self._write = log, limits, contents, write
         self._now_ms, self._wall_ms = now_ms, wall_ms
         self._bytes = 0
-        self._changed = False
         self._last_ms = now_ms()
         self._task: asyncio.Task[None] | None = None
 
     def on_batch(self, batch: CommittedBatch) -> None:
         self._bytes += batch.size_bytes
-        self._changed = self._changed or any(not isinstance(record, NoOpRecord) for record in batch.records)
         if self._is_due() and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._make())
 
@@ -89,10 +87,11 @@ class Snapshotter:
         limits = self._limits
         if self._bytes >= limits.bytes_between:
             return True
-        return self._changed and limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
+        # Also when nothing but time has passed: records that say only that count for the next start as others do.
+        return limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
 
     def _reset(self) -> None:
-        self._bytes, self._changed, self._last_ms = 0, False, self._now_ms()
+        self._bytes, self._last_ms = 0, self._now_ms()
 
     async def _make(self) -> None:
         self._reset()

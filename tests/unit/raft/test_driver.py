@@ -126,6 +126,21 @@ def test_a_snapshot_is_due_by_time_passed_whatever_the_wall_clock_says(run) -> N
     run(story, log=SizedLog())
 
 
+def test_a_quiet_cluster_makes_snapshots_too_so_that_its_next_start_has_little_to_read(run) -> None:
+    async def story(harness):
+        made = snapshotter(harness, interval_ms=3_600_000)
+        for _ in range(3):
+            harness.now += 1_500_000
+            end = harness.log.end_offset
+            harness.controller.tick()
+            await harness.until(lambda: harness.controller.image.offset >= end)  # noqa: B023
+        assert made._task is not None
+        await made._task
+        assert harness.log.snapshots()[-1].offset > 0
+
+    run(story, log=SizedLog(), metadata_max_idle_interval_ms="500")
+
+
 def test_old_snapshots_are_kept_as_long_as_they_should(run) -> None:
     async def story(harness):
         await harness.driver.stop()

@@ -33,7 +33,7 @@ from kafkacore.raft.roles import (
     Role,
     Unattached,
 )
-from kafkacore.raft.snapshots import checked_batches
+from kafkacore.raft.snapshots import SnapshotError, checked_batches
 from kafkacore.raft.voters import BEFORE_LOG, NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
 from kafkacore.storage.quorum_state import QuorumState
 
@@ -408,17 +408,27 @@ class Raft:
         return voter.endpoint(self.config.listener) if voter else None
 
     def _learn_voters(self) -> None:
+        """Raises SnapshotError. The checkpoint at offset 0 may be damaged where the log tells what it told."""
+        damage: SnapshotError | None = None
         snapshots = self.log.snapshots()
         if snapshots:
-            last = snapshots[-1].offset - 1
-            for batch in checked_batches(self.log, snapshots[-1]):
-                if batch.is_control:
-                    control.learn_voters(self.voters, batch.data, BEFORE_LOG if snapshots[-1].offset == 0 else last)
+            last, empty = snapshots[-1].offset - 1, True
+            try:
+                for batch in checked_batches(self.log, snapshots[-1]):
+                    empty = False
+                    if batch.is_control:
+                        control.learn_voters(self.voters, batch.data, BEFORE_LOG if last < 0 else last)
+                if empty:
+                    raise SnapshotError(snapshots[-1], "is empty")
+            except SnapshotError as error:
+                damage = error
         offset = self.log.start_offset
         while offset < self.log.end_offset:
             data = self.log.read(offset, messages.FETCH_MAX_BYTES)
             control.learn_voters(self.voters, data)
             offset = replication.next_offset(data)
+        if damage is not None and (snapshots[-1].offset > 0 or not self.voters.in_log):
+            raise damage
 
     def _election_deadline(self) -> int:
         timeout = self.config.election_timeout_ms

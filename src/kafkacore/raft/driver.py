@@ -109,6 +109,8 @@ class RaftDriver:
 
     async def stop(self) -> None:
         """Resigns when it leads, syncs the log, and answers whoever waits that this node is going."""
+        if "raft" not in self.__dict__:
+            return  # what is on the disk stopped its start
         self.raft.resign()
         self._pump()
         # The goodbyes may still be on their way to a disk or a socket; they are a courtesy with a limit.

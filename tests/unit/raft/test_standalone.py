@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from kafkacore.config.addresses import Address
 from kafkacore.protocol.messages import KRaftVersionRecord, LeaderChangeMessage, VotersRecord
 from kafkacore.protocol.uuid import Uuid
@@ -11,6 +13,7 @@ from kafkacore.raft import control
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.roles import Leader
+from kafkacore.raft.snapshots import SnapshotError
 from kafkacore.raft.tail_log import TailLog
 from kafkacore.storage.bootstrap import InitialVoter, encode_voters_checkpoint
 from kafkacore.storage.quorum_state import QuorumState
@@ -107,3 +110,20 @@ def test_voters_are_taken_back_with_the_log() -> None:
     raft, _ = start(formatted())
     assert raft.voters.in_log
     assert raft.voters.below(1).latest == raft.voters.latest and not raft.voters.below(1).in_log
+
+
+@pytest.mark.parametrize(("length", "problem"), [(0, "is empty"), (80, "is cut off at byte 0")])
+def test_a_damaged_first_checkpoint_matters_only_until_the_log_tells_the_voters(length: int, problem: str) -> None:
+    log = formatted()
+    whole = log.read_snapshot(OffsetAndEpoch(0, 0), 0, 1 << 20)
+    log.write_snapshot(OffsetAndEpoch(0, 0), 0, whole[:length])
+    log.finish_snapshot(OffsetAndEpoch(0, 0))
+    with pytest.raises(SnapshotError, match=problem):
+        start(log)
+    log.write_snapshot(OffsetAndEpoch(0, 0), 0, whole)
+    log.finish_snapshot(OffsetAndEpoch(0, 0))
+    _, state = start(log)
+    log.write_snapshot(OffsetAndEpoch(0, 0), 0, whole[:length])
+    log.finish_snapshot(OffsetAndEpoch(0, 0))
+    again, _ = start(log, state)
+    assert again.is_leader and again.voters.kraft_version == 1

@@ -82,6 +82,10 @@ class FutureLogs:
     def of(self, directory: ManagedDirectory) -> list[tuple[Key, PartitionHandle]]:
         return [((one.handle.topic, one.handle.index), one.handle) for one in self.all() if one.directory is directory]
 
+    def count(self, directory: ManagedDirectory) -> int:
+        """Under the mutex: how many are on their way to a directory."""
+        return sum(future.directory is directory for future in self._futures.values()) if self._futures else 0
+
     def add(self, future: FutureLog) -> FutureLog | None:
         """One that was found at start. The one that is here already, where there is one."""
         with self._mutex:

@@ -306,7 +306,7 @@ class LogManager:
         if len(serving) == 1:
             yield serving[0], keys
         else:
-            sizes = [len(one.partitions) for one in serving]
+            sizes = [len(one.partitions) + self.futures.count(one) for one in serving]
             parts: list[list[Key]] = [[] for _ in serving]
             for key in keys:
                 fewest = sizes.index(min(sizes))

@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import hashlib
 import logging
+import os
 import random
 import sys
 import time
@@ -29,6 +30,7 @@ class Guide:
 
     def __init__(self, target: Target, seed: int, last: Path) -> None:
         self.target, self.last = target, last
+        self._last = os.open(last, os.O_RDWR | os.O_CREAT, 0o644)
         self.random = random.Random(seed)
         self.coverage = ctypes.CDLL(None)
         self.corpus: list[bytes] = []
@@ -36,7 +38,8 @@ class Guide:
 
     def run(self, data: bytes) -> bool:
         """Whether it shows something new. A process that dies leaves the input in `last`."""
-        self.last.write_bytes(data)
+        os.ftruncate(self._last, 0)
+        os.pwrite(self._last, data, 0)
         self.coverage.kc_coverage_take()
         self.target.run(data)
         self.runs += 1

@@ -434,7 +434,7 @@ cdef int32_t count_tags(Walk *walk, fields, const Shape *shape) noexcept:
     cdef int32_t i
     try:
         for tag in fields:
-            if not 0 <= tag < 0x80000000 or not isinstance(fields[tag], bytes):
+            if not 0 <= tag < 0x100000000 or not isinstance(fields[tag], bytes):
                 raise ValueError(f"unknown tagged field {tag!r} is not a tag with bytes")
             for i in range(shape.tagged_count):
                 if shape.tagged[i].tag == tag:

@@ -412,6 +412,31 @@ cdef class SimulatedDisk:
         sim_close(&self.disk, file)
         check(<int> min(result, 0), path)
 
+    def read_part(self, str path, int64_t position, int64_t max_bytes):
+        return self.read(path)[position : position + max_bytes]
+
+    def write_part(self, str path, int64_t position, data):
+        cdef bytes content = bytes(data)
+        cdef int file = check(sim_open(&self.disk, path.encode(), 0 if position else O_CREAT | O_TRUNC, 0o644), path)
+        cdef int64_t result = sim_truncate(&self.disk, file, position)
+        if result >= 0:
+            result = sim_pwrite(&self.disk, file, <char *> content, len(content), position)
+        sim_close(&self.disk, file)
+        check(<int> min(result, 0), path)
+
+    def sync(self, str path):
+        cdef int file = check(sim_open(&self.disk, path.encode(), 0, 0), path)
+        cdef int result = sim_sync(&self.disk, file)
+        sim_close(&self.disk, file)
+        check(result, path)
+
+    def size(self, str path):
+        return len(self.read(path))
+
+    def modified_ms(self, str path):
+        """This disk has no clock."""
+        return 0
+
     def rename(self, str old, str new):
         check(sim_rename(&self.disk, old.encode(), new.encode()), old)
 

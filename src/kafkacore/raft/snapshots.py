@@ -39,7 +39,7 @@ class SnapshotFiles:
                 yield OffsetAndEpoch(*parsed)
             elif name.endswith((CHECKPOINT + PARTIAL, CHECKPOINT + DELETED)):
                 # Left by a crash while it was made, received, or deleted.
-                os.unlink(os.path.join(self._directory, name))
+                self._files.unlink(os.path.join(self._directory, name))
 
     def ids(self) -> list[OffsetAndEpoch]:
         return self._ids
@@ -48,34 +48,28 @@ class SnapshotFiles:
         return os.path.join(self._directory, checkpoint_name(*snapshot_id))
 
     def size(self, snapshot_id: OffsetAndEpoch) -> int:
-        return os.stat(self._path(snapshot_id)).st_size
+        return self._files.size(self._path(snapshot_id))
 
     def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes:
-        with open(self._path(snapshot_id), "rb") as file:
-            file.seek(position)
-            return file.read(max_bytes)
+        return self._files.read_part(self._path(snapshot_id), position, max_bytes)
 
     def write(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        with open(self._path(snapshot_id) + PARTIAL, "r+b" if position else "wb") as file:
-            file.truncate(position)
-            file.seek(position)
-            file.write(data)
+        self._files.write_part(self._path(snapshot_id) + PARTIAL, position, data)
 
     def finish(self, snapshot_id: OffsetAndEpoch) -> None:
         path = self._path(snapshot_id)
-        with open(path + PARTIAL, "rb") as file:
-            os.fsync(file.fileno())
-        os.rename(path + PARTIAL, path)
+        self._files.sync(path + PARTIAL)
+        self._files.rename(path + PARTIAL, path)
         self._files.sync_directory(self._directory)
         if snapshot_id not in self._ids:
             self._ids = sorted([*self._ids, snapshot_id])
 
     def delete(self, snapshot_id: OffsetAndEpoch) -> None:
         self._ids = [each for each in self._ids if each != snapshot_id]
-        os.unlink(self._path(snapshot_id))
+        self._files.unlink(self._path(snapshot_id))
 
     def modified_ms(self, snapshot_id: OffsetAndEpoch) -> int:
-        return int(os.stat(self._path(snapshot_id)).st_mtime * 1000)
+        return self._files.modified_ms(self._path(snapshot_id))
 
 
 class SnapshotError(LogDirectoryError):

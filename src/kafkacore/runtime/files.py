@@ -32,6 +32,19 @@ class Files(Protocol):
     def write(self, path: str, data: bytes) -> None:
         """Makes or replaces the file and syncs it; not atomic, see `replace`."""
 
+    def read_part(self, path: str, position: int, max_bytes: int) -> bytes: ...
+
+    def write_part(self, path: str, position: int, data: bytes) -> None:
+        """Cuts the file off at `position`, or makes it where that is 0, and writes there; not synced."""
+
+    def sync(self, path: str) -> None:
+        """Makes a file's content durable."""
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int:
+        """When it was written last, in milliseconds of the day's clock."""
+
     def rename(self, old: str, new: str) -> None:
         """Atomic; `new` may exist. Durable after `sync_directory`."""
 
@@ -82,6 +95,27 @@ class OsFiles:
             while view:
                 view = view[file.write(view) :]
             os.fsync(file.fileno())
+
+    def read_part(self, path: str, position: int, max_bytes: int) -> bytes:
+        with open(path, "rb") as file:
+            file.seek(position)
+            return file.read(max_bytes)
+
+    def write_part(self, path: str, position: int, data: bytes) -> None:
+        with open(path, "r+b" if position else "wb") as file:
+            file.truncate(position)
+            file.seek(position)
+            file.write(data)
+
+    def sync(self, path: str) -> None:
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 import shutil
@@ -123,6 +124,8 @@ def test_a_moved_log_is_what_it_was_and_goes_on_in_its_new_place(paths: tuple[st
 
 
 def test_it_moves_back_and_leaves_nothing_behind(paths: tuple[str, str]) -> None:
+    gc.collect()  # what an earlier test left in a cycle (a traceback) is not this one's
+    live = partition.live_count(), segment.live_count()
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     before = stored(handle)
@@ -132,7 +135,7 @@ def test_it_moves_back_and_leaves_nothing_behind(paths: tuple[str, str]) -> None
     assert manager.futures.all() == []
     manager.close()
     del manager, handle
-    assert (partition.live_count(), segment.live_count()) == (0, 0)
+    assert (partition.live_count(), segment.live_count()) == live
 
 
 def test_a_log_without_files_moves_without_any(paths: tuple[str, str]) -> None:

@@ -209,8 +209,13 @@ cdef void recent_clear(Log *log) noexcept nogil:
 
 
 cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil:
-    cdef Recent *recent = log.recent
+    cdef Recent *recent
     cdef int32_t at
+    if log.recent == NULL:
+        log.recent = <Recent *> calloc(1, sizeof(Recent))
+        if log.recent == NULL:
+            return  # the index finds the batch as well
+    recent = log.recent
     if recent.count < RECENT_BATCHES:
         at = (recent.first + recent.count) % RECENT_BATCHES
         recent.count += 1

@@ -3,7 +3,7 @@
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
-from kafkacore._fast.atomics cimport add64, load32, store64
+from kafkacore._fast.atomics cimport add64, load32, store32, store64
 from kafkacore._fast.codec cimport CodecContext
 from kafkacore._fast.cursor cimport writer_free, writer_init
 from kafkacore._fast.epochs cimport epochs_assign
@@ -11,7 +11,7 @@ from kafkacore._fast.io cimport io_fail
 from kafkacore._fast.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, Log, LogConfig, log_block, log_now_ms, recent_add
 )
-from kafkacore._fast.log_open cimport log_reserve_ahead, log_save_epochs, log_start_open, log_start_roll
+from kafkacore._fast.log_open cimport log_reserve_ahead, log_save_epochs, log_start_open, log_start_roll, log_start_wake
 from kafkacore._fast.producers cimport (
     PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_first_unstable,
     producers_note_batch, producers_reserve,
@@ -88,8 +88,8 @@ cdef void prepared_free(Prepared *prepared) noexcept nogil:
 
 cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
     """Whether the log takes appends now; opens it when this is the first."""
-    if log.state == LOG_OPEN:
-        return KAFKA_STORAGE_ERROR if load32(&log.dir.offline) else 0
+    if log.state == LOG_OPEN and not load32(&log.dir.offline):
+        return log_start_wake(log, blocked) if load32(&log.active.sealed) else 0
     if log.state == LOG_FAILED or load32(&log.dir.offline):
         return KAFKA_STORAGE_ERROR
     if log.state == LOG_CLOSED:
@@ -154,6 +154,7 @@ cdef void note_position(Log *log, int64_t size, int64_t first, int64_t last, int
     segment_note_batch(segment, segment.size, size, last, max_timestamp_ms, log.config.index_interval_bytes)
     recent_add(log, first, segment.size)
     store64(&segment.size, segment.size + size)
+    store32(&segment.wholly_synced, 0)
     log.end_offset = last + 1
     add64(&log.total_bytes, size)
     add64(&log.appended_bytes, size)

@@ -18,4 +18,7 @@ cdef int64_t read_small_file(const Disk *disk, const char *directory, const char
 cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
 # Copies the entries under the lock, writes without it.
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
+# The state of producers below `offset`, whose name it has; the log's is copied under the lock.
+cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
+                         bint synced) noexcept nogil
 cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil

@@ -122,21 +122,39 @@ cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nog
     return result
 
 
-cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil:
+cdef int save_snapshot(const Disk *disk, const char *directory, int64_t offset, const Writer *content,
+                       bint synced) noexcept nogil:
     """Not by way of a temporary file: a snapshot that a crash tears fails its checksum and is thrown away."""
-    cdef Writer out
     cdef char name[SNAPSHOT_NAME_BYTES]
     cdef char *path
     cdef int result = -ENOMEM
     snprintf(name, SNAPSHOT_NAME_BYTES, b"%020lld.snapshot", <long long> offset)
     path = join(directory, name, b"")
+    if path != NULL and not content.bad and content.size:
+        result = write_file(disk, path, content.data, content.size, synced)
+    free(path)
+    return result
+
+
+cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
+                         bint synced) noexcept nogil:
+    cdef Writer out
+    cdef int result
+    writer_init(&out, MAX_SMALL_BYTES)
+    producers_write(producers, &out)
+    result = save_snapshot(disk, directory, offset, &out, synced)
+    writer_free(&out)
+    return result
+
+
+cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil:
+    cdef Writer out
+    cdef int result
     writer_init(&out, MAX_SMALL_BYTES)
     mutex_lock(&log.lock)
     if log.producers != NULL:
         producers_write(log.producers, &out)
     mutex_unlock(&log.lock)
-    if path != NULL and not out.bad and out.size:
-        result = write_file(log.dir.disk, path, out.data, out.size, synced)
-    free(path)
+    result = save_snapshot(log.dir.disk, directory, offset, &out, synced)
     writer_free(&out)
     return result

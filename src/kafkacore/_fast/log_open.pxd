@@ -12,6 +12,8 @@ from kafkacore._fast.segment cimport Segment
 # queued and will be woken. Else an error that clients retry, and nothing has changed.
 cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
 cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil
+# The same for a log whose last segment was left on disk by a load, before its first append.
+cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
 # The checkpoint file follows the entries, soon.
 cdef void log_save_epochs(Log *log) noexcept nogil
 

@@ -3,14 +3,14 @@
 from libc.errno cimport EEXIST, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memset, strlen
 
 from kafkacore._fast.atomics cimport add32, load32, load64, store32, store64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, LogDir, io_dirty, io_submit
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Recent, SegmentList, config_release, log_block,
+    LOG_BLOCKED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, SegmentList, config_release, log_block,
     log_dir, log_directory_path, log_fail, log_fail_in, log_hold_config, log_now_ms, log_set_segments, log_wake_blocked,
     log_wake_changed, recent_clear, segments_release,
 )
@@ -21,6 +21,7 @@ from kafkacore._fast.segment cimport (
     Segment, segment_create, segment_end_times, segment_forget_indexes, segment_hold, segment_new, segment_release,
     segment_seal, segment_sync,
 )
+from kafkacore._fast.segment_end cimport segment_wake
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
 cdef extern from "<fcntl.h>" nogil:
@@ -112,10 +113,8 @@ cdef int install_first(Log *log, char *path, Segment *segment) noexcept nogil:
     log.path = path
     if log.producers == NULL:
         log.producers = producers_new()
-    if log.recent == NULL:
-        log.recent = <Recent *> calloc(1, sizeof(Recent))
     result = -ENOMEM
-    if log.producers != NULL and log.recent != NULL:
+    if log.producers != NULL:
         result = log_set_segments(log, &segment, 1)
     if result == 0 and log.state == LOG_OPENING:
         log.state = LOG_OPEN
@@ -220,6 +219,38 @@ cdef void run_roll(Job *job) noexcept nogil:
     else:
         log_wake_blocked(log, WAKE_READY)
         log_commit_soon(log, base_offset)  # the sealed segment, as Kafka flushes after a roll
+    log.release(log)
+
+
+cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil:
+    return submit(log, LOG_ROLLING, run_wake, blocked)
+
+
+cdef int wake(Log *log) noexcept nogil:
+    cdef Segment *segment
+    cdef int result
+    mutex_lock(&log.lock)
+    segment = log.active
+    segment_hold(segment)
+    mutex_unlock(&log.lock)
+    result = segment_wake(segment)
+    mutex_lock(&log.lock)
+    if result == 0:
+        store32(&segment.sealed, 0)
+    if result == 0 and log.state == LOG_ROLLING:
+        log.state = LOG_OPEN
+    mutex_unlock(&log.lock)
+    segment_release(segment)
+    return result
+
+
+cdef void run_wake(Job *job) noexcept nogil:
+    cdef Log *log = log_of_job(job)
+    cdef int result = wake(log)
+    if result < 0:
+        log_fail(log, -result)
+    else:
+        log_wake_blocked(log, WAKE_READY)
     log.release(log)
 
 

@@ -268,7 +268,7 @@ cdef int read_batch(Segment *segment, const Position *at, uint8_t **batch) noexc
 
 cdef int look_into(Segment *segment, const Position *at, int64_t timestamp_ms, int64_t start_offset, bint greatest,
                    const InflateLimits *limits, FoundRecord *found) noexcept nogil:
-    """One batch, record by record; the old magics tell no more than the batch itself."""
+    """One batch, record by record."""
     cdef uint8_t *batch
     cdef BatchHeader header
     cdef CodecContext *context = thread_codec()
@@ -280,11 +280,7 @@ cdef int look_into(Segment *segment, const Position *at, int64_t timestamp_ms, i
         return result
     result = parse_header(batch, <size_t> at.size, &header)
     found.found = False
-    if result == BATCH_OK and header.magic < 2:
-        found.found = header.base_timestamp >= timestamp_ms and header.base_offset >= start_offset
-        found.offset = header.base_offset
-        found.timestamp = header.base_timestamp
-    elif result == BATCH_OK and greatest:
+    if result == BATCH_OK and greatest:
         result = find_max_timestamp(batch, <size_t> at.size, context, limits, found)
     elif result == BATCH_OK and header.max_timestamp >= timestamp_ms:
         result = find_timestamp(batch, <size_t> at.size, timestamp_ms, start_offset, context, limits, found)

@@ -17,7 +17,7 @@ from kafkacore._fast.log_open cimport log_save_epochs, log_start_roll, log_sync_
 from kafkacore._fast.log_read cimport segment_max_timestamp
 from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
 from kafkacore._fast.producers cimport producers_clear
-from kafkacore._fast.recovery cimport log_replay_producers
+from kafkacore._fast.replay cimport log_replay_producers
 from kafkacore._fast.segment cimport (
     Position, Segment, segment_create, segment_cut_entries, segment_cut_files, segment_end_times, segment_find,
     segment_hold, segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log, segment_release,

@@ -92,6 +92,8 @@ class LoadProgress:
     def __init__(self) -> None: ...
     @property
     def bytes_done(self) -> int: ...
+    @property
+    def segments_done(self) -> int: ...
 
 class PartitionHandle:
     """One partition on one log directory. Costs no file until the first append.
@@ -190,6 +192,7 @@ class PartitionHandle:
         aborted: Collection[int] = ...,
         log_start_offset: int = 0,
         recovery_point: int = 0,
+        gaps_until: int = 0,
         clean: bool = False,
         progress: LoadProgress | None = None,
     ) -> LoadReport:

@@ -243,10 +243,15 @@ cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) no
 cdef class LoadProgress:
     """How far loads have come, for whoever shows it: bytes looked through so far, of any number of logs."""
     cdef int64_t bytes
+    cdef int64_t segments
 
     @property
     def bytes_done(self):
         return load64(&self.bytes)
+
+    @property
+    def segments_done(self):
+        return load64(&self.segments)
 
 
 @cython.no_gc  # refers to nothing that refers back; and its directory must outlive the partition
@@ -392,8 +397,7 @@ cdef class PartitionHandle:
         if list == NULL:
             return found
         for i in range(list.count):
-            found.append(SegmentInfo(list.items[i].base_offset, load64(&list.items[i].size),
-                                     bool(list.items[i].sealed)))
+            found.append(SegmentInfo(list.items[i].base_offset, load64(&list.items[i].size), i + 1 < list.count))
         with nogil:
             segments_release(list)
         return found
@@ -426,11 +430,11 @@ cdef class PartitionHandle:
     # --- its life on disk; all of these block ---
 
     def load(self, base_offsets, indexed, snapshots=(), *, aborted=frozenset(), int64_t log_start_offset=0,
-             int64_t recovery_point=0, bint clean=False, LoadProgress progress=None):
+             int64_t recovery_point=0, int64_t gaps_until=0, bint clean=False, LoadProgress progress=None):
         """Takes up what the directory holds, before the first use: `base_offsets` of its .log files, growing; for each
         in `indexed`, whether its .index and .timeindex are there; offsets of its producer snapshots, growing; `aborted`
-        base offsets of its .txnindex files. Unless `clean`, what lies behind the recovery point is checked and rebuilt.
-        Gives a LoadReport; raises OSError."""
+        base offsets of its .txnindex files; `gaps_until`: compaction may have left gaps below it. Unless
+        `clean`, what lies behind the recovery point is checked and rebuilt. Gives a LoadReport; raises OSError."""
         cdef LoadPlan plan
         cdef NativeReport report
         cdef int result
@@ -458,6 +462,8 @@ cdef class PartitionHandle:
             plan.recovery_point = recovery_point
             plan.clean = clean
             plan.progress = &progress.bytes
+            plan.segments_done = &progress.segments
+            plan.gaps_until = gaps_until
             with nogil:
                 result = log_load(&self.partition.log, &plan, &report)
         finally:

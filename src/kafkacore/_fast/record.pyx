@@ -17,6 +17,7 @@ cdef enum:
     LEAST_LENGTH_V0 = 14         # what `batch_length` counts of an empty magic 0 message
     LEAST_LENGTH_V1 = 22
     LEAST_LENGTH_V2 = HEADER_BYTES - LOG_OVERHEAD
+    OLD_KEY_AT = 26              # of magic 1: where a message's key begins, behind its timestamp
     FRAMING_BYTES = 4096         # what a codec may add to a body that does not compress, beside its share by length
 
 
@@ -214,6 +215,72 @@ cdef inline void found_at(FoundRecord *found, int64_t offset, int64_t timestamp)
     found.timestamp = timestamp
 
 
+cdef int open_wrapper(
+    const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
+    Writer *inflated, int64_t *base_offset
+) noexcept nogil:
+    """The messages in a compressed one of magic 1, inflated. Their offsets are relative, and the last one's is the
+    wrapper's (KIP-31): `base_offset` is what is to be added to each; 0 where they are absolute, as Kafka takes them."""
+    cdef const uint8_t *end = data + header.size_bytes
+    cdef const uint8_t *p = data + OLD_KEY_AT
+    cdef int32_t size = <int32_t> be32(p)
+    cdef int status
+    writer_init(inflated, <size_t> limits.max_bytes)
+    if size < -1 or (size > 0 and size > end - p - 8):
+        return BATCH_BAD_RECORD
+    p += 4 + max(size, 0)
+    size = <int32_t> be32(p)
+    if size < 0 or size > end - p - 4:
+        return BATCH_BAD_RECORD
+    status = inflate_all(context, batch_codec(header), p + 4, <size_t> size, limits, inflated)
+    if status != CODEC_OK:
+        return BATCH_NO_MEMORY if status == CODEC_NO_MEMORY else (
+            BATCH_TOO_LARGE if status == CODEC_TOO_LARGE else BATCH_BAD_CODEC)
+    return last_of_set(inflated.data, inflated.size, header.base_offset, base_offset)
+
+
+cdef int last_of_set(const uint8_t *data, size_t size, int64_t wrapper_offset, int64_t *base_offset) noexcept nogil:
+    cdef BatchHeader inner
+    cdef size_t at = 0
+    base_offset[0] = 0
+    while at < size:
+        if parse_header(data + at, size - at, &inner) != BATCH_OK or inner.magic >= 2 or (
+                <size_t> inner.size_bytes > size - at):
+            return BATCH_BAD_RECORD
+        at += <size_t> inner.size_bytes
+        base_offset[0] = add64_wrapping(wrapper_offset, -inner.base_offset)
+    return BATCH_OK
+
+
+cdef int search_old(
+    const uint8_t *data, const BatchHeader *header, bint greatest, int64_t timestamp, int64_t start_offset,
+    CodecContext *context, const InflateLimits *limits, FoundRecord *found
+) noexcept nogil:
+    """A message of magic 0 or 1, or the messages that one of magic 1 wraps; of magic 0 there is no time to look up."""
+    cdef Writer inflated
+    cdef BatchHeader inner
+    cdef int64_t base_offset, offset, at_ms
+    cdef size_t at = 0
+    cdef int status
+    if header.magic == 0 or batch_codec(header) == CODEC_NONE:
+        if header.base_offset >= start_offset:
+            found_at(found, header.base_offset, header.max_timestamp)
+        return BATCH_OK
+    status = open_wrapper(data, header, context, limits, &inflated, &base_offset)
+    while status == BATCH_OK and at < inflated.size:
+        parse_header(inflated.data + at, inflated.size - at, &inner)  # walked once already
+        at += <size_t> inner.size_bytes
+        offset = add64_wrapping(base_offset, inner.base_offset)
+        at_ms = header.max_timestamp if header.attributes & LOG_APPEND_TIME else inner.max_timestamp
+        if offset < start_offset or at_ms < timestamp or (greatest and found.found and at_ms <= found.timestamp):
+            continue
+        found_at(found, offset, at_ms)
+        if not greatest:
+            break
+    writer_free(&inflated)
+    return status
+
+
 cdef int search(
     const void *data, size_t size, bint greatest, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
@@ -234,10 +301,8 @@ cdef int search(
         return BATCH_SHORT
     if header.max_timestamp < timestamp and not greatest:
         return BATCH_OK
-    if header.magic < 2:  # the entry stands for all it wraps: its timestamp is their greatest, its offset the last
-        if header.base_offset >= start_offset:
-            found_at(found, header.base_offset, header.max_timestamp)
-        return BATCH_OK
+    if header.magic < 2:
+        return search_old(<const uint8_t *> data, &header, greatest, timestamp, start_offset, context, limits, found)
     status = open_body(<const uint8_t *> data, &header, context, limits, &inflated, &body)
     left = header.record_count
     while status == BATCH_OK and left > 0:

@@ -20,8 +20,10 @@ ctypedef struct LoadPlan:
     int32_t snapshot_count
     int64_t log_start_offset         # as checkpointed; 0 when it was not
     int64_t recovery_point           # likewise
+    int64_t gaps_until               # compaction may have left gaps in the offsets below
     bint clean                       # the node was shut down in order
     int64_t *progress                # atomic: bytes looked through so far
+    int64_t *segments_done           # atomic: segments, likewise
 
 ctypedef struct LoadReport:
     int64_t recovered_bytes
@@ -30,9 +32,5 @@ ctypedef struct LoadReport:
     int32_t dropped_segments
 
 # A LAZY log becomes OPEN; with an empty plan it stays LAZY, and begins at the log start offset. 0 or -errno (-EINVAL: a
-# leader-epoch-checkpoint that is none).
+# leader-epoch-checkpoint that is none; -EOVERFLOW: a segment with an offset that its index cannot hold, KAFKA-6264).
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil
-
-# Producer state as it was at `end_offset`, where the log now ends: from the snapshots that are left and the batches
-# behind them. While nothing is appended. 0 or -errno.
-cdef int log_replay_producers(Log *log, int64_t end_offset) noexcept nogil

@@ -91,6 +91,7 @@ cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_
 # With `preallocated_bytes` the file has that size until it is sealed.
 cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil
 cdef int segment_open_log(Segment *segment) noexcept nogil  # once; any thread
+cdef void segment_close(Segment *segment) noexcept nogil  # its files, while nobody else has it
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # of an active segment: into memory; -EINVAL: corrupt
 cdef int segment_write_indexes(Segment *segment) noexcept nogil  # what memory has and the files have not

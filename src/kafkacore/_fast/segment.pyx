@@ -33,12 +33,16 @@ cdef void close_file(const Disk *disk, int32_t *file) noexcept nogil:
         file[0] = -1
 
 
-cdef void segment_release(Segment *segment) noexcept nogil:
-    if segment == NULL or add32(&segment.refs, -1) != 0:
-        return
+cdef void segment_close(Segment *segment) noexcept nogil:
     close_file(segment.disk, &segment.file)
     close_file(segment.disk, &segment.offset_index_file)
     close_file(segment.disk, &segment.time_index_file)
+
+
+cdef void segment_release(Segment *segment) noexcept nogil:
+    if segment == NULL or add32(&segment.refs, -1) != 0:
+        return
+    segment_close(segment)
     free(segment.offset_index)
     free(segment.time_index)
     free(segment.path)
@@ -357,7 +361,10 @@ cdef int segment_write_indexes(Segment *segment) noexcept nogil:
 
 
 cdef int segment_end_times(Segment *segment) noexcept nogil:
-    cdef int result = segment_reserve(segment)
+    cdef int result
+    if load32(&segment.sealed):
+        return 0
+    result = segment_reserve(segment)
     if result == 0:
         add_time_entry(segment)  # full or not (LogSegment.onBecomeInactiveSegment)
     return result

@@ -87,10 +87,22 @@ cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcep
     return count
 
 
+cdef bint is_whole(Segment *segment) noexcept nogil:
+    cdef const Disk *disk = segment.disk
+    cdef int64_t size = 0
+    cdef int file = segment_open_part(segment, b".txnindex", O_RDONLY | O_CLOEXEC)
+    if file >= 0:
+        size = disk.size(disk.self, file)
+        disk.close(disk.self, file)
+    return size >= 0 and size % ABORTED_ENTRY_BYTES == 0
+
+
 cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil:
     cdef AbortedTransaction *entries
     cdef int64_t count = txn_index_read(segment, &entries)
-    if count > 0 and entries[count - 1].last_offset < segment.base_offset:
+    if count >= 0 and not is_whole(segment):
+        count = -EINVAL  # what was cut off would look committed
+    elif count > 0 and entries[count - 1].last_offset < segment.base_offset:
         count = -EINVAL  # of no transaction that ended here
     elif count > 0:
         last_offset[0] = entries[count - 1].last_offset

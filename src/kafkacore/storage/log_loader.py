@@ -66,6 +66,7 @@ def load(
     clean: bool,
     log_start_offset: int = 0,
     recovery_point: int = 0,
+    gaps_until: int = 0,
     progress: LoadProgress | None = None,
     files: Files = OS_FILES,
 ) -> LoadReport:
@@ -79,16 +80,12 @@ def load(
             aborted=found.aborted,
             log_start_offset=log_start_offset,
             recovery_point=recovery_point,
+            gaps_until=gaps_until,
             clean=clean,
             progress=progress,
         )
     except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        epochs = os.path.join(path, LEADER_EPOCH)
-        raise MalformedFileError(
-            epochs, "is malformed; restore it, or remove it: the epochs of the next records are noted again"
-        ) from None
+        raise _named(path, error) from None
     if report.truncated_bytes or report.dropped_segments:
         LOG.warning(
             "%s: %d bytes that no whole batch covers were cut off, and %d segments behind them",
@@ -97,6 +94,22 @@ def load(
             report.dropped_segments,
         )
     return report
+
+
+def _named(path: str, error: OSError) -> Exception:
+    """What the files of the log are to blame for, by their names; other errors as they are."""
+    if error.errno == errno.EINVAL:
+        return MalformedFileError(
+            os.path.join(path, LEADER_EPOCH),
+            "is malformed; restore it, or remove it: the epochs of the next records are noted again",
+        )
+    if error.errno == errno.EOVERFLOW:
+        return MalformedFileError(
+            path,
+            "has a segment with an offset too far from its first for an index entry; let Apache Kafka up to 4.3 open "
+            "the directory once, which splits such segments (KAFKA-6264)",
+        )
+    return error
 
 
 def _remove_leftovers(path: str, listed: list[str], files: Files) -> bool:

@@ -45,6 +45,7 @@ class ManagedDirectory:
         self.native = native
         self.partitions: dict[Key, PartitionHandle] = {}
         self.recovery_points: dict[Key, int] = {}
+        self.cleaned: dict[Key, int] = {}  # how far Apache Kafka's cleaner came
         self.log_starts: dict[Key, int] = {}
         self.high_watermarks: dict[Key, int] = {}
         self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
@@ -181,6 +182,7 @@ class LogManager:
                 # A killed process may have made a log a moment before, without a sync of its name.
                 self._files.sync_directory(path)
             directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
+            directory.cleaned = self._read_checkpoint(path, checkpoints.CLEANER_OFFSET)
             directory.log_starts = self._read_checkpoint(path, checkpoints.LOG_START_OFFSET)
             directory.high_watermarks = self._read_checkpoint(path, checkpoints.REPLICATION_OFFSET)
             found = [name for name in self._files.list(path) if self._files.is_directory(os.path.join(path, name))]
@@ -226,6 +228,7 @@ class LogManager:
             clean=directory.clean,
             log_start_offset=directory.log_starts.get(key, 0),
             recovery_point=directory.recovery_points.get(key, 0),
+            gaps_until=directory.cleaned.get(key, 0),
             progress=self.progress,
             files=self._files,
         )

@@ -160,6 +160,17 @@ def test_a_malformed_epoch_checkpoint_is_told(tmp_path: Path) -> None:
         loaded(tmp_path)
 
 
+def test_an_offset_that_no_index_entry_can_hold_is_told_and_nothing_is_cut(tmp_path: Path) -> None:
+    path = made(tmp_path, batches=1)
+    log = path / f"{0:020d}.log"
+    far = batch()
+    log.write_bytes(log.read_bytes() + (1 << 33).to_bytes(8, "big") + far[8:])
+    before = log.read_bytes()
+    with pytest.raises(MalformedFileError, match="KAFKA-6264"):
+        loaded(tmp_path, clean=False, gaps_until=1 << 40)
+    assert log.read_bytes() == before
+
+
 def test_a_topics_configuration_becomes_its_logs_settings(tmp_path: Path) -> None:
     broker = BrokerConfig(NODE | {"log.segment.delete.delay.ms": "77"})
     settings = log_settings(TopicConfig(broker, {"flush.ms": "5", "compression.type": "zstd"}))

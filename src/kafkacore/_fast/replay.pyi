@@ -1,0 +1,1 @@
+"""Producer state from snapshots and batches. Native only."""

@@ -1,0 +1,1 @@
+"""Where a closed segment ends. Native only."""

@@ -1,0 +1,144 @@
+"""Ends of segments, as segment_end.pxd says (LogSegment.readNextOffset)."""
+
+from libc.errno cimport EILSEQ, EINVAL, EIO
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.cursor cimport be32, be64
+from kafkacore._fast.env cimport Disk
+from kafkacore._fast.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
+from kafkacore._fast.segment cimport (
+    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_load_indexes, segment_open_indexes, segment_open_log,
+    segment_reserve, segment_reset_indexes,
+)
+
+cdef enum:
+    SCAN_BYTES = 4096
+
+
+cdef int last_entry(const Disk *disk, int file, int entry_bytes, uint8_t *raw) noexcept nogil:
+    """1 when there is one, 0 when the index is empty, or -errno."""
+    cdef int64_t size = disk.size(disk.self, file)
+    cdef int64_t got
+    if size <= 0:
+        return <int> size
+    if size % entry_bytes != 0:
+        return -EINVAL
+    got = disk.pread(disk.self, file, raw, entry_bytes, size - entry_bytes)
+    if got != entry_bytes:
+        return <int> got if got < 0 else -EIO
+    return 1
+
+
+cdef int64_t last_indexed(Segment *segment) noexcept nogil:
+    """Position of the last batch that the offset index has; 0 for none."""
+    cdef uint8_t raw[OFFSET_ENTRY_BYTES]
+    cdef int64_t position
+    cdef int found
+    if segment.offset_count:
+        return segment.offset_index[segment.offset_count - 1].position
+    found = last_entry(segment.disk, segment.offset_index_file, OFFSET_ENTRY_BYTES, raw)
+    if found <= 0:
+        return found
+    position = <int32_t> be32(raw + 4)
+    return position if 0 <= position < segment.size and <int32_t> be32(raw) >= 0 else -EINVAL
+
+
+cdef int last_time(Segment *segment, SegmentEnd *found) noexcept nogil:
+    cdef uint8_t raw[TIME_ENTRY_BYTES]
+    cdef int result
+    found.max_timestamp_ms = -1
+    found.offset_of_max_timestamp = segment.base_offset
+    if segment.time_count:
+        found.max_timestamp_ms = segment.time_index[segment.time_count - 1].timestamp_ms
+        found.offset_of_max_timestamp += segment.time_index[segment.time_count - 1].relative_offset
+        return 0
+    result = last_entry(segment.disk, segment.time_index_file, TIME_ENTRY_BYTES, raw)
+    if result <= 0:
+        return result
+    found.max_timestamp_ms = <int64_t> be64(raw)
+    found.offset_of_max_timestamp += <int32_t> be32(raw + 8)
+    return 0 if <int32_t> be32(raw + 8) >= 0 else -EINVAL
+
+
+cdef int first_time(Segment *segment, SegmentEnd *found) noexcept nogil:
+    cdef uint8_t raw[HEADER_BYTES]
+    cdef BatchHeader header
+    cdef int64_t got
+    found.first_timestamp_ms = -1
+    if segment.size == 0:
+        return 0
+    got = segment.disk.pread(segment.disk.self, segment.file, raw, HEADER_BYTES, 0)
+    if got < 0:
+        return <int> got
+    if parse_header(raw, <size_t> got, &header) != BATCH_OK:
+        return -EILSEQ
+    found.first_timestamp_ms = header.max_timestamp
+    return 0
+
+
+cdef int scan_tail(Segment *segment, int64_t position, SegmentEnd *found) noexcept nogil:
+    cdef uint8_t block[SCAN_BYTES]
+    cdef const Disk *disk = segment.disk
+    cdef BatchHeader header
+    cdef int64_t at = position
+    cdef int64_t start = 0
+    cdef int64_t held = 0
+    found.unindexed_bytes = segment.size - position
+    found.next_offset = segment.base_offset
+    found.times_are_whole = True
+    while at < segment.size:
+        if at < start or at + HEADER_BYTES > start + held:
+            start = at
+            held = disk.pread(disk.self, segment.file, block, min(segment.size - at, <int64_t> SCAN_BYTES), at)
+            if held < 0:
+                return <int> held
+        if parse_header(block + (at - start), <size_t> (start + held - at), &header) != BATCH_OK:
+            return -EILSEQ
+        if (header.size_bytes > segment.size - at or last_offset(&header) < found.next_offset
+                or last_offset(&header) - segment.base_offset > LAST_RELATIVE_OFFSET):
+            return -EILSEQ
+        if header.max_timestamp > found.max_timestamp_ms:
+            found.max_timestamp_ms = header.max_timestamp
+            found.offset_of_max_timestamp = last_offset(&header)
+            found.times_are_whole = False
+        found.next_offset = last_offset(&header) + 1
+        at += header.size_bytes
+    return 0
+
+
+cdef int segment_find_end(Segment *segment, SegmentEnd *found) noexcept nogil:
+    cdef int64_t position
+    cdef int result = segment_open_log(segment)
+    if result == 0:
+        result = segment_open_indexes(segment)
+    if result < 0:
+        return result
+    position = last_indexed(segment)
+    if position < 0:
+        return <int> position
+    result = last_time(segment, found)
+    if result == 0:
+        result = first_time(segment, found)
+    return result if result < 0 else scan_tail(segment, position, found)
+
+
+cdef void segment_note_end(Segment *segment, const SegmentEnd *found) noexcept nogil:
+    segment.bytes_since_index = found.unindexed_bytes
+    segment.max_timestamp_ms = found.max_timestamp_ms
+    segment.offset_of_max_timestamp = found.offset_of_max_timestamp
+    segment.first_timestamp_ms = found.first_timestamp_ms
+
+
+cdef int segment_wake(Segment *segment) noexcept nogil:
+    cdef SegmentEnd found
+    cdef int result = segment_open_log(segment)
+    if result == 0:
+        result = segment_load_indexes(segment)
+    if result == -EINVAL:
+        result = segment_reset_indexes(segment)
+    if result == 0:
+        result = segment_find_end(segment, &found)
+    if result < 0:
+        return result
+    segment_note_end(segment, &found)
+    return segment_reserve(segment)

@@ -1,0 +1,64 @@
+"""Damaged and odd log directories beside Apache Kafka's own LogManager: what a client finds in them is the same."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from brokers import classpath, log_configuration
+from damaged_logs import ROWS, described, prepare
+from processes import PEERS, need
+
+pytestmark = pytest.mark.peer("apache-4.3")
+
+JUDGE = Path(__file__).parent / "java" / "LogJudge.java"
+RELEASE = "4.3.1"
+JAVA_TIMEOUT_S = 60
+
+
+def java(*arguments: object) -> str:
+    command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", log_configuration(RELEASE)]
+    command += ["-cp", classpath(RELEASE), str(JUDGE), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def fields(line: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in line.split(" ") if "=" in part)
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], list[str]]]:
+    """Our lines and Apache Kafka's about a copy each of every row's directory, by one Java process."""
+    need((PEERS / f"kafka-{RELEASE}" / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    root, now_ms = tmp_path_factory.mktemp("judge"), int(time.time() * 1000) - 100_000
+    for number, row in enumerate(ROWS):
+        prepare(root / "ours" / str(number), now_ms, row)
+        shutil.copytree(root / "ours" / str(number), root / "theirs" / str(number))
+    directories = [root / "theirs" / str(number) for number in range(len(ROWS))]
+    theirs: dict[str, list[str]] = {str(directory): [] for directory in directories}
+    for line in java("describe", now_ms, *directories).splitlines():
+        directory, _, rest = line.partition(" ")
+        if directory in theirs:
+            theirs[directory].append(rest)
+    return [
+        (described(root / "ours" / str(number), now_ms), theirs[str(directory)])
+        for number, directory in enumerate(directories)
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.name for row in ROWS])
+def test_a_client_finds_what_apache_kafka_finds(judged: list[tuple[list[str], list[str]]], number: int) -> None:
+    row, (ours, theirs) = ROWS[number], judged[number]
+    if "all" in row.differs:
+        assert theirs == ["refused KafkaStorageException"]
+        return
+    assert len(ours) == len(theirs) == 1
+    mine, its = fields(ours[0]), fields(theirs[0])
+    assert mine.keys() == its.keys()
+    assert {name for name in mine if mine[name] != its[name]} == row.differs

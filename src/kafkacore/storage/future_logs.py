@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast import log_move
 from kafkacore._fast.partition_handle import PartitionHandle
@@ -18,9 +18,26 @@ from kafkacore.storage import log_loader, names
 from kafkacore.storage.errors import LogDirectoryError, reason
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from kafkacore._fast.partition_handle import LogSettings
     from kafkacore.runtime.files import Files
     from kafkacore.storage.log_manager import ManagedDirectory
+
+    class Owner(Protocol):
+        """The log manager."""
+
+        def holder(self, key: Key) -> ManagedDirectory | None:
+            """Under the mutex: where a log lies."""
+
+        def rename_aside(
+            self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind
+        ) -> None:
+            """The directory `name` of a log that is closed."""
+
+        def fail(self, directory: ManagedDirectory) -> None:
+            """Its files cannot be renamed."""
+
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
@@ -43,19 +60,6 @@ class FutureLog(NamedTuple):
     @property
     def path(self) -> str:
         return os.path.join(self.directory.path, self.name)
-
-
-class Owner(Protocol):
-    """The log manager."""
-
-    def holder(self, key: Key) -> ManagedDirectory | None:
-        """Under the mutex: where a log lies."""
-
-    def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
-        """The directory `name` of a log that is closed."""
-
-    def fail(self, directory: ManagedDirectory) -> None:
-        """Its files cannot be renamed."""
 
 
 class FutureLogs:

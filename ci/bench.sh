@@ -31,4 +31,5 @@ fi
 rm -f build/bench/process.json
 .venv/bin/python -m benchmarks.node.process --output build/bench/process.json
 .venv/bin/python -m benchmarks.planes --out build/bench
+.venv/bin/python -m benchmarks.files.dump_log | tee build/bench/dump-log.md
 .venv/bin/python -m benchmarks.peers --out build/bench "$@"

@@ -11,6 +11,8 @@ cdef enum:
     LEAST_LEAD = 0xC2        # of a character of two bytes; lower ones would spell ASCII
     LAST_LEAD = 0xF4
     MAX_BYTES = 0x7FFFFFFF
+    ESCAPE_BYTES = 6         # of a control character in JSON: what one byte becomes at most
+    STEP_BYTES = 4096
 
 cdef uint64_t HIGH_BITS = 0x8080808080808080
 cdef const char *HEX = b"0123456789abcdef"
@@ -66,54 +68,66 @@ cdef inline bint is_plain(uint8_t byte, bint escaped) noexcept nogil:
     return not escaped or (byte >= 32 and byte != b'"' and byte != b"\\")
 
 
-cdef void put_escape(Writer *out, uint8_t byte) noexcept nogil:
-    cdef uint8_t *p
+cdef inline uint8_t *put_escape(uint8_t *q, uint8_t byte) noexcept nogil:
     if byte >= 32:
-        write_raw(out, b"\\", 1)
-        write_raw(out, &byte, 1)
-        return
-    p = reserve(out, 6)
-    if p != NULL:
-        memcpy(p, b"\\u00", 4)
-        p[4] = HEX[byte >> 4]
-        p[5] = HEX[byte & 15]
+        q[0] = b"\\"
+        q[1] = byte
+        return q + 2
+    memcpy(q, b"\\u00", 4)
+    q[4] = HEX[byte >> 4]
+    q[5] = HEX[byte & 15]
+    return q + ESCAPE_BYTES
+
+
+cdef inline uint8_t *put_character(uint8_t *q, const uint8_t **p, const uint8_t *end) noexcept nogil:
+    """One of more than a byte, or what replaces bytes that are none; `p` goes behind it."""
+    cdef int size = character_size(p[0], end)
+    if size < 0:
+        memcpy(q, b"\xef\xbf\xbd", 3)
+        p[0] -= size
+        return q + 3
+    memcpy(q, p[0], size)
+    p[0] += size
+    return q + size
 
 
 cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped) noexcept nogil:
     cdef const uint8_t *p = data
     cdef const uint8_t *end = data + size
-    cdef const uint8_t *start = data  # of what is not written yet
+    cdef const uint8_t *stop
+    cdef uint8_t *q
     cdef uint64_t eight
-    cdef int length
     while p < end:
-        if not escaped and end - p >= 8:
-            memcpy(&eight, p, 8)
-            if eight & HIGH_BITS == 0:
-                p += 8
-                continue
-        if p[0] < 0x80 and is_plain(p[0], escaped):
-            p += 1
-            continue
-        length = 0 if p[0] < 0x80 else character_size(p, end)
-        if length > 0:
-            p += length
-            continue
-        write_raw(out, start, p - start)
-        if length == 0:
-            put_escape(out, p[0])
-            p += 1
-        else:
-            write_raw(out, b"\xef\xbf\xbd", 3)
-            p -= length
-        start = p
-    write_raw(out, start, p - start)
+        stop = end if end - p < STEP_BYTES else p + STEP_BYTES
+        # The most that these bytes become; what is not needed is given back. A character may go beyond `stop`.
+        q = reserve(out, (stop - p) * ESCAPE_BYTES + 4)
+        if q == NULL:
+            return
+        while p < stop:
+            if not escaped and stop - p >= 8:
+                memcpy(&eight, p, 8)
+                if eight & HIGH_BITS == 0:
+                    memcpy(q, &eight, 8)
+                    p += 8
+                    q += 8
+                    continue
+            if p[0] >= 0x80:
+                q = put_character(q, &p, end)
+            elif is_plain(p[0], escaped):
+                q[0] = p[0]
+                p += 1
+                q += 1
+            else:
+                q = put_escape(q, p[0])
+                p += 1
+        out.size = q - out.data
 
 
 def replaced(const uint8_t[::1] data not None, *, bint escaped=False):
     """What `put_text` makes of bytes."""
     cdef Writer out
     writer_init(&out, MAX_BYTES)
-    if data.shape[0] > MAX_BYTES // 6:
+    if data.shape[0] > MAX_BYTES // ESCAPE_BYTES - 1:
         raise ValueError(f"{data.shape[0]} bytes are too many")
     if data.shape[0]:
         with nogil:

@@ -39,11 +39,9 @@ cdef void put_number(Writer *out, int64_t value) noexcept nogil:
 
 
 cdef inline bint is_second(uint8_t lead, uint8_t byte) noexcept nogil:
-    """Whether `byte` may follow `lead`: no spelling longer than needed, no surrogate, nothing beyond U+10FFFF."""
+    """Whether `byte` may follow `lead`: no spelling longer than needed, nothing beyond U+10FFFF."""
     if lead == 0xE0:
         return 0xA0 <= byte <= 0xBF
-    if lead == 0xED:
-        return 0x80 <= byte <= 0x9F
     if lead == 0xF0:
         return 0x90 <= byte <= 0xBF
     if lead == LAST_LEAD:
@@ -61,7 +59,8 @@ cdef int character_size(const uint8_t *p, const uint8_t *end) noexcept nogil:
         if p + at == end or p[at] & 0xC0 != 0x80:
             return -at
         at += 1
-    return size
+    # Half of a surrogate pair is one character that is none: so Java's decoder counts, where others see three.
+    return -size if p[0] == 0xED and p[1] >= 0xA0 else size
 
 
 cdef inline bint is_plain(uint8_t byte, bint escaped) noexcept nogil:

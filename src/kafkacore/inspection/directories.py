@@ -60,7 +60,8 @@ def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties],
             findings.problems.append("Mismatched cluster IDs between storage directories.")
         elif properties.node_id != first.node_id:
             findings.problems.append("Mismatched node IDs between storage directories.")
-    if first.version != (0 if config.zookeeper_mode else 1):
+    expected = 0 if config.zookeeper_mode else 1
+    if any(properties.version != expected for properties in formatted.values()):
         modes = ("ZooKeeper", "KRaft") if config.zookeeper_mode else ("KRaft", "ZooKeeper")
         findings.problems.append(
             f"The configuration is for {modes[0]} mode, but the directories are formatted for {modes[1]} mode."
@@ -82,7 +83,7 @@ def _check_logs(config: BrokerConfig, found: list[str], findings: Findings) -> N
     holders: dict[str, str] = {}
     topic_ids: dict[str, tuple[str, str]] = {}
     for directory in found:
-        inspection = LogDirectoryInspection(directory, findings)
+        inspection = LogDirectoryInspection(directory, findings, topic_ids)
         inspection.run(has_metadata=not config.zookeeper_mode and directory == config.metadata_log_dir)
         for name in inspection.live:
             other = holders.setdefault(name, directory)
@@ -91,10 +92,6 @@ def _check_logs(config: BrokerConfig, found: list[str], findings: Findings) -> N
                     f"{os.path.join(directory, name)}: the same partition is in {other}; "
                     "move the older of the two directories away"
                 )
-        for topic, (topic_id, path) in inspection.topic_ids.items():
-            known, where = topic_ids.setdefault(topic, (topic_id, path))
-            if known != topic_id:
-                findings.problems.append(f"{path}: topic id {topic_id}, and {where} has {known} for the same topic")
 
 
 def _say_list(say: Callable[[str], None], title: str, endings: tuple[str, str], lines: list[str]) -> None:

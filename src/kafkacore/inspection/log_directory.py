@@ -36,12 +36,13 @@ _MEANING: Final = {
 
 
 class LogDirectoryInspection:
-    """After `run`: the names of the `live` partitions' directories, and of each topic its id and where it was found."""
+    """After `run`: the names of the `live` partitions' directories. `topic_ids` has of each topic its id and where that
+    was found first, here or in a directory before.
+    """
 
-    def __init__(self, directory: str, findings: Findings) -> None:
+    def __init__(self, directory: str, findings: Findings, topic_ids: dict[str, tuple[str, str]]) -> None:
         self.live: list[str] = []
-        self.topic_ids: dict[str, tuple[str, str]] = {}
-        self._directory, self._findings = directory, findings
+        self._directory, self._findings, self._topic_ids = directory, findings, topic_ids
 
     def run(self, *, has_metadata: bool) -> None:
         """`has_metadata`: the metadata log belongs into this directory."""
@@ -112,7 +113,7 @@ class LogDirectoryInspection:
         except (LogDirectoryError, OSError) as error:
             return [reason(error)]
         if topic_id is not None:
-            known, where = self.topic_ids.setdefault(topic, (str(topic_id), path))
+            known, where = self._topic_ids.setdefault(topic, (str(topic_id), path))
             if known != str(topic_id):
                 problems.append(f"{path}: topic id {topic_id}, and {where} has {known} for the same topic")
         self._findings.remarks += remarks

@@ -47,13 +47,7 @@ def dump_producers(path: str, report: Report) -> None:
 
 def dump_aborted(path: str, report: Report) -> None:
     """Raises MalformedFileError, OSError."""
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        entries = aborted_transactions(data)
-    except ValueError as error:
-        raise MalformedFileError(path, str(error)) from None
-    for producer_id, first_offset, last_offset, last_stable_offset in entries:
+    for producer_id, first_offset, last_offset, last_stable_offset in read_aborted(path)[0]:
         fields = {
             "version": _INDEX_VERSION,
             "producerId": producer_id,
@@ -62,3 +56,15 @@ def dump_aborted(path: str, report: Report) -> None:
             "lastStableOffset": last_stable_offset,
         }
         report.entry("aborted", " ".join(f"{name}: {value}" for name, value in fields.items()), **fields)
+
+
+def read_aborted(path: str) -> tuple[list[tuple[int, int, int, int]], int]:
+    """The entries of a transaction index, and how many bytes the file has: the last entry may be cut off. Raises
+    MalformedFileError, OSError.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        return aborted_transactions(data), len(data)
+    except ValueError as error:
+        raise MalformedFileError(path, str(error)) from None

@@ -9,8 +9,9 @@ from typing import Final
 
 from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._fast.scan import REASONS, BatchScan
-from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, aborted_transactions, producer_entries
+from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, producer_entries
 from kafkacore.inspection.dump import KNOWN, ignore_unknown, suffix_of
+from kafkacore.inspection.producers import read_aborted
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of
 from kafkacore.inspection.verify_segment import SegmentVerifier, VerifyOptions
@@ -118,15 +119,10 @@ def _verify_producers(path: str) -> None:
 
 def _verify_aborted(path: str, report: Report) -> None:
     base_offset = base_offset_of(path)
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        entries = aborted_transactions(data)
-    except ValueError as error:
-        raise MalformedFileError(path, str(error)) from None
-    if len(data) % ABORTED_ENTRY_SIZE:
-        at = len(data) - len(data) % ABORTED_ENTRY_SIZE
-        report.problem(path, f"{len(data) - at} bytes at its end are no whole entry", position=at)
+    entries, size = read_aborted(path)
+    left = size % ABORTED_ENTRY_SIZE
+    if left:
+        report.problem(path, f"{left} bytes at its end are no whole entry", position=size - left)
     for number, (_, first_offset, last_offset, _) in enumerate(entries):
         if first_offset > last_offset or last_offset < base_offset:
             problem = f"a transaction from offset {first_offset} to {last_offset} is none that ended in this segment"

@@ -89,6 +89,12 @@ def test_directories_of_others(node):
     assert problem.endswith(" is also that of a; one is a copy of the other")
 
 
+def test_a_directory_of_zookeeper_mode(node):
+    (node.root / "b" / "meta.properties").write_text("version=0\n")
+    told = "The configuration is for KRaft mode, but the directories are formatted for ZooKeeper mode."
+    assert told in node.info()[0]
+
+
 def test_meta_properties_that_is_torn(node):
     (node.root / "b" / "meta.properties").write_text("version=1\n")
     (problem,), _ = node.info()
@@ -182,6 +188,11 @@ def test_topic_ids_that_differ(node):
     node.log("a", "t-1", log=b"", index=b"", timeindex=b"")
     partition_metadata.write(f"{node.root}/a/t-1", other)
     assert node.info()[0] == [f"b/t-0: topic id {one}, and a/t-1 has {other} for the same topic"]
+    partition_metadata.write(f"{node.root}/a/t-1", one)
+    node.log("b", "t-2", log=b"", index=b"", timeindex=b"")
+    partition_metadata.write(f"{node.root}/b/t-2", other)
+    assert node.info()[0] == [f"b/t-2: topic id {other}, and a/t-1 has {one} for the same topic"]
+    partition_metadata.write(f"{node.root}/b/t-2", one)
     (node.root / "a" / "t-1" / "partition.metadata").write_text("torn")
     (problem,), _ = node.info()
     assert problem.startswith("a/t-1/partition.metadata: ")

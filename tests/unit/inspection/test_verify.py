@@ -96,6 +96,14 @@ def test_offsets_that_go_back(log):
     assert log.verify()[0].startswith(f"{STEM}.log: byte 0: offset 98: it begins at or before offset 99")
 
 
+def test_an_offset_that_an_index_of_the_segment_cannot_have(log):
+    log.write(".log", batch(100) + batch(100 + 2**31 - 1))
+    (told,) = log.verify("--compacted")
+    assert told.endswith("it is too far from the segment's base offset 100")
+    log.write(".log", batch(100) + batch(100 + 2**31 - 2))
+    assert log.verify("--compacted", code=0) == []
+
+
 def test_a_leader_epoch_that_goes_back(log):
     log.write(".log", batch(100, epoch=5) + batch(102, epoch=4))
     at = log.positions[1]
@@ -179,6 +187,13 @@ def test_a_time_index_that_leads_astray(log):
     assert f"is behind the log, which ends at byte {len(batch(100)) * 2}" in told
 
 
+def test_a_time_index_that_names_an_offset_which_compaction_took(log):
+    log.write(".log", log.batches[0] + log.batches[2])
+    log.write(".timeindex", struct.pack(">qi", NOW + 105, 3))
+    (told,) = log.verify("--compacted")
+    assert told.endswith(f"its entry with timestamp {NOW + 105} is of an offset that the log does not have")
+
+
 def test_an_index_of_a_damaged_log_is_not_judged(log):
     log.write(".log", b"".join(log.batches)[:-1])
     log.write(".index", struct.pack(">ii", 5, log.positions[2]))
@@ -199,6 +214,11 @@ def test_transaction_indexes_and_producer_snapshots(log):
     log.write(".txnindex", b"")
     log.write(".snapshot", b"no snapshot")
     assert log.verify()[0].startswith(f"{STEM}.snapshot: no producer snapshot")
+    producer = struct.pack(">qhiqiqiq", 7, 0, 1, 103, 1, NOW, 0, -1)
+    for entries, told in (([producer], []), ([producer] * 2, [f"{STEM}.snapshot: has producer id 7 twice"])):
+        body = struct.pack(">i", len(entries)) + b"".join(entries)
+        log.write(".snapshot", struct.pack(">hI", 1, checksum(body)) + body)
+        assert log.verify(code=bool(told)) == told
 
 
 def test_a_snapshot_of_the_metadata_log_is_complete(log):

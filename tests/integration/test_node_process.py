@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkacore.storage import bootstrap
+from processes import wait_until
 
 KAFKACORE = [sys.executable, "-m", "kafkacore.tools.main"]
 pytestmark = pytest.mark.timeout(90)
@@ -363,7 +364,8 @@ def test_controller_and_broker_run_as_processes_of_their_own(apart: tuple[Path, 
         admin = AdminClient({"bootstrap.servers": address})
         [future] = admin.create_topics([NewTopic("u", 3)]).values()
         future.result(20)
-        assert topics(address) == {"t": 1, "u": 3}
+        # The controller has answered; the broker hears of it a moment later.
+        wait_until(lambda: topics(address) == {"t": 1, "u": 3}, what="the topic on the broker")
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(30) == 0
         controller.send_signal(signal.SIGTERM)

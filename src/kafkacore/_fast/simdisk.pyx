@@ -339,7 +339,9 @@ cdef class SimulatedDisk:
 
     def cut_power_at(self, int64_t operation):
         """The power goes out under the operation of this number (see `operations`); -1: it stays."""
+        mutex_lock(&self.disk.lock)
         self.disk.cut_at = operation
+        mutex_unlock(&self.disk.lock)
 
     def cut_power(self):
         """Now: every operation fails until `restart`."""
@@ -362,11 +364,19 @@ cdef class SimulatedDisk:
     @property
     def operations(self):
         """Operations so far that change something: what `cut_power_at` counts."""
-        return self.disk.operations
+        cdef int64_t count
+        mutex_lock(&self.disk.lock)
+        count = self.disk.operations
+        mutex_unlock(&self.disk.lock)
+        return count
 
     @property
     def is_dead(self):
-        return bool(self.disk.dead)
+        cdef bint dead
+        mutex_lock(&self.disk.lock)
+        dead = self.disk.dead
+        mutex_unlock(&self.disk.lock)
+        return bool(dead)
 
     def fail(self, str kind, int error=errors.EIO, int64_t after=0):
         """Operations of a kind (read, write, sync, names) fail, once `after` more have gone well; error 0: no more."""
@@ -377,7 +387,10 @@ cdef class SimulatedDisk:
 
     def limit(self, capacity_bytes=None):
         """A write beyond it fails with ENOSPC, after what fits; None: unlimited."""
-        self.disk.capacity_bytes = UNLIMITED if capacity_bytes is None else capacity_bytes
+        cdef int64_t capacity = UNLIMITED if capacity_bytes is None else capacity_bytes
+        mutex_lock(&self.disk.lock)
+        self.disk.capacity_bytes = capacity
+        mutex_unlock(&self.disk.lock)
 
     def slow_down(self, int64_t delay_us):
         """Every operation takes so long."""

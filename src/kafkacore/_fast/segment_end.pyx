@@ -7,8 +7,8 @@ from kafkacore._fast.cursor cimport be32, be64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
 from kafkacore._fast.segment cimport (
-    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_load_indexes, segment_open_indexes, segment_open_log,
-    segment_reserve, segment_reset_indexes,
+    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_load_indexes, segment_open_indexes,
+    segment_open_log, segment_reserve, segment_reset_indexes,
 )
 
 cdef enum:

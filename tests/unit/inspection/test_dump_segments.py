@@ -196,6 +196,34 @@ def test_what_is_no_file_of_a_log_is_ignored_or_refused(dump, tmp_path, capfdbin
     assert main(["dump-log"]) == 2
 
 
+def test_a_time_index_that_is_out_of_order(dump, tmp_path):
+    late, early = RecordBatchBuilder(base_offset=7), RecordBatchBuilder(base_offset=8)
+    late.append(NOW + 5, None, b"one")
+    early.append(NOW, None, b"two")
+    dump(late.build() + early.build())
+    dump(b"", name=NAME.replace(".log", ".index"))
+    name = NAME.replace(".log", ".timeindex")
+    entries = struct.pack(">qiqi", NOW + 5, 0, NOW, 1)
+    lines, err = dump(entries, name=name)
+    assert lines[1:3] == [f"timestamp: {NOW + 5} offset: 7", f"timestamp: {NOW} offset: 8"]
+    assert err.splitlines() == [
+        f"Found out of order timestamp in :DIR/{name}",
+        f"  Index timestamp: {NOW}, Previously indexed timestamp: {NOW + 5}",
+    ]
+    _, err = dump(entries, "--index-sanity-check", name=name, code=1)
+    assert err == f"DIR/{name}: its last timestamp {NOW} is below the first one {NOW + 5}\n"
+
+
+def test_an_index_that_points_to_a_batch_of_more_bytes_than_allowed(dump):
+    whole = batch(7, b"one")
+    dump(whole)
+    entry, name = struct.pack(">ii", 0, 0), NAME.replace(".log", ".index")
+    lines, err = dump(entry, "--max-message-size", str(len(whole)), name=name)
+    assert (lines[1], err) == ("offset: 7 position: 0", "")
+    _, err = dump(entry, "--max-message-size", str(len(whole) - 1), name=name, code=1)
+    assert f"byte 0 of the log begins no whole batch of at most {len(whole) - 1} bytes" in err
+
+
 def test_a_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capfdbinary):
     for log in ("b-0", "a-0"):
         (tmp_path / log).mkdir()

@@ -274,3 +274,9 @@ def test_a_broker_change_is_written_at_the_lowest_version_that_holds_it() -> Non
     assert writer.encode(change(broker_id=1, in_controlled_shutdown=1))[2] == 1
     assert writer.encode(change(broker_id=1, log_dirs=[uuid(1000)]))[2] == 2
     assert writer.encode(change(broker_id=1, cordoned_log_dirs=[]))[2] == 3
+
+
+def test_one_image_has_one_snapshot_whatever_the_order_in_which_it_came_about() -> None:
+    users = [UserScramCredentialRecord(name=name, mechanism=1, iterations=4096) for name in "abcdefgh"]
+    one, other = (replay(EMPTY_IMAGE, FEATURES, *each) for each in (users, reversed(users)))
+    assert list(records_of(one)) == list(records_of(other))

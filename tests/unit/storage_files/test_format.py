@@ -362,6 +362,21 @@ def test_a_data_directory_that_cannot_be_read_is_reported(config, tmp_path):
         open_directories(config(), NOW_MS)
 
 
+def test_a_directory_that_cannot_be_read_is_passed_over_when_others_are_formatted(config, tmp_path):
+    (tmp_path / "b").write_text("")
+    first, second = format_all(config())
+    assert first == (
+        f"I/O error trying to read log directory {tmp_path}/b. Ignoring: {tmp_path}/b/meta.properties: Not a directory"
+    )
+    assert second.startswith(f"Formatting metadata directory {tmp_path}/a ")
+    (tmp_path / "a" / "meta.properties").unlink()
+    (tmp_path / "a" / "bootstrap.checkpoint").unlink()
+    (tmp_path / "a").rmdir()
+    (tmp_path / "a").write_text("")
+    with pytest.raises(FormatError, match="No available log directories to format"):
+        format_all(config())
+
+
 # -- info
 
 

@@ -1,0 +1,79 @@
+"""Where replicas lie is told until the controller has taken it, and who waits for that hears of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.server import directory_assignments
+from kafkacore.server.directory_assignments import DirectoryAssignments
+
+LIMIT_S = 10
+REPLICA = (Uuid(b"t" * 16), 3)
+ONE, OTHER = Uuid(b"1" * 16), Uuid(b"2" * 16)
+
+
+class Controller:
+    """Answers what `send` was given when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
+
+    async def send(self, request: Any) -> Any:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.asked.put_nowait((request, future))
+        return await future
+
+    async def answer(self, error: ErrorCode = ErrorCode.NONE) -> Uuid:
+        """The directory that it was told of for the replica."""
+        request, future = await self.asked.get()
+        future.set_result(SimpleNamespace(error_code=error))
+        [directory] = request.directories
+        assert [each.partition_index for each in directory.topics[0].partitions] == [REPLICA[1]]
+        return Uuid(directory.id)
+
+
+def run(scene: Callable[[DirectoryAssignments, Controller], Coroutine[Any, Any, None]]) -> None:
+    async def play() -> None:
+        controller = Controller()
+        assignments = DirectoryAssignments(1, lambda: 7, controller.send)
+        await scene(assignments, controller)
+        assignments.close()
+
+    asyncio.run(asyncio.wait_for(play(), LIMIT_S))
+
+
+def test_what_the_controller_does_not_take_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(directory_assignments, "RETRY_S", 0)
+
+    async def scene(assignments: DirectoryAssignments, controller: Controller) -> None:
+        waiting = asyncio.create_task(assignments.told(REPLICA, ONE))
+        assert await controller.answer(ErrorCode.STALE_BROKER_EPOCH) == ONE
+        request, future = await controller.asked.get()
+        assert request.broker_epoch == 7
+        assert not waiting.done()
+        future.set_result(SimpleNamespace(error_code=ErrorCode.NONE))
+        await waiting
+
+    run(scene)
+
+
+def test_who_waits_goes_on_when_another_directory_is_told() -> None:
+    async def scene(assignments: DirectoryAssignments, controller: Controller) -> None:
+        first = asyncio.create_task(assignments.told(REPLICA, ONE))
+        request, future = await controller.asked.get()
+        second = asyncio.create_task(assignments.told(REPLICA, OTHER))
+        await first
+        future.set_result(SimpleNamespace(error_code=ErrorCode.NONE))
+        assert Uuid(request.directories[0].id) == ONE
+        # What the controller has taken is not where the replica is by now.
+        assert await controller.answer() == OTHER
+        await second
+
+    run(scene)

@@ -23,6 +23,7 @@ from fuzz_targets import TARGETS, Target, mutated  # noqa: E402
 
 REPORT_S = 10.0
 LARGEST_KEPT_BYTES = 2048
+LEAST_GAIN = 8  # edges, counts and comparisons that an input of the corpus shows first
 
 
 class Guide:
@@ -36,14 +37,14 @@ class Guide:
         self.corpus: list[bytes] = []
         self.runs = 0
 
-    def run(self, data: bytes) -> bool:
-        """Whether it shows something new. A process that dies leaves the input in `last`."""
+    def run(self, data: bytes) -> int:
+        """How much of what it shows is new. A process that dies leaves the input in `last`."""
         os.ftruncate(self._last, 0)
         os.pwrite(self._last, data, 0)
         self.coverage.kc_coverage_take()
         self.target.run(data)
         self.runs += 1
-        return bool(self.coverage.kc_coverage_take() > 0)
+        return int(self.coverage.kc_coverage_take())
 
     def learn(self, inputs: list[bytes]) -> None:
         for data in inputs:
@@ -74,12 +75,12 @@ class Guide:
         )
 
     def fewest(self, known: list[bytes]) -> list[bytes]:
-        """The smallest inputs first: those that reach what `known` and the smaller ones do not."""
+        """The smallest inputs first: those that reach much of what `known` and the smaller ones do not."""
         self.coverage.kc_coverage_forget()
         for data in known:
             self.run(data)
         small = sorted((data for data in self.corpus if len(data) <= LARGEST_KEPT_BYTES), key=len)
-        return [data for data in small if self.run(data)]
+        return [data for data in small if self.run(data) >= LEAST_GAIN]
 
 
 def main() -> int:

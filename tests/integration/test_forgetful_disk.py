@@ -192,7 +192,7 @@ def check_state(data: Path, known: Known, said: Said) -> None:
             workload.check(node, known)
 
 
-@pytest.mark.timeout(120 if POINTS != "all" else 3600)
+@pytest.mark.timeout(300 if POINTS != "all" else 3600)
 def test_nothing_that_was_promised_is_lost_whenever_the_power_goes_out(
     recording: Recording, memory: Path, said: Said
 ) -> None:
@@ -217,7 +217,7 @@ def failing_syncs(recording: Recording) -> list[int]:
     return list(range(count)) if POINTS == "all" else sorted(random.Random(SEED).sample(range(count), FAILED_SYNCS))
 
 
-@pytest.mark.timeout(120 if POINTS != "all" else 3600)
+@pytest.mark.timeout(300 if POINTS != "all" else 3600)
 def test_a_sync_that_fails_is_the_last_word(recording: Recording, tmp_path: Path, memory: Path, said: Said) -> None:
     """The pages of a failed sync count as clean, so that the next one would say that all is well (and loses them)."""
     library, failed = disk_journal.build(tmp_path), 0

@@ -134,26 +134,6 @@ def test_what_a_crash_left_is_seen_again_without_an_append() -> None:
     manager.close()
 
 
-def test_a_sealed_segment_below_the_recovery_point_has_its_indexes() -> None:
-    """All its bytes are synced by the appends, before its last index entries are written."""
-    for seed in range(40):
-        disk = new_disk()
-        manager, handle = start(disk)
-        append_some(handle, 0, 25 + seed % 7)
-        manager.checkpoint_recovery_points()
-        sealed = [info.base_offset for info in handle.segments()][:-1]
-        whole = {base: disk.read(f"/data/orders-0/{base:020}.index") for base in sealed}
-        disk.cut_power()
-        manager.close()
-        disk.restart(seed)
-        manager = LogManager(disk.environment(), ["/data"], lambda topic: SYNCED, files=disk)
-        manager.load()
-        assert len(sealed) > 2
-        for base in sealed:
-            assert disk.read(f"/data/orders-0/{base:020}.index") == whole[base], (seed, base)
-        manager.close()
-
-
 def test_a_segment_that_lost_its_end_takes_what_follows_along() -> None:
     disk = new_disk()
     manager, handle = start(disk, UNSYNCED)

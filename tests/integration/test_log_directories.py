@@ -68,7 +68,10 @@ def test_a_directory_that_comes_back_has_kept_everything(tmp_path: Path) -> None
         assert [node.produce("t", index) for index in range(4)] == [0] * 4
 
 
-def test_a_start_without_one_of_its_directories_makes_no_second_log_of_what_lies_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unusable", ["meta.properties", ".lock"])
+def test_a_start_without_one_of_its_directories_makes_no_second_log_of_what_lies_there(
+    tmp_path: Path, unusable: str
+) -> None:
     node = Directories(tmp_path)
     with node:
         node.create("t", 4)
@@ -76,10 +79,12 @@ def test_a_start_without_one_of_its_directories_makes_no_second_log_of_what_lies
         there = {index: node.directory_of("t", index) for index in range(4)}
         assert [node.produce("t", index, b"%d" % index) for index in range(4)] == [0] * 4
     # A disk that answers nothing sensible.
-    properties = tmp_path / "a" / "meta.properties"
-    properties.rename(tmp_path / "kept")
-    properties.mkdir()
+    file = tmp_path / "a" / unusable
+    file.rename(tmp_path / "kept")
+    file.mkdir()
     with node:
+        # Not all was left in order, whatever the directories that are here say: what "a" had may be gone (KIP-966).
+        assert node.broker.registrar.lifecycle.previous_broker_epoch == -1
         for index in range(4):
             expected = OFFLINE if there[index] == "a" else ErrorCode.NONE
             assert (node.produce("t", index), node.fetch("t", index)[0]) == (expected, expected)
@@ -87,12 +92,23 @@ def test_a_start_without_one_of_its_directories_makes_no_second_log_of_what_lies
         node.create("new", 2)
         assert {node.directory_of("new", index) for index in range(2)} == {"b"}
         assert node.produce("new", 0) == 0
-    properties.rmdir()
-    (tmp_path / "kept").rename(properties)
+    file.rmdir()
+    (tmp_path / "kept").rename(file)
     with node:
         wait_until(lambda: all(each.leader == 1 for each in node.partitions("t")))
         assert [node.read("t", index, 1)[0] for index in range(4)] == [b"%d" % index for index in range(4)]
         assert node.assigned("t") == [there[index] for index in range(4)]
+
+
+def test_nothing_begins_to_move_while_a_directory_is_offline(tmp_path: Path) -> None:
+    with Directories(tmp_path, f"log.dirs={tmp_path}/a,{tmp_path}/b,{tmp_path}/c") as node:
+        node.create("t", 3)
+        wait_until(lambda: sorted(node.assigned("t")) == ["a", "b", "c"])
+        moving = next(index for index in range(3) if node.directory_of("t", index) == "b")
+        node.fail("a")
+        # The directory that is offline may hold what is left of a move that was begun before.
+        assert node.alter("t", moving, str(tmp_path / "c")) == OFFLINE
+        assert node.alter("t", moving, str(tmp_path / "b")) == ErrorCode.NONE  # where it is
 
 
 def test_a_node_without_any_of_its_directories_does_not_start(tmp_path: Path) -> None:

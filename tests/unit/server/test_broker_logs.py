@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -35,16 +36,22 @@ def paths(tmp_path: Path) -> dict[Uuid, str]:
     return made
 
 
-@pytest.fixture
-def image() -> MetadataImage:
+def image_of_one(directory: Uuid) -> MetadataImage:
     publisher = MetadataPublisher()
     records = [
         FeatureLevelRecord(name="metadata.version", feature_level=29),
         TopicRecord(name=KEY[0], topic_id=TOPIC_ID),
-        PartitionRecord(topic_id=TOPIC_ID, partition_id=KEY[1], replicas=[ME], isr=[ME], leader=ME, directories=[HERE]),
+        PartitionRecord(
+            topic_id=TOPIC_ID, partition_id=KEY[1], replicas=[ME], isr=[ME], leader=ME, directories=[directory]
+        ),
     ]
     publisher.apply(records, 1, 1, 1)
     return publisher.image
+
+
+@pytest.fixture
+def image() -> MetadataImage:
+    return image_of_one(HERE)
 
 
 @pytest.fixture
@@ -87,4 +94,21 @@ def test_a_future_log_of_no_topic_or_an_earlier_one_takes_nothing_along(
     assert manager.futures.all() == []
     [left] = [found for name in os.listdir(paths[THERE]) if (found := names.parse_partition_directory(name))]
     assert left.kind is names.Kind.STRAY
+    manager.close()
+
+
+@pytest.mark.parametrize("placed", [HERE, THERE])
+def test_a_future_log_that_is_the_only_one_is_taken_where_the_metadata_places_the_replica(
+    paths: dict[Uuid, str], blocking: ThreadPoolExecutor, placed: Uuid
+) -> None:
+    leave_a_move_half_done(paths)
+    shutil.rmtree(os.path.join(paths[HERE], names.partition_directory_name(*KEY)))
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    BrokerLogs(manager, paths, blocking).load(image_of_one(placed), ME)
+    handle = manager.get(*KEY)
+    # What it lacks nobody knows, where the replica has not moved there yet: it is no log to lead with.
+    assert (None if handle is None else (handle.directory.path, handle.end_offset)) == (
+        (paths[THERE], 3) if placed == THERE else None
+    )
+    assert len(manager.futures.all()) == (placed == HERE)
     manager.close()

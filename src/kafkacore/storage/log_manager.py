@@ -170,8 +170,13 @@ class LogManager:
         while waiting:
             _, waiting = wait(waiting, PROGRESS_S)
             if waiting:
-                done, checked_mib = len(loads) - len(waiting), self.progress.bytes_done >> 20
-                LOG.info("loading logs: %d of %d, %d MiB checked so far", done, len(loads), checked_mib)
+                LOG.info(
+                    "loading logs: %d of %d remain; %d segments looked at, %d MiB checked so far",
+                    len(waiting),
+                    len(loads),
+                    self.progress.segments_done,
+                    self.progress.bytes_done >> 20,
+                )
 
     def _begin_directory(self, directory: ManagedDirectory) -> list[tuple[str, names.PartitionDirectory]]:
         path = directory.path

@@ -1,0 +1,170 @@
+"""`python -m benchmarks.files.load_logs`: a start's logs, loaded by us and by Apache Kafka's LogManager in turns.
+
+Two works: recovery of logs that no clean shutdown left (every batch checked, every index made again), and the load of
+many partitions that were left in order. Each load is a process of its own, measured from the call that loads to its
+return: no start of Python or the JVM counts, and the JVM has the heap of a broker. The files are in the page cache.
+CPU seconds are those of all the process's threads, the JVM's compiler and collector with them.
+"""
+
+import argparse
+import os
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.peers import report
+
+from brokers import classpath, log_configuration
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore.storage import checkpoints, clean_shutdown
+from processes import ROOT
+from segments import crc32c
+
+RELEASE = "4.3.1"
+JUDGE = ROOT / "tests" / "interop" / "java" / "LogJudge.java"
+NOW_MS = 1_700_000_000_000
+RECORDS, RECORD_BYTES = 16, 1024
+SEGMENT_BYTES = 1 << 28
+PRODUCERS = 50
+LIMIT_S = 600
+OURS, THEIRS = "kafkacore", "apache-4.3"
+HEAD = "| work | logs | s, ours | s, Apache Kafka | CPU s, ours | CPU s, Apache Kafka | GB/s a core, ours | less CPU |"
+
+
+def batch(at):
+    """One idempotent producer's of some."""
+    builder = RecordBatchBuilder(
+        base_offset=at * RECORDS, partition_leader_epoch=0, producer_id=at % PRODUCERS, producer_epoch=0,
+        base_sequence=at // PRODUCERS * RECORDS,
+    )  # fmt: skip
+    for i in range(RECORDS):
+        builder.append(NOW_MS + at, b"key", VALUES[i])
+    return builder.build()
+
+
+VALUES = [os.urandom(RECORD_BYTES) for _ in range(RECORDS)]
+
+
+def make_unclean(root, size_bytes, logs):
+    for log in range(logs):
+        path = root / f"unclean-{log}"
+        path.mkdir(parents=True)
+        at, left = 0, size_bytes // logs
+        while left > 0:
+            written = 0
+            with (path / f"{at * RECORDS:020d}.log").open("wb", 1 << 20) as segment:
+                while written < min(SEGMENT_BYTES, left):
+                    written += segment.write(batch(at))
+                    at += 1
+            left -= written
+
+
+def make_clean(root, logs):
+    """One record and all that an orderly stop leaves beside it, in each."""
+    builder = RecordBatchBuilder(partition_leader_epoch=0)
+    builder.append(NOW_MS, b"key", b"v" * 100)
+    nobody = struct.pack(">i", 0)
+    files = {
+        f"{0:020d}.log": bytes(builder.build()),
+        f"{0:020d}.index": b"",
+        f"{0:020d}.timeindex": struct.pack(">qi", NOW_MS, 0),
+        f"{1:020d}.snapshot": struct.pack(">hI", 1, crc32c(nobody)) + nobody,
+        checkpoints.LEADER_EPOCH: b"0\n1\n0 0\n",
+        "partition.metadata": b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACg",
+    }
+    for log in range(logs):
+        path = root / f"clean-{log}"
+        path.mkdir(parents=True)
+        for name, content in files.items():
+            (path / name).write_bytes(content)
+    ends = {("clean", log): 1 for log in range(logs)}
+    checkpoints.OffsetCheckpoint(str(root), checkpoints.RECOVERY_POINT).write(ends)
+
+
+def prepare(root, clean):
+    """As the stop left it: the load before this one removed the mark."""
+    if clean:
+        clean_shutdown.write(str(root), 1)
+    else:
+        for path in root.glob("*/*.*"):
+            if path.suffix != ".log":
+                path.unlink()
+
+
+def ours(root, threads):
+    return [sys.executable, "-m", "benchmarks.files.load_logs", "--load", str(root), "--threads", str(threads)]
+
+
+def theirs(root, threads, classes):
+    heap = ["-Xms1g", "-Xmx1g"]
+    command = ["java", *heap, log_configuration(RELEASE), "-cp", f"{classes}:{classpath(RELEASE)}", "LogJudge"]
+    return [*command, "load", str(threads), str(root)]
+
+
+def run(command):
+    """Logs, seconds, CPU seconds: the last line that the process prints."""
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=LIMIT_S, cwd=ROOT)
+    logs, wall_ms, cpu_ms = map(int, done.stdout.splitlines()[-1].split())
+    return logs, wall_ms / 1000, cpu_ms / 1000
+
+
+def load(root, threads):
+    from kafkacore._fast.env import Environment
+    from kafkacore._fast.partition_handle import LogSettings
+    from kafkacore.storage.log_manager import LogManager
+
+    settings = LogSettings()
+    manager = LogManager(Environment(), [root], lambda topic: settings, recovery_threads=threads)
+    began, cpu = time.perf_counter(), time.process_time()
+    manager.load()
+    taken, cpu = time.perf_counter() - began, time.process_time() - cpu
+    print(len(list(manager)), round(taken * 1000), round(cpu * 1000), flush=True)
+    os._exit(0)  # the logs are not shut: the next load finds them as this one did
+
+
+def row(name, root, clean, threads, rounds, classes):
+    found = {OURS: [], THEIRS: []}
+    for _ in range(rounds):
+        for who, command in ((OURS, ours(root, threads)), (THEIRS, theirs(root, threads, classes))):
+            prepare(root, clean)
+            found[who].append(run(command))
+    size_gb = sum(path.stat().st_size for path in root.glob("*/*.log")) / 1e9
+    assert {one[0] for each in found.values() for one in each} == {len(list(root.glob("*-*/")))}
+    wall, cpu = ({who: statistics.median(one[at] for one in each) for who, each in found.items()} for at in (1, 2))
+    speed = "" if clean else f"{size_gb / cpu[OURS]:.2f}"
+    less = statistics.median(its[2] / mine[2] for mine, its in zip(found[OURS], found[THEIRS], strict=True))
+    return (f"| {name} | {found[OURS][0][0]} | {wall[OURS]:.2f} | {wall[THEIRS]:.2f} | {cpu[OURS]:.2f} "
+            f"| {cpu[THEIRS]:.2f} | {speed} | {less:.1f} |")  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.files.load_logs", description=__doc__)
+    parser.add_argument("--gigabytes", type=float, default=4, help="of the logs to be recovered")
+    parser.add_argument("--partitions", type=int, default=6000, help="Apache Kafka has three files open for each")
+    parser.add_argument("--threads", type=int, default=2, help="num.recovery.threads.per.data.dir")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", type=Path, help="where the files are made; a temporary directory by default")
+    parser.add_argument("--load", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.load:
+        load(asked.load, asked.threads)
+    root = Path(tempfile.mkdtemp(prefix="kafkacore-load-", dir=asked.directory))
+    try:
+        classes = root / "classes"
+        subprocess.run(["javac", "-proc:none", "-nowarn", "-d", classes, "-cp", classpath(RELEASE), JUDGE], check=True)
+        make_unclean(root / "unclean", int(asked.gigabytes * 1e9), 4)
+        make_clean(root / "clean", asked.partitions)
+        print(report.conditions(asked.rounds, root), HEAD, "|" + "---|" * 8, sep="\n")
+        print(row(f"recovery of {asked.gigabytes:g} GB", root / "unclean", False, asked.threads, asked.rounds, classes))
+        print(row("load after a clean stop", root / "clean", True, asked.threads, asked.rounds, classes))
+    finally:
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,6 @@ KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import shutil
@@ -63,30 +62,13 @@ def place() -> Iterator[Path]:
         yield Path(made)
 
 
-class Said(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-
-@pytest.fixture
-def said() -> Iterator[Said]:
-    handler, logger = Said(), logging.getLogger("kafkacore")
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-
-
-def check(used: Path, place: Path, name: str, damage: Damage, said: Said) -> str | None:
+def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.LogCaptureFixture) -> str | None:
     """What is wrong with how the damage was taken; None where nothing is."""
     directory = place / "node"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(used, directory)
     (directory / name).write_bytes(damage.data)
-    said.lines.clear()
+    caplog.clear()
     file = name.rsplit("/", 1)[-1]
     try:
         node = started(directory)
@@ -94,7 +76,7 @@ def check(used: Path, place: Path, name: str, damage: Damage, said: Said) -> str
         return None if file in str(error) else f"refused, and not by the file's name: {error}"
     except TimeoutError:
         # Another directory id, as one of the bytes says now, is that of no voter.
-        told = name == "meta.properties" and any("has directory id" in line for line in said.lines)
+        told = name == "meta.properties" and any("has directory id" in line for line in caplog.messages)
         return None if told else "not ready, and nobody said why"
     try:
         assert node.bootstrap is not None
@@ -102,7 +84,7 @@ def check(used: Path, place: Path, name: str, damage: Damage, said: Said) -> str
             lost = set(TOPICS) - set(asked.topics())
             if lost:
                 # Of a metadata log that is cut, what precedes the cut is there; and it is told.
-                told = any(METADATA in line for line in said.lines)
+                told = any(METADATA in line for line in caplog.messages)
                 return None if name.startswith(METADATA) and told else f"{lost} are gone, and nobody said so"
             for topic, batches in TOPICS.items():
                 if workload.check_records(asked, topic, workload.Known()) != batches * workload.RECORDS_A_BATCH:
@@ -113,7 +95,9 @@ def check(used: Path, place: Path, name: str, damage: Damage, said: Said) -> str
 
 
 @pytest.mark.timeout(60 + 3 * SECONDS)
-def test_a_node_starts_on_what_it_had_or_names_the_file(used: Path, place: Path, said: Said) -> None:
+def test_a_node_starts_on_what_it_had_or_names_the_file(
+    used: Path, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rng = random.Random(SEED)
     files = [path for path in sorted(used.rglob("*")) if path.is_file() and path.stat().st_size]
     names = [str(path.relative_to(used)) for path in files if path.parent == used or METADATA in str(path)]
@@ -126,7 +110,7 @@ def test_a_node_starts_on_what_it_had_or_names_the_file(used: Path, place: Path,
             break
         tried += 1
         try:
-            wrong = check(used, place, name, damage, said)
+            wrong = check(used, place, name, damage, caplog)
         except Exception as error:  # noqa: BLE001 - every damage is tried, and all that are wrong are told
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:

@@ -7,7 +7,6 @@ KAFKACORE_CRASH_POINTS is how many moments are tried, or `all` of them; KAFKACOR
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import random
 import shutil
@@ -149,59 +148,42 @@ def test_the_journal_has_everything_that_reached_the_files(recording: Recording)
     assert disk.files() == recording.left
 
 
-class Said(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-
-@pytest.fixture
-def said() -> Iterator[Said]:
-    handler, logger = Said(), logging.getLogger("kafkacore")
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-
-
 def segments(data: Path) -> dict[Path, int]:
     return {path: path.stat().st_size for path in data.glob("*/*.log")}
 
 
-def check_cuts_were_told(before: dict[Path, int], data: Path, said: Said) -> None:
+def check_cuts_were_told(before: dict[Path, int], data: Path, caplog: pytest.LogCaptureFixture) -> None:
     after = segments(data)
     for path, size in before.items():
         if path.parent.exists() and after.get(path, 0) < size and path.parent.name != "__cluster_metadata-0":
-            assert any(str(path.parent) in line for line in said.lines), f"{path} was cut and nobody said so"
+            assert any(str(path.parent) in line for line in caplog.messages), f"{path} was cut and nobody said so"
 
 
-def check_state(data: Path, known: Known, said: Said) -> None:
+def check_state(data: Path, known: Known, caplog: pytest.LogCaptureFixture) -> None:
     config = dev.configuration(str(data), 0, [*workload.OVERRIDES, "server.max.startup.time.ms=10000"])
     if known.properties is not None:
         assert properties(data) == known.properties
     assert quorum_epoch(data) >= known.quorum_epoch
     dev.prepare(config)
     before = segments(data)
-    said.lines.clear()
+    caplog.clear()
     with Node(config) as started:
         assert started.bootstrap is not None
-        check_cuts_were_told(before, data, said)
+        check_cuts_were_told(before, data, caplog)
         with Dialogue(started.bootstrap) as node:
             workload.check(node, known)
 
 
 @pytest.mark.timeout(300 if POINTS != "all" else 3600)
 def test_nothing_that_was_promised_is_lost_whenever_the_power_goes_out(
-    recording: Recording, memory: Path, said: Said
+    recording: Recording, memory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[str] = []
     tried = 0
     for moment, data, known in states(recording, memory):
         tried += 1
         try:
-            check_state(data, known, said)
+            check_state(data, known, caplog)
         except Exception as error:  # noqa: BLE001 - every moment is tried, and all that are wrong are told
             at = recording.operations[moment - 1]
             failures.append(f"moment {moment} (kind {at.kind} {at.path}): {type(error).__name__}: {error}")
@@ -218,7 +200,9 @@ def failing_syncs(recording: Recording) -> list[int]:
 
 
 @pytest.mark.timeout(300 if POINTS != "all" else 3600)
-def test_a_sync_that_fails_is_the_last_word(recording: Recording, tmp_path: Path, memory: Path, said: Said) -> None:
+def test_a_sync_that_fails_is_the_last_word(
+    recording: Recording, tmp_path: Path, memory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The pages of a failed sync count as clean, so that the next one would say that all is well (and loses them)."""
     library, failed = disk_journal.build(tmp_path), 0
     for number in failing_syncs(recording):
@@ -246,5 +230,5 @@ def test_a_sync_that_fails_is_the_last_word(recording: Recording, tmp_path: Path
         for operation in operations:
             disk.apply(operation)
         Cut(SEED + number).leave(disk, root / "left")
-        check_state(root / "left" / "node", did.known_at(operations[-1].end), said)
+        check_state(root / "left" / "node", did.known_at(operations[-1].end), caplog)
     print(f"\n{failed} failed syncs, seed {SEED}")

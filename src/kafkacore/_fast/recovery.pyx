@@ -76,10 +76,18 @@ cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
     return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
 
 
-cdef bint follows(const Recovery *recovery, const BatchHeader *header) noexcept nogil:
+cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
+    """What was synced behind a gap may have been compacted by whoever left no checkpoint of it; the last never is."""
+    cdef const Load *load = &recovery.load
+    return (i + 1 < load.count and load.state_offset < header.base_offset
+            and last_offset(header) < load.segments[i + 1].base_offset
+            and (recovery.plan.clean or header.base_offset < recovery.plan.recovery_point))
+
+
+cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
     """No checksum covers a base offset; the old magics tell the last offset alone."""
-    if header.magic >= 2 and header.base_offset != recovery.load.state_offset and not may_have_gap(
-            recovery, recovery.load.state_offset):
+    if header.magic >= 2 and header.base_offset != recovery.load.state_offset and not lay_there(
+            recovery, i, header) and not may_have_gap(recovery, recovery.load.state_offset):
         return False
     return last_offset(header) >= recovery.load.state_offset
 
@@ -114,7 +122,7 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
             continue
         if result != BATCH_OK or check_batch(load.block + (at - start), <size_t> have, &header) != BATCH_OK:
             return at
-        if not follows(recovery, &header):
+        if not follows(recovery, i, &header):
             return at
         if last_offset(&header) - segment.base_offset > LAST_RELATIVE_OFFSET:
             return -EOVERFLOW
@@ -238,7 +246,6 @@ cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
     a whole batch."""
     cdef const Load *load = &recovery.load
     return (i + 1 < load.count and load.state_offset != load.segments[i + 1].base_offset
-            and not recovery.plan.clean and is_unflushed(recovery, i)
             and not may_have_gap(recovery, load.state_offset))
 
 
@@ -252,9 +259,11 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
         if recovery.damaged[i] or not recovery.plan.files[i] & FILE_HAS_INDEXES or (
                 not recovery.plan.clean and is_unflushed(recovery, i)):
             result = recover_segment(recovery, i)
-            if result > 0 or (result == 0 and lacks_its_end(recovery, i)):
+            # Damage to what was synced is no sign of a crash: what lies behind it was acknowledged, and stays.
+            if not recovery.plan.clean and is_unflushed(recovery, i) and (
+                    result > 0 or (result == 0 and lacks_its_end(recovery, i))):
                 return drop_segments_after(recovery, i)
-            if result == 0 and i + 1 < load.count:
+            if result >= 0 and i + 1 < load.count:
                 result = seal_recovered(load, i)
             if result < 0:
                 return result

@@ -122,6 +122,38 @@ def test_a_corrupt_batch_cuts_the_log_there_and_drops_what_follows(tmp_path: Pat
     assert sorted(file.name[:20] for file in path.glob("*.log")) == [f"{base:020d}" for base in (0, 5)]
 
 
+@pytest.mark.parametrize(("clean", "recovery_point"), [(True, 0), (False, 15)])
+def test_damage_below_the_recovery_point_takes_nothing_else_along(
+    tmp_path: Path, clean: bool, recovery_point: int
+) -> None:
+    path = made(tmp_path)
+    log = path / f"{5:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 0xFF
+    log.write_bytes(data)
+    (path / f"{5:020d}.index").unlink()
+    handle = loaded(tmp_path, clean=clean, recovery_point=recovery_point)
+    assert [part.base_offset for part in handle.segments()] == [0, 5, 10, 15]
+    assert [handle.read(offset, 1, READ_LOCAL).first_offset for offset in (8, 9, 19)] == [8, 10, 19]
+    assert handle.end_offset == 20
+
+
+@pytest.mark.parametrize(("clean", "recovery_point", "end_offset"), [(True, 0, 20), (False, 15, 20), (False, 0, 7)])
+def test_gaps_of_a_topic_that_was_compacted_once_are_kept_where_they_were_synced(
+    tmp_path: Path, clean: bool, recovery_point: int, end_offset: int
+) -> None:
+    path = made(tmp_path)
+    log = path / f"{5:020d}.log"
+    size = log.stat().st_size // 5
+    data = log.read_bytes()
+    log.write_bytes(data[: 2 * size] + data[3 * size :])  # without the record at 7
+    (path / f"{5:020d}.index").unlink()
+    handle = loaded(tmp_path, clean=clean, recovery_point=recovery_point)
+    assert handle.end_offset == end_offset
+    if end_offset == 20:
+        assert [handle.read(offset, 1, READ_LOCAL).first_offset for offset in (6, 7, 19)] == [6, 8, 19]
+
+
 def test_what_lies_below_the_recovery_point_is_believed(tmp_path: Path) -> None:
     made(tmp_path)
     progress = LoadProgress()

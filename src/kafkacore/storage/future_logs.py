@@ -162,6 +162,7 @@ class FutureLogs:
         directory is deleted later. Raises OSError, and then nothing has changed; MoveCancelled."""
         with self.alone(key):
             current, source, future = self._both(key)
+            future.handle.flush()  # most of what was copied lately is synced before appends wait for it
             log_move.hold_still(current)
             try:
                 while log_move.copy(current, future.handle, LAST_BYTES):
@@ -188,6 +189,8 @@ class FutureLogs:
             # What goes on without it must not find a second log of the partition at the next start.
             log_move.go_on(fresh)
             fresh.retire()
+            with self._mutex:
+                self._futures.pop((fresh.topic, fresh.index), None)
             live = names.partition_directory_name(fresh.topic, fresh.index)
             self._owner.rename_aside(future.directory, live, fresh, names.Kind.STRAY)
             raise

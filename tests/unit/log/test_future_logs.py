@@ -409,6 +409,54 @@ def test_a_future_log_that_cannot_be_taken_up_leaves_the_current_one(paths: tupl
     manager.close()
 
 
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_directory_that_fails_as_a_log_changes_places_takes_no_other_along(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    native, go_on = manager.native_directories[which], log_move.go_on
+
+    def fail_and_go_on(moved: PartitionHandle) -> None:
+        native.fail(errno.EIO)
+        manager.check_directories()
+        go_on(moved)
+
+    monkeypatch.setattr(log_move, "go_on", fail_and_go_on)
+    manager.replace_with_future(KEY)
+    manager.check_directories()
+    assert manager.directories() == [(paths[0], which != 0), (paths[1], which != 1)]
+    assert (manager.get(*KEY), handle.directory.path) == (handle, paths[1])
+    assert handle.append(batch()).error == (STORAGE_ERROR if which == 1 else 0)
+    assert handle.state == ("failed" if which == 1 else "open")
+    assert manager.futures.all() == []
+    manager.close()
+
+
+def test_what_was_copied_is_synced_before_appends_have_to_wait(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = manager_of(paths, LogSettings())
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+    [future] = manager.futures.all()
+    synced: list[int] = []
+    hold_still = log_move.hold_still
+
+    def look_and_hold_still(held: PartitionHandle) -> None:
+        synced.append(future.handle.synced_offset)
+        hold_still(held)
+
+    assert future.handle.synced_offset == 0
+    monkeypatch.setattr(log_move, "hold_still", look_and_hold_still)
+    manager.replace_with_future(KEY)
+    assert synced[0] == handle.end_offset
+    manager.close()
+
+
 def test_what_is_on_its_way_to_a_directory_counts_where_new_logs_are_placed(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     manager.create("orders", TOPIC_ID, range(3), paths[0])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkacore.inspection.decoders import Decoded, Decoder
 
 WHOLE_FILE: Final = -1
+MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # what an index adds to it is an offset as well
 _WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log's other control records have none
 
 
@@ -66,7 +67,7 @@ def _dump_records(description: Description, options: RecordOptions, report: Repo
 def base_offset_of(path: str) -> int:
     """The offset that a log's file is named by. Raises MalformedFileError."""
     stem = os.path.basename(path).split(".", 1)[0]
-    if not (stem.isascii() and stem.isdigit()):
+    if not (stem.isascii() and stem.isdigit() and int(stem) <= MAX_BASE_OFFSET):
         raise MalformedFileError(path, "is not named by an offset, as the files of a log are")
     return int(stem)
 

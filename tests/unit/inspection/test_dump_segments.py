@@ -189,6 +189,11 @@ def test_what_is_no_file_of_a_log_is_ignored_or_refused(dump, tmp_path, capfdbin
     assert err == "Ignoring unknown file DIR/notes.txt\n"
     _, err = dump(b"", name="x.log", code=1)
     assert err == "DIR/x.log: is not named by an offset, as the files of a log are\n"
+    for suffix in ("log", "index", "timeindex"):
+        name = f"{2**63 - 1:020d}.{suffix}"  # nothing can be added to it
+        for options in ([], ["--verify"]):
+            _, err = dump(bytes(12), *options, name=name, code=1)
+            assert err.endswith("is not named by an offset, as the files of a log are\n")
     assert main(["dump-log", "--files", f"{tmp_path}/0.log"]) == 1
     assert b"No such file" in capfdbinary.readouterr().err
     assert main(["dump-log", f"{tmp_path}/orders"]) == 1

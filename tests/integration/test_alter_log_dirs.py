@@ -147,6 +147,27 @@ def test_a_move_that_fails_in_the_end_is_taken_back_in_the_metadata(node: Direct
     assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
 
 
+def test_a_move_that_is_taken_back_late_is_taken_back_in_the_metadata(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    assert node.produce("t", 0) == 0
+    moves, futures = node.broker.moves, node.broker._logs._manager.futures
+    tell, copy = moves._assign, futures.copy
+    told: list[str] = []
+
+    async def noted(replica: Any, path: str) -> None:
+        await tell(replica, path)
+        told.append(Path(path).name)
+
+    moves._assign = noted
+    # Once the controller has heard of it, there is always something missing still.
+    futures.copy = lambda key, max_bytes: copy(key, max_bytes) or (max_bytes if told else 0)
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
+    node.await_assigned("t", lambda assigned: assigned == [other(source)])
+    assert node.alter("t", 0, f"{node.path}/{source}") == ErrorCode.NONE
+    node.await_assigned("t", lambda assigned: assigned == [source])
+    assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
+
+
 def test_a_disk_that_fails_during_a_move_takes_the_future_log_along_and_not_the_partition(node: Directories) -> None:
     source = node.directory_of("t", 0)
     for _ in range(20):

@@ -17,6 +17,7 @@ from kafkacore.raft.control import data_batch
 from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from kafkacore.runtime.files import OsFiles
 
 
 class Place:
@@ -212,3 +213,19 @@ def test_a_failed_directory_ends_a_sync_with_an_error(place: Place) -> None:
     with pytest.raises(OSError, match="offline"):
         log.flush()
     log.close()
+
+
+class NotingFiles(OsFiles):
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(path)
+        super().sync_directory(path)
+
+
+def test_a_directory_that_a_killed_process_made_is_synced_by_the_next_one(place: Place) -> None:
+    place.open().close()
+    files = NotingFiles()
+    place.open(files=files).close()
+    assert place.directory.path in files.synced

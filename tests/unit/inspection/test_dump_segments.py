@@ -2,6 +2,8 @@
 
 import json
 import struct
+import subprocess
+import sys
 import zlib
 
 import pytest
@@ -17,6 +19,7 @@ from transactions import COMMIT, marker
 
 NAME = "00000000000000000007.log"
 NOW = 1_700_000_000_000
+CHILD_TIMEOUT_S = 20
 
 
 def batch(base_offset, *values, codec="none", **fields):
@@ -238,3 +241,14 @@ def test_a_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capf
     assert main(["dump-log", str(tmp_path)]) == 0
     lines = capfdbinary.readouterr().out.decode().splitlines()
     assert lines[::2] == [f"Dumping {tmp_path}/a-0/{NAME}", f"Dumping {tmp_path}/b-0/{NAME}"]
+
+
+def test_who_has_seen_enough_ends_a_dump_without_a_word(tmp_path):
+    path = tmp_path / NAME
+    path.write_bytes(batch(7, b"one"))
+    command = [sys.executable, "-m", "kafkacore.tools.main", "dump-log", *[str(path)] * 1000]  # more than a pipe holds
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as dumping:
+        assert dumping.stdout.readline() == f"Dumping {path}\n".encode()
+        dumping.stdout.close()
+        assert dumping.stderr.read() == b""
+        assert dumping.wait(CHILD_TIMEOUT_S) == 1

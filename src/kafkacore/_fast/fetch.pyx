@@ -28,7 +28,7 @@ from kafkacore._fast.plane cimport (
     SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered, request_inbox,
     request_wheel,
 )
-from kafkacore._fast.segment cimport segment_release
+from kafkacore._fast.segment cimport file_of, segment_release
 from kafkacore._fast.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.view cimport Program, arena_free, arena_init, view_read
 from kafkacore._fast.wire cimport fetch_request_program
@@ -200,10 +200,10 @@ cdef bint range_cached(const Part *part) noexcept nogil:
     cdef int64_t last = part.read.position + part.read.size - 1
     cdef uint8_t byte
     while at < last:
-        if disk.pread_cached(disk.self, part.read.segment.file, &byte, 1, at) == -EAGAIN:
+        if disk.pread_cached(disk.self, file_of(part.read.segment), &byte, 1, at) == -EAGAIN:
             return False
         at += PROBE_BYTES
-    return disk.pread_cached(disk.self, part.read.segment.file, &byte, 1, last) != -EAGAIN
+    return disk.pread_cached(disk.self, file_of(part.read.segment), &byte, 1, last) != -EAGAIN
 
 
 # --- reading that waits for the disk ---
@@ -243,9 +243,9 @@ cdef void warm(const Part *part) noexcept nogil:
     cdef uint8_t scratch[16384]
     cdef int64_t at = part.read.position
     cdef int64_t end = part.read.position + part.read.size
-    disk.want(disk.self, part.read.segment.file, at, part.read.size)
+    disk.want(disk.self, file_of(part.read.segment), at, part.read.size)
     while at < end:
-        if disk.pread(disk.self, part.read.segment.file, scratch, min(<int64_t> sizeof(scratch), end - at), at) <= 0:
+        if disk.pread(disk.self, file_of(part.read.segment), scratch, min(<int64_t> sizeof(scratch), end - at), at) <= 0:
             return  # the send meets the same error and closes the connection
         at += sizeof(scratch)
 

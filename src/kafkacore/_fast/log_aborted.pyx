@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 from kafkacore._fast.atomics cimport load32, load64
 from kafkacore._fast.log cimport SegmentList, log_hold_segments, segments_release
 from kafkacore._fast.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
-from kafkacore._fast.segment cimport Segment
+from kafkacore._fast.segment cimport Segment, file_of
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_read
 
@@ -30,7 +30,7 @@ cdef int64_t end_of_range(const ReadResult *found) noexcept nogil:
     cdef int64_t offset = found.first_offset
     cdef int64_t got
     while at < found.position + found.size:
-        got = segment.disk.pread(segment.disk.self, segment.file, raw, HEADER_BYTES, at)
+        got = segment.disk.pread(segment.disk.self, file_of(segment), raw, HEADER_BYTES, at)
         if got < 0:
             return got
         if parse_header(raw, <size_t> got, &header) != BATCH_OK:

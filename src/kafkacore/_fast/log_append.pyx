@@ -18,8 +18,8 @@ from kafkacore._fast.producers cimport (
 )
 from kafkacore._fast.record cimport BATCH_OK, BatchHeader, has_producer_id, last_offset, parse_header
 from kafkacore._fast.segment cimport (
-    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, segment_note_batch, segment_reserve,
-    segment_write_indexes
+    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, file_of, segment_note_batch,
+    segment_reserve, segment_write_indexes,
 )
 from kafkacore._fast.thread_codec cimport thread_codec
 from kafkacore._fast.txn_index cimport txn_index_append
@@ -140,10 +140,10 @@ cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
     directory's service: what half of it may have reached the disk is nobody's record (Kafka: an IOException in
     append)."""
     cdef Segment *segment = log.active
-    cdef int64_t result = log.dir.disk.pwrite(log.dir.disk.self, segment.file, data, size, segment.size)
+    cdef int64_t result = log.dir.disk.pwrite(log.dir.disk.self, file_of(segment), data, size, segment.size)
     if result >= 0:
         return 0
-    log.dir.disk.truncate(log.dir.disk.self, segment.file, segment.size)
+    log.dir.disk.truncate(log.dir.disk.self, file_of(segment), segment.size)
     io_fail(log.dir, <int> -result)
     log.state = LOG_FAILED
     return KAFKA_STORAGE_ERROR

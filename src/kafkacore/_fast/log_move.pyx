@@ -23,7 +23,7 @@ from kafkacore._fast.partition cimport (
     READ_LOCAL, FetchView, Partition, partition_append_as_follower, partition_read,
 )
 from kafkacore._fast.partition_handle cimport LogSettings, PartitionHandle
-from kafkacore._fast.segment cimport segment_release
+from kafkacore._fast.segment cimport file_of, segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
@@ -100,7 +100,7 @@ cdef int64_t append(Partition *into, const ReadResult *found, uint8_t *block, Sl
     cdef AppendInfo info
     cdef WakeList wakes
     cdef int64_t before = load64(&into.log.total_bytes)
-    cdef int64_t got = found.segment.disk.pread(found.segment.disk.self, found.segment.file, block,
+    cdef int64_t got = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), block,
                                                 <size_t> found.size, found.position)
     cdef int error = LOG_BLOCKED
     if got != found.size:

@@ -18,8 +18,8 @@ from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, w
 from kafkacore._fast.park cimport WAKE_READY, Waiter, WakeList, wake_all
 from kafkacore._fast.producers cimport producers_new
 from kafkacore._fast.segment cimport (
-    Segment, segment_create, segment_end_times, segment_forget_indexes, segment_hold, segment_new, segment_release,
-    segment_seal, segment_sync,
+    Segment, file_of, segment_create, segment_end_times, segment_forget_indexes, segment_hold, segment_new,
+    segment_release, segment_seal, segment_sync,
 )
 from kafkacore._fast.segment_end cimport segment_wake
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
@@ -479,7 +479,7 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
     if size > AHEAD_BYTES:
         size = AHEAD_BYTES
     # A refusal (no such call, no room) is no failure: the appends find out for themselves what there is.
-    result = disk.want(disk.self, segment.file, start, <size_t> size) if size > 0 else -1
+    result = disk.want(disk.self, file_of(segment), start, <size_t> size) if size > 0 else -1
     mutex_lock(&log.lock)
     if load32(&segment.sealed) == 0:
         segment.reserved = start + size if result == 0 else log.config.segment_bytes

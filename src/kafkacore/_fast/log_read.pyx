@@ -14,7 +14,7 @@ from kafkacore._fast.log cimport (
 )
 from kafkacore._fast.record cimport BATCH_OK, BatchHeader, FoundRecord, find_max_timestamp, find_timestamp, parse_header
 from kafkacore._fast.segment cimport (
-    SEGMENT_END, Position, TimeEntry, segment_find, segment_floor, segment_floor_on_disk, segment_hold,
+    SEGMENT_END, Position, TimeEntry, file_of, segment_find, segment_floor, segment_floor_on_disk, segment_hold,
     segment_open_log, segment_release, segment_time_floor, segment_time_floor_on_disk,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
@@ -258,7 +258,7 @@ cdef int read_batch(Segment *segment, const Position *at, uint8_t **batch) noexc
     batch[0] = <uint8_t *> malloc(<size_t> at.size)
     if batch[0] == NULL:
         return -ENOMEM
-    got = segment.disk.pread(segment.disk.self, segment.file, batch[0], <size_t> at.size, at.position)
+    got = segment.disk.pread(segment.disk.self, file_of(segment), batch[0], <size_t> at.size, at.position)
     if got == at.size:
         return 0
     free(batch[0])

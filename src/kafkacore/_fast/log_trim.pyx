@@ -19,9 +19,9 @@ from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
 from kafkacore._fast.producers cimport producers_clear
 from kafkacore._fast.replay cimport log_replay_producers
 from kafkacore._fast.segment cimport (
-    Position, Segment, segment_create, segment_cut_entries, segment_cut_files, segment_end_times, segment_find,
-    segment_hold, segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log, segment_release,
-    segment_reserve, segment_seal, segment_unlink,
+    Position, Segment, file_of, segment_create, segment_cut_entries, segment_cut_files, segment_end_times,
+    segment_find, segment_hold, segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log,
+    segment_release, segment_reserve, segment_seal, segment_unlink,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_truncate
@@ -152,7 +152,7 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     cdef int result = segment_cut_files(last)
     if result == 0:
         # Before an append takes the place of what is cut off: records that came back behind it would look like its own.
-        result = last.disk.sync(last.disk.self, last.file)
+        result = last.disk.sync(last.disk.self, file_of(last))
     if result == 0:
         result = txn_index_truncate(last, offset)
     if result == 0:

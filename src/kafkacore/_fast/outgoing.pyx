@@ -7,6 +7,7 @@ from kafkacore._fast.answer cimport Answer, Extent, answer_extents
 from kafkacore._fast.atomics cimport store64
 from kafkacore._fast.env cimport Env, IoVec
 from kafkacore._fast.plane cimport REQUEST_DONE, STAGE_BUCKETS, ApiMetrics, Request, StageHistogram
+from kafkacore._fast.segment cimport file_of
 
 cdef extern from * nogil:
     int clzll "__builtin_clzll"(unsigned long long value)
@@ -87,7 +88,7 @@ cdef int send_answers(Env *env, int handle, Request *first, int64_t now_ns, bint
             n = env.transport.send(env.transport.self, handle, parts, count, more)
         else:
             asked = extent.size - request.answer.sent
-            n = env.transport.send_file(env.transport.self, handle, &env.disk, extent.segment.file,
+            n = env.transport.send_file(env.transport.self, handle, &env.disk, file_of(extent.segment),
                                         extent.offset + request.answer.sent, <size_t> asked)
             if n == 0:
                 return -EPIPE  # the file is shorter than what was promised

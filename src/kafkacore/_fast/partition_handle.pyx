@@ -29,7 +29,7 @@ from kafkacore._fast.partition cimport (
 from kafkacore._fast.recovery cimport (
     FILE_HAS_ABORTED, FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load,
 )
-from kafkacore._fast.segment cimport segment_release
+from kafkacore._fast.segment cimport file_of, segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport AbortedTransaction
@@ -659,7 +659,7 @@ cdef class PartitionHandle:
             records = PyBytes_FromStringAndSize(NULL, found.size)
             into = PyBytes_AS_STRING(records)
             with nogil:
-                got = found.segment.disk.pread(found.segment.disk.self, found.segment.file, into, found.size,
+                got = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), into, found.size,
                                                found.position)
                 if isolation == READ_COMMITTED:
                     aborted_count = log_aborted(&self.partition.log, offset, &found, &aborted)

@@ -12,6 +12,7 @@ its files are opened by the first reader.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stddef cimport size_t
 
+from kafkacore._fast.atomics cimport load32
 from kafkacore._fast.cursor cimport be32, be64
 from kafkacore._fast.env cimport Disk
 
@@ -91,6 +92,13 @@ cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_
 # With `preallocated_bytes` the file has that size until it is sealed.
 cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil
 cdef int segment_open_log(Segment *segment) noexcept nogil  # once; any thread
+
+
+cdef inline int32_t file_of(const Segment *segment) noexcept nogil:
+    """The log's handle: several readers may be about to open it."""
+    return load32(&segment.file)
+
+
 cdef void segment_close(Segment *segment) noexcept nogil  # its files, while nobody else has it
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # of an active segment: into memory; -EINVAL: corrupt

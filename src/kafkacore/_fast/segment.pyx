@@ -117,7 +117,7 @@ cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t pr
     if result == 0:
         result = open_once(segment, &segment.time_index_file, b".timeindex", flags | O_TRUNC)
     if result == 0 and preallocated_bytes > 0:
-        result = segment.disk.truncate(segment.disk.self, segment.file, preallocated_bytes)
+        result = segment.disk.truncate(segment.disk.self, file_of(segment), preallocated_bytes)
         segment.preallocated = True
     # A log of few appends has one file open: the indexes are opened again when there are entries to write.
     close_file(segment.disk, &segment.offset_index_file)
@@ -128,7 +128,7 @@ cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t pr
 
 cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil:
     cdef const Disk *disk = segment.disk
-    cdef int result = disk.truncate(disk.self, segment.file, size)
+    cdef int result = disk.truncate(disk.self, file_of(segment), size)
     if result < 0:
         return result
     store64(&segment.size, size)
@@ -170,7 +170,7 @@ cdef void segment_cut_entries(Segment *segment, int64_t offset) noexcept nogil:
 
 cdef int segment_cut_files(Segment *segment) noexcept nogil:
     cdef const Disk *disk = segment.disk
-    cdef int result = disk.truncate(disk.self, segment.file, segment.size)
+    cdef int result = disk.truncate(disk.self, file_of(segment), segment.size)
     segment.reserved = 0
     if result == 0:
         result = segment_open_indexes(segment)
@@ -193,7 +193,7 @@ cdef int segment_largest_timestamp(Segment *segment, int64_t *timestamp_ms, int6
         offset[0] = segment.base_offset + segment.time_index[segment.time_count - 1].relative_offset
     at = segment_floor(segment, offset[0])
     while at < segment.size:
-        got = segment.disk.pread(segment.disk.self, segment.file, raw, HEADER_BYTES, at)
+        got = segment.disk.pread(segment.disk.self, file_of(segment), raw, HEADER_BYTES, at)
         if got < 0:
             return <int> got
         if parse_header(raw, <size_t> got, &header) != BATCH_OK:
@@ -376,7 +376,7 @@ cdef int segment_seal(Segment *segment) noexcept nogil:
         return 0
     result = segment_write_indexes(segment)
     if result == 0 and (segment.preallocated or segment.reserved > segment.size):
-        result = segment.disk.truncate(segment.disk.self, segment.file, segment.size)
+        result = segment.disk.truncate(segment.disk.self, file_of(segment), segment.size)
     if result == 0:
         store32(&segment.sealed, 1)
     return result
@@ -413,7 +413,7 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
     cdef const Disk *disk = segment.disk
     cdef int result = segment_open_log(segment)
     if result == 0:
-        result = disk.sync(disk.self, segment.file)
+        result = disk.sync(disk.self, file_of(segment))
     if result == 0 and indexes:
         result = segment_open_indexes(segment)
         if result == 0:
@@ -512,9 +512,9 @@ cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t e
             held = end - at if end - at < SCAN_BYTES else SCAN_BYTES
             start = at
             if cached:
-                got = disk.pread_cached(disk.self, segment.file, block, held, at)
+                got = disk.pread_cached(disk.self, file_of(segment), block, held, at)
             else:
-                got = disk.pread(disk.self, segment.file, block, held, at)
+                got = disk.pread(disk.self, file_of(segment), block, held, at)
             if got < 0:
                 return <int> got
             if cached and got < held and got < HEADER_BYTES:

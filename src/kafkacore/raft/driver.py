@@ -299,15 +299,15 @@ class RaftDriver:
 
     def _end_sync(self) -> None:
         try:
-            done = self._log.end_sync()
-        except OSError as error:
-            self._fail(error)
-            return
-        if done and self._syncing is not None:
+            if self._syncing is None or not self._log.end_sync():
+                return
             sync, self._syncing = self._syncing, None
             self.raft.durable(sync, self._now_ms())
-            # Now rather than in the next turn: somebody waits for this commit.
-            self._pump()
+        except Exception as error:  # noqa: BLE001 - the node is told, whatever it is
+            self._fail(error)
+            return
+        # Now rather than in the next turn: somebody waits for this commit.
+        self._pump()
 
     async def _exchange(self, send: Send) -> None:
         response: Message | None = None

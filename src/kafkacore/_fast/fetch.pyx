@@ -243,9 +243,11 @@ cdef void warm(const Part *part) noexcept nogil:
     cdef uint8_t scratch[16384]
     cdef int64_t at = part.read.position
     cdef int64_t end = part.read.position + part.read.size
+    cdef int64_t size
     disk.want(disk.self, file_of(part.read.segment), at, part.read.size)
     while at < end:
-        if disk.pread(disk.self, file_of(part.read.segment), scratch, min(<int64_t> sizeof(scratch), end - at), at) <= 0:
+        size = min(<int64_t> sizeof(scratch), end - at)
+        if disk.pread(disk.self, file_of(part.read.segment), scratch, <size_t> size, at) <= 0:
             return  # the send meets the same error and closes the connection
         at += sizeof(scratch)
 

@@ -96,6 +96,11 @@ cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept no
     return result if result != 0 else make_files(&into.log, sleeper)
 
 
+cdef inline int64_t refused(int error) noexcept nogil:
+    """An error of Kafka's as a result below zero; UNKNOWN_SERVER_ERROR, for want of memory, is -1 itself."""
+    return -error if error > 0 else -ENOMEM
+
+
 cdef int64_t append(Partition *into, const ReadResult *found, uint8_t *block, Sleeper *sleeper) noexcept nogil:
     cdef AppendInfo info
     cdef WakeList wakes
@@ -110,7 +115,7 @@ cdef int64_t append(Partition *into, const ReadResult *found, uint8_t *block, Sl
         wake_all(&wakes)
         if error == LOG_BLOCKED:
             sleep_until_woken(sleeper, -1)
-    return -error if error != 0 else load64(&into.log.total_bytes) - before
+    return refused(error) if error != 0 else load64(&into.log.total_bytes) - before
 
 
 cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil:
@@ -123,7 +128,7 @@ cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, S
     cdef int error = look(source, offset, limit, &found)
     config_release(config)
     if error != 0:
-        return -error
+        return refused(error)
     if found.size > 0:
         block = <uint8_t *> malloc(<size_t> found.size)
         copied = append(into, &found, block, sleeper) if block != NULL else -ENOMEM
@@ -139,23 +144,35 @@ cdef int follow_start(Partition *source, Partition *into) noexcept nogil:
     return log_advance_start(&into.log, offset)
 
 
+cdef bint is_overtaken(Partition *source, Partition *into) noexcept nogil:
+    """There is nothing yet, or the source has deleted what would come next."""
+    return not has_files(&into.log) or (
+        locked(&into.log, &into.log.end_offset) < locked(&source.log, &source.log.log_start_offset))
+
+
 cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil:
     cdef int64_t copied = 0
     cdef int64_t more = 1
+    cdef bint begun = is_overtaken(source, into)
     cdef int error = 0
     if not has_files(&source.log):
         return 0
-    if not has_files(&into.log) or (
-            locked(&into.log, &into.log.end_offset) < locked(&source.log, &source.log.log_start_offset)):
+    if begun:
         error = begin(source, into, sleeper)
     while error == 0 and more > 0 and copied < max_bytes:
         more = copy_block(source, into, max_bytes - copied, sleeper)
-        if more < 0:
-            return more
-        copied += more
+        if more > 0:
+            copied += more
+        elif more < 0 and not begun and is_overtaken(source, into):
+            # Records went as they were about to be copied.
+            begun = True
+            more = 1
+            error = begin(source, into, sleeper)
+    if more < 0:
+        return more
     if error == 0:
         error = follow_start(source, into)
-    return copied if error == 0 else -error
+    return copied if error == 0 else refused(error)
 
 
 # --- taking its place ---

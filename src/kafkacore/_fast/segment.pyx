@@ -84,6 +84,14 @@ cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noex
     return result
 
 
+cdef inline int32_t offset_file(const Segment *segment) noexcept nogil:
+    return load32(&segment.offset_index_file)
+
+
+cdef inline int32_t time_file(const Segment *segment) noexcept nogil:
+    return load32(&segment.time_index_file)
+
+
 cdef int open_once(Segment *segment, int32_t *file, const char *suffix, int flags) noexcept nogil:
     """Several readers may come at once: one handle stays."""
     cdef int handle
@@ -141,9 +149,9 @@ cdef int segment_reset_indexes(Segment *segment) noexcept nogil:
     cdef const Disk *disk = segment.disk
     cdef int result = segment_open_indexes(segment)
     if result == 0:
-        result = disk.truncate(disk.self, segment.offset_index_file, 0)
+        result = disk.truncate(disk.self, offset_file(segment), 0)
     if result == 0:
-        result = disk.truncate(disk.self, segment.time_index_file, 0)
+        result = disk.truncate(disk.self, time_file(segment), 0)
     segment.offset_count = segment.offset_written = 0
     segment.time_count = segment.time_written = 0
     segment.bytes_since_index = 0
@@ -175,10 +183,10 @@ cdef int segment_cut_files(Segment *segment) noexcept nogil:
     if result == 0:
         result = segment_open_indexes(segment)
     if result == 0:
-        result = disk.truncate(disk.self, segment.offset_index_file,
+        result = disk.truncate(disk.self, offset_file(segment),
                                <int64_t> segment.offset_written * OFFSET_ENTRY_BYTES)
     if result == 0:
-        result = disk.truncate(disk.self, segment.time_index_file, <int64_t> segment.time_written * TIME_ENTRY_BYTES)
+        result = disk.truncate(disk.self, time_file(segment), <int64_t> segment.time_written * TIME_ENTRY_BYTES)
     return result
 
 
@@ -241,7 +249,7 @@ cdef int64_t read_entries(Segment *segment, int file, int entry_bytes, uint8_t *
 
 cdef int load_offset_index(Segment *segment) noexcept nogil:
     cdef uint8_t *raw
-    cdef int64_t count = read_entries(segment, segment.offset_index_file, OFFSET_ENTRY_BYTES, &raw)
+    cdef int64_t count = read_entries(segment, offset_file(segment), OFFSET_ENTRY_BYTES, &raw)
     cdef OffsetEntry *entries
     cdef int64_t i
     if count <= 0:
@@ -269,7 +277,7 @@ cdef int load_offset_index(Segment *segment) noexcept nogil:
 
 cdef int load_time_index(Segment *segment) noexcept nogil:
     cdef uint8_t *raw
-    cdef int64_t count = read_entries(segment, segment.time_index_file, TIME_ENTRY_BYTES, &raw)
+    cdef int64_t count = read_entries(segment, time_file(segment), TIME_ENTRY_BYTES, &raw)
     cdef TimeEntry *entries
     cdef int64_t i
     if count <= 0:
@@ -323,7 +331,7 @@ cdef int write_offset_entries(Segment *segment) noexcept nogil:
         for i in range(count):
             put32(block + i * OFFSET_ENTRY_BYTES, segment.offset_index[segment.offset_written + i].relative_offset)
             put32(block + i * OFFSET_ENTRY_BYTES + 4, segment.offset_index[segment.offset_written + i].position)
-        result = write_block(segment, segment.offset_index_file, block, count * OFFSET_ENTRY_BYTES,
+        result = write_block(segment, offset_file(segment), block, count * OFFSET_ENTRY_BYTES,
                              <int64_t> segment.offset_written * OFFSET_ENTRY_BYTES)
         if result < 0:
             return result
@@ -342,7 +350,7 @@ cdef int write_time_entries(Segment *segment) noexcept nogil:
         for i in range(count):
             put64(block + i * TIME_ENTRY_BYTES, segment.time_index[segment.time_written + i].timestamp_ms)
             put32(block + i * TIME_ENTRY_BYTES + 8, segment.time_index[segment.time_written + i].relative_offset)
-        result = write_block(segment, segment.time_index_file, block, count * TIME_ENTRY_BYTES,
+        result = write_block(segment, time_file(segment), block, count * TIME_ENTRY_BYTES,
                              <int64_t> segment.time_written * TIME_ENTRY_BYTES)
         if result < 0:
             return result
@@ -417,9 +425,9 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
     if result == 0 and indexes:
         result = segment_open_indexes(segment)
         if result == 0:
-            result = disk.sync(disk.self, segment.offset_index_file)
+            result = disk.sync(disk.self, offset_file(segment))
         if result == 0:
-            result = disk.sync(disk.self, segment.time_index_file)
+            result = disk.sync(disk.self, time_file(segment))
         if result == 0:
             result = sync_aborted(segment)
     return result
@@ -573,13 +581,13 @@ cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached
         result = segment_open_indexes(segment)
         if result < 0:
             return result
-    high = disk.size(disk.self, segment.offset_index_file)
+    high = disk.size(disk.self, offset_file(segment))
     if high < 0:
         return high
     high //= OFFSET_ENTRY_BYTES
     while low < high:
         middle = (low + high) >> 1
-        result = read_exact(disk, segment.offset_index_file, entry, OFFSET_ENTRY_BYTES, middle * OFFSET_ENTRY_BYTES,
+        result = read_exact(disk, offset_file(segment), entry, OFFSET_ENTRY_BYTES, middle * OFFSET_ENTRY_BYTES,
                             cached)
         if result < 0:
             return result
@@ -603,13 +611,13 @@ cdef int segment_time_floor_on_disk(Segment *segment, int64_t timestamp_ms, Time
     entry.relative_offset = 0
     if result < 0:
         return result
-    high = disk.size(disk.self, segment.time_index_file)
+    high = disk.size(disk.self, time_file(segment))
     if high < 0:
         return <int> high
     high //= TIME_ENTRY_BYTES
     while low < high:
         middle = (low + high) >> 1
-        result = read_exact(disk, segment.time_index_file, raw, TIME_ENTRY_BYTES, middle * TIME_ENTRY_BYTES, False)
+        result = read_exact(disk, time_file(segment), raw, TIME_ENTRY_BYTES, middle * TIME_ENTRY_BYTES, False)
         if result < 0:
             return result
         if <int64_t> be64(raw) <= timestamp_ms:

@@ -174,6 +174,6 @@ def test_logs_are_opened_by_as_many_threads_as_are_asked_for(tmp_path: Path, mon
             asked.append(recovery_threads)
             super().__init__(*arguments, recovery_threads=recovery_threads, **named)
 
-    monkeypatch.setattr("kafkacore.server.node.LogManager", Counted)
+    monkeypatch.setattr("kafkacore.storage.log_manager.LogManager", Counted)
     with started(tmp_path, "num.recovery.threads.per.data.dir=5"):
         assert asked == [5]

@@ -40,6 +40,15 @@ def slow_down(node: Directories) -> None:
     node.broker.moves._limit = lambda: 50_000
 
 
+def filled_and_slow(node: Directories) -> str:
+    """Where the partition lies, with as much in it as a slow move takes long for."""
+    source = node.directory_of("t", 0)
+    for _ in range(20):
+        assert node.produce("t", 0, VALUE) == 0
+    slow_down(node)
+    return source
+
+
 def move(node: Directories, name: str, topic: str = "t") -> None:
     assert node.alter(topic, 0, f"{node.path}/{name}") == ErrorCode.NONE
     wait_until(lambda: node.directory_of(topic, 0) == name and not node.broker.moves._moves)
@@ -80,10 +89,7 @@ def test_a_partition_moves_while_it_is_written_and_read(node: Directories) -> No
 
 
 def test_a_move_that_is_under_way_is_shown_and_can_be_taken_back(node: Directories) -> None:
-    source = node.directory_of("t", 0)
-    for _ in range(20):
-        assert node.produce("t", 0, VALUE) == 0
-    slow_down(node)
+    source = filled_and_slow(node)
     target = f"{node.path}/{other(source)}"
     assert node.alter("t", 0, target) == node.alter("t", 0, target) == ErrorCode.NONE
     [(key, shown)] = wait_until(lambda: node.shown(other(source), "t").items())
@@ -98,10 +104,7 @@ def test_a_move_that_is_under_way_is_shown_and_can_be_taken_back(node: Directori
 
 
 def test_a_move_goes_on_after_a_restart(node: Directories) -> None:
-    source = node.directory_of("t", 0)
-    for _ in range(20):
-        assert node.produce("t", 0, VALUE) == 0
-    slow_down(node)
+    source = filled_and_slow(node)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
     node.stop()
@@ -169,10 +172,7 @@ def test_a_move_that_is_taken_back_late_is_taken_back_in_the_metadata(node: Dire
 
 
 def test_a_disk_that_fails_during_a_move_takes_the_future_log_along_and_not_the_partition(node: Directories) -> None:
-    source = node.directory_of("t", 0)
-    for _ in range(20):
-        assert node.produce("t", 0, VALUE) == 0
-    slow_down(node)
+    source = filled_and_slow(node)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
     node.fail(other(source))
@@ -185,10 +185,7 @@ def test_a_disk_that_fails_during_a_move_takes_the_future_log_along_and_not_the_
 
 
 def test_a_topic_that_is_deleted_takes_its_move_along(node: Directories) -> None:
-    source = node.directory_of("t", 0)
-    for _ in range(20):
-        assert node.produce("t", 0, VALUE) == 0
-    slow_down(node)
+    source = filled_and_slow(node)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
     node.delete("t")

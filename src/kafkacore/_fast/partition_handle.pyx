@@ -146,17 +146,13 @@ cdef class LogSettings:
         return self.config.file_delete_delay_ms
 
 
-cdef int64_t locked(Partition *p, int64_t *field) noexcept:
-    cdef int64_t value
-    with nogil:
-        mutex_lock(&p.log.lock)
-        value = field[0]
-        mutex_unlock(&p.log.lock)
-    return value
+ctypedef fused Field:
+    int32_t
+    int64_t
 
 
-cdef int32_t locked32(Partition *p, int32_t *field) noexcept:
-    cdef int32_t value
+cdef Field locked(Partition *p, Field *field) noexcept:
+    cdef Field value
     with nogil:
         mutex_lock(&p.log.lock)
         value = field[0]
@@ -300,15 +296,15 @@ cdef class PartitionHandle:
 
     @property
     def role(self):
-        return ROLES[locked32(self.partition, &self.partition.role)]
+        return ROLES[locked(self.partition, &self.partition.role)]
 
     @property
     def state(self):
-        return STATES[locked32(self.partition, &self.partition.log.state)]
+        return STATES[locked(self.partition, &self.partition.log.state)]
 
     @property
     def leader_epoch(self):
-        return locked32(self.partition, &self.partition.leader_epoch)
+        return locked(self.partition, &self.partition.leader_epoch)
 
     @property
     def size_bytes(self):

@@ -13,7 +13,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 from kafkacore.replication.log_dir_moves import LogDirMoves
 from kafkacore.storage.log_manager import Key, LogManager
-from kafkacore.storage.names import Kind
+from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")
 MAX_PREFERRED: Final = 100_000  # directories chosen for partitions that are not here yet; then the oldest are forgotten
@@ -145,23 +145,32 @@ class BrokerLogs:
         """What was found at start and is no replica of this broker's (KAFKA-14616). A future log is judged by itself:
         one of an earlier topic of the name, or that a crash left without a topic id, says nothing of the log in use."""
 
-        def is_stray(partition: PartitionHandle) -> bool:
+        def why_stray(partition: PartitionHandle) -> str | None:
             topic = image.topic(partition.topic)
-            placed = None if topic is None else image.partition(topic, partition.index)
-            if placed is None or topic is None:
-                return True
-            return node_id not in placed.replicas or partition.topic_id != topic.topic_id
+            if topic is None:
+                return "there is no such topic"
+            placed = image.partition(topic, partition.index)
+            if placed is None or node_id not in placed.replicas:
+                return "no replica of the partition is here"
+            if partition.topic_id != topic.topic_id:
+                return f"it is of topic id {partition.topic_id} and the topic's is {topic.topic_id}"
+            return None
 
-        futures = [(one.handle.topic, one.handle.index) for one in self._manager.futures.all() if is_stray(one.handle)]
-        strays = [(partition.topic, partition.index) for partition in self._manager if is_stray(partition)]
-        if futures or strays:
-            LOG.warning(
-                "%d logs are of no replica of this broker: their directories get the end -stray",
-                len(futures) + len(strays),
-            )
-            for key in futures:
-                self._manager.drop_future(key, Kind.STRAY)
-            self._manager.delete(strays, Kind.STRAY)
+        def tell(partition: PartitionHandle, path: str) -> bool:
+            reason = why_stray(partition)
+            if reason is not None:
+                LOG.warning("%s: %s; the directory is kept and gets the end -stray", path, reason)
+            return reason is not None
+
+        for future in self._manager.futures.all():
+            if tell(future.handle, future.path):
+                self._manager.drop_future((future.handle.topic, future.handle.index), Kind.STRAY)
+        strays = [
+            (log.topic, log.index)
+            for log in self._manager
+            if tell(log, os.path.join(log.directory.path, partition_directory_name(log.topic, log.index)))
+        ]
+        self._manager.delete(strays, Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
         """A move that was interrupted when all that was missing was the name: the metadata says that the future log is

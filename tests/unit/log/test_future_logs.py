@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +21,7 @@ from kafkacore._fast.env import Environment
 from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
-from kafkacore.storage import checkpoints, names
+from kafkacore.storage import checkpoints, future_logs, log_manager, names
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.log_manager import LogManager
@@ -467,7 +468,14 @@ def test_what_is_on_its_way_to_a_directory_counts_where_new_logs_are_placed(path
     manager.close()
 
 
-def test_wherever_the_power_goes_during_the_last_step_what_was_acknowledged_is_in_one_of_the_two_places() -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_wherever_the_power_goes_during_the_last_step_what_was_acknowledged_is_in_one_of_the_two_places(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Names decide the order in which the disk draws what it keeps: with these a seed is one story.
+    numbered = SimpleNamespace(random=lambda: Uuid(b"u" * 16))
+    for module in (future_logs, log_manager):
+        monkeypatch.setattr(module, "Uuid", numbered)
     operation, moved, found_in = 0, False, set()
     while not moved:
         disk = SimulatedDisk()
@@ -489,7 +497,7 @@ def test_wherever_the_power_goes_during_the_last_step_what_was_acknowledged_is_i
             moved = False
         operation += 1
         manager.check_directories()
-        disk.restart(operation)
+        disk.restart(3 * operation + seed)
         del manager, handle
         manager = LogManager(environment, ["/a", "/b"], lambda topic: FLUSHED, files=disk)
         manager.load(lambda topic, index: "/b")  # the controller was told before

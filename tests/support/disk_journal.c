@@ -148,14 +148,16 @@ int close(int file) {
     return result;
 }
 
-static int change_name(uint32_t kind, const char *path, const char *other, int (*work)(const char *, const char *)) {
+typedef int change(const char *path, const char *other, mode_t mode);
+
+static int change_name(uint32_t kind, const char *path, const char *other, mode_t mode, change *work) {
     char absolute[PATH_MAX], absolute_other[PATH_MAX];
     const char *name = watched(path, absolute), *new_name = other ? watched(other, absolute_other) : NULL;
     struct stat about;
     int result, error;
-    if (name == NULL) return work(path, other);
+    if (name == NULL) return work(path, other, mode);
     pthread_mutex_lock(&lock);
-    result = work(path, other);
+    result = work(path, other, mode);
     error = errno;
     if (result == 0) {
         about.st_ino = 0;
@@ -167,20 +169,17 @@ static int change_name(uint32_t kind, const char *path, const char *other, int (
     return result;
 }
 
-static int do_rename(const char *old, const char *new) { NEXT(rename); return next_rename(old, new); }
-static int do_unlink(const char *path, const char *unused) { NEXT(unlink); (void) unused; return next_unlink(path); }
-static int do_rmdir(const char *path, const char *unused) { NEXT(rmdir); (void) unused; return next_rmdir(path); }
-static __thread mode_t wanted_mode;
-static int do_mkdir(const char *path, const char *unused) {
-    NEXT(mkdir);
-    (void) unused;
-    return next_mkdir(path, wanted_mode);
-}
+#define UNUSED __attribute__((unused))
+static int do_rename(const char *old, const char *new, mode_t mode UNUSED) { NEXT(rename); return next_rename(old, new); }
+static int do_unlink(const char *path, const char *other UNUSED, mode_t mode UNUSED) { NEXT(unlink); return next_unlink(path); }
+static int do_rmdir(const char *path, const char *other UNUSED, mode_t mode UNUSED) { NEXT(rmdir); return next_rmdir(path); }
+static int do_mkdir(const char *path, const char *other UNUSED, mode_t mode) { NEXT(mkdir); return next_mkdir(path, mode); }
 
-int rename(const char *old, const char *new) { return change_name(RENAME, old, new, do_rename); }
-int unlink(const char *path) { return change_name(UNLINK, path, NULL, do_unlink); }
-int rmdir(const char *path) { return change_name(RMDIR, path, NULL, do_rmdir); }
-int mkdir(const char *path, mode_t mode) { wanted_mode = mode; return change_name(MKDIR, path, NULL, do_mkdir); }
+/* No thread-local state in these: a sanitizer's runtime makes the directory of its reports before it can serve that. */
+int rename(const char *old, const char *new) { return change_name(RENAME, old, new, 0, do_rename); }
+int unlink(const char *path) { return change_name(UNLINK, path, NULL, 0, do_unlink); }
+int rmdir(const char *path) { return change_name(RMDIR, path, NULL, 0, do_rmdir); }
+int mkdir(const char *path, mode_t mode) { return change_name(MKDIR, path, NULL, mode, do_mkdir); }
 
 /* --- content --- */
 

@@ -1,0 +1,110 @@
+"""Answers that need no group: what is refused before one is looked for, and one error told for a whole request."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkacore.coordinator.group.settings import GroupSettings
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    Message,
+    OffsetCommitResponse,
+    OffsetDeleteResponse,
+    SyncGroupResponse,
+)
+
+_MEMBER_APIS: Final = frozenset(
+    {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_DELETE}
+)
+_AFTER_APPEND: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_error(error: int) -> ErrorCode:
+    """What a client is told when an append of the coordinator's failed with `error`."""
+    return _AFTER_APPEND.get(ErrorCode(error), ErrorCode(error))
+
+
+def refusal(settings: GroupSettings, request: Any) -> Message | None:
+    """What Kafka refuses before it looks for the group's coordinator: an empty group id where members ask, and a
+    session timeout out of range."""
+    if request.API_KEY in _MEMBER_APIS and not request.group_id:
+        return whole_request(request, ErrorCode.INVALID_GROUP_ID)
+    if request.API_KEY == ApiKey.JOIN_GROUP:
+        timeout_ms = request.session_timeout_ms
+        if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
+            return whole_request(request, ErrorCode.INVALID_SESSION_TIMEOUT)
+    return None
+
+
+def whole_request(request: Any, error: int) -> Message:
+    """The response of JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit or OffsetDelete that tells one error.
+
+    Of a coordinator that still loads, a heartbeat is answered without one, as Kafka does: it has nothing to tell yet.
+    """
+    match request.API_KEY:
+        case ApiKey.JOIN_GROUP:
+            return JoinGroupResponse(error_code=error, member_id=request.member_id)
+        case ApiKey.SYNC_GROUP:
+            return SyncGroupResponse(error_code=error)
+        case ApiKey.HEARTBEAT:
+            loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
+        case ApiKey.LEAVE_GROUP:
+            return LeaveGroupResponse(error_code=error)
+        case ApiKey.OFFSET_DELETE:
+            return OffsetDeleteResponse(error_code=error)
+        case ApiKey.OFFSET_COMMIT:
+            return commit_error(request, error)
+        case _:
+            raise ValueError(f"{request.NAME} is not answered by a group")
+
+
+def commit_error(request: Any, error: int) -> OffsetCommitResponse:
+    """Every partition of an OffsetCommit with one error."""
+    topic_class = OffsetCommitResponse.OffsetCommitResponseTopic
+    partition_class = OffsetCommitResponse.OffsetCommitResponsePartition
+    return OffsetCommitResponse(
+        topics=[
+            topic_class(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    partition_class(partition_index=each.partition_index, error_code=error) for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def batched_leave(request: LeaveGroupRequest, api_version: int) -> LeaveGroupRequest:
+    """A request of any version, in the form of version 3."""
+    if api_version >= 3:
+        return request
+    member = LeaveGroupRequest.MemberIdentity(member_id=request.member_id)
+    return LeaveGroupRequest(group_id=request.group_id, members=[member])
+
+
+def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
+    """The response in the form of the request's version: before version 3 the one member's error is at the top."""
+    if api_version >= 3:
+        return response
+    error = response.error_code
+    if error == ErrorCode.NONE and response.members:
+        error = response.members[0].error_code
+    return LeaveGroupResponse(error_code=error)

@@ -100,7 +100,7 @@ class Client:
 
     def describe(self) -> dict[str, Any]:
         """DescribeLogDirs: the result of each directory."""
-        results = ask(self.address, DescribeLogDirsRequest(topics=None), 4).results
+        results = ask(self.address, DescribeLogDirsRequest(topics=None), 5).results
         return {Path(each.log_dir).name: each for each in results}
 
     def shown(self, name: str, topic: str) -> dict[tuple[int, bool], Any]:

@@ -183,6 +183,12 @@ class BrokerConfig(BrokerKeys):
         return tuple(dict.fromkeys((*self.log_dirs, self.metadata_log_dir)))
 
     @cached_property
+    def cordoned_log_dirs(self) -> tuple[str, ...]:
+        """Those of log.dirs that take no new replicas (KIP-1066); `*` stands for all."""
+        given = self._list("cordoned.log.dirs")
+        return self.log_dirs if "*" in given else given
+
+    @cached_property
     def log_retention_ms(self) -> int:
         """-1 for ever."""
         ms = self._first_ms(

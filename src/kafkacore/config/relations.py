@@ -94,7 +94,8 @@ def _check_log(config: BrokerConfig) -> None:
 
 
 def _check_cordoned(config: BrokerConfig) -> None:
-    cordoned = config.cordoned_log_dirs
+    cordoned = config.value("cordoned.log.dirs")
+    assert isinstance(cordoned, tuple)
     if "*" in cordoned and len(cordoned) > 1:
         raise _refuse(config, "cordoned.log.dirs", "must be * alone, or a list of directories")
     for path in cordoned:

@@ -35,6 +35,9 @@ class Logs(Protocol):
     def delete(self, partition: PartitionHandle) -> None:
         """Its topic is gone, or another broker's: renamed now, unlinked after file.delete.delay.ms."""
 
+    def cordon(self, paths: Sequence[str]) -> None:
+        """These log directories, and no others, take no new logs from now on (KIP-1066)."""
+
 
 class Hosted:
     """This broker's partitions of one topic."""
@@ -217,6 +220,7 @@ class ReplicaManager:
         if default != self._config.dynamic_default or own != self._config.dynamic_broker:
             self._config = self._config.with_dynamic(default=default, broker=own)
             self._settings.clear()
+        self._logs.cordon(self._config.cordoned_log_dirs)
 
     def _configure(self, image: MetadataImage, topics: Iterable[Hosted]) -> None:
         for hosted in topics:

@@ -245,6 +245,8 @@ class BrokerServer:
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.replicas.apply(image, delta)
+        if delta is None or delta.configs or delta.features:
+            self._tell_cordoned(image)
         self._assignments.tell(self._logs.take_placed())
         awaiting, self._awaiting = self._awaiting, []
         for future in awaiting:
@@ -255,6 +257,20 @@ class BrokerServer:
         if delta is None or delta.features:
             self.context.finalized_epoch = image.offset
             self.plane.native.publish_api_versions(api_versions.bodies(self.context, API_VERSIONS))
+
+    def _tell_cordoned(self, image: MetadataImage) -> None:
+        """The controller hears which directories are cordoned once metadata.version has a place for it (KIP-1066)."""
+        lifecycle, cordoned = self.registrar.lifecycle, self._logs.cordoned_ids
+        told = cordoned if image.metadata_version.cordoned_log_dirs_supported else None
+        if told is None and cordoned:
+            LOG.warning(
+                "cordoned.log.dirs: the controller cannot be told, which takes metadata.version 4.3-IV0 and it is %s; "
+                "new replicas go to other log directories of this broker, or to the first where all are cordoned",
+                image.metadata_version.name,
+            )
+        if told != lifecycle.cordoned_log_dirs:
+            lifecycle.cordoned_log_dirs = told
+            self.registrar.nudge()
 
     def _forget_answers(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """Those about topics that changed; all of them where brokers did."""

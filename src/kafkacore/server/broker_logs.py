@@ -30,6 +30,7 @@ class BrokerLogs:
         self._leaving: dict[Key, Future[None]] = {}
         self._placed: dict[tuple[Uuid, int], Uuid] = {}
         self._preferred: dict[Key, str] = {}
+        self._cordoned: frozenset[str] = frozenset()
 
     def load(self, image: MetadataImage, node_id: int) -> None:
         """Takes up what the directories hold, and puts aside what is no replica of this broker's. Waits for disks.
@@ -100,6 +101,22 @@ class BrokerLogs:
             self._leaving.pop(key, None)
         if not done.cancelled() and done.exception() is not None:
             LOG.error("deleting %s-%d failed", *key, exc_info=done.exception())
+
+    def cordon(self, paths: Sequence[str]) -> None:
+        cordoned = frozenset(paths)
+        if cordoned != self._cordoned:
+            LOG.info("log directories that take no new replicas: %s", ", ".join(sorted(cordoned)) or "none")
+            self._manager.cordon(cordoned)
+            self._cordoned = cordoned
+
+    def is_cordoned(self, path: str) -> bool:
+        """Whether it takes no new replicas (cordoned.log.dirs)."""
+        return os.path.abspath(path) in map(os.path.abspath, self._cordoned)
+
+    @property
+    def cordoned_ids(self) -> frozenset[Uuid]:
+        """Of those that could be opened."""
+        return frozenset(self._ids[path] for path in self._cordoned if path in self._ids)
 
     def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
         """Absolute path, whether it serves, and what lies there, for each log directory."""

@@ -74,6 +74,8 @@ class BrokerLifecycle:
         self.ready_to_unfence = False
         self.failed_attempts = 0
         self.offline_log_dirs: dict[Uuid, bool] = {}  # to whether the controller knows
+        # None until the broker knows, and where the metadata has no place for it (KIP-1066).
+        self.cordoned_log_dirs: frozenset[Uuid] | None = None
 
     def start(self) -> None:
         self.state = BrokerState.STARTING
@@ -121,6 +123,7 @@ class BrokerLifecycle:
             want_fence=not self.ready_to_unfence,
             want_shut_down=self.state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self.offline_log_dirs),
+            cordoned_log_dirs=None if self.cordoned_log_dirs is None else sorted(self.cordoned_log_dirs, key=bytes),
         )
 
     def registration_answered(self, error_code: int, broker_epoch: int) -> int:

@@ -29,6 +29,7 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         yield Sample(_LOG, "Log", "Size", Kind.GAUGE, partition.size_bytes, tags)
         yield Sample(_LOG, "Log", "LogEndOffset", Kind.GAUGE, partition.end_offset, tags)
         yield Sample(_LOG, "Log", "LogStartOffset", Kind.GAUGE, partition.log_start_offset, tags)
+    yield from _directory_metrics(broker)
     image = broker.context.image
     yield Sample(_SERVER, "broker-metadata-metrics", "last-applied-record-offset", Kind.GAUGE, image.offset)
     yield Sample(
@@ -41,3 +42,14 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         Kind.GAUGE,
         broker.context.fetch_sessions.partition_count,
     )
+
+
+def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
+    directories = broker.context.logs.by_directory()
+    offline = {path: not serves for path, serves, _ in directories}
+    cordoned = {path: broker.context.logs.is_cordoned(path) for path in offline}
+    for what, found in (("Offline", offline), ("Cordoned", cordoned)):
+        yield Sample(_LOG, "LogManager", f"{what}LogDirectoryCount", Kind.GAUGE, sum(found.values()))
+        for path, is_so in found.items():
+            tags = (("logDirectory", path),)
+            yield Sample(_LOG, "LogManager", f"LogDirectory{what}", Kind.GAUGE, is_so, tags)

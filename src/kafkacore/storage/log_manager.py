@@ -52,6 +52,7 @@ class ManagedDirectory:
         self.checkpointing = threading.Lock()
         self.clean = False
         self.failed = False
+        self.cordoned = False
 
     @property
     def path(self) -> str:
@@ -119,6 +120,13 @@ class LogManager:
     def directories(self) -> list[tuple[str, bool]]:
         """The path of each, and whether it serves."""
         return [(directory.path, not directory.failed) for directory in self._directories]
+
+    def cordon(self, paths: Iterable[str]) -> None:
+        """These, and no others, take no new logs from now on, unless there is no other to take them (KIP-1066)."""
+        cordoned = frozenset(paths)
+        with self._mutex:
+            for directory in self._directories:
+                directory.cordoned = directory.path in cordoned
 
     def failure(self, path: str) -> str:
         """What made the directory fail, in the operating system's words."""
@@ -261,8 +269,8 @@ class LogManager:
         settings: LogSettings | None = None,
     ) -> list[PartitionHandle]:
         """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first
-        append; it goes to the directory with the fewest, or to `path`. In a directory that is offline it is offline
-        from the beginning."""
+        append; it goes to the directory with the fewest that is not cordoned, or to `path`. In a directory that is
+        offline it is offline from the beginning."""
         if settings is None:
             settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
@@ -306,9 +314,11 @@ class LogManager:
         return settled
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
-        """Each to the directory that then has the fewest, or all to `path`."""
+        """Each to the directory that then has the fewest, or all to `path`. What the controller placed here before it
+        heard that every directory is cordoned goes to the first, as in Kafka."""
         if path is None:
             serving = [one for one in self._directories if not one.failed] or self._directories[:1]
+            serving = [one for one in serving if not one.cordoned] or serving[:1]
         else:
             serving = [one for one in self._directories if one.path == path]
         if len(serving) == 1:

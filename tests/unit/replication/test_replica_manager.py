@@ -43,6 +43,9 @@ class Logs:
     def delete(self, partition: PartitionHandle) -> None:
         self.deleted.append((partition.topic, partition.index))
 
+    def cordon(self, paths: Sequence[str]) -> None:
+        self.cordoned = list(paths)
+
 
 class World:
     """A replica manager behind a publisher that is fed records."""
@@ -211,3 +214,9 @@ def test_a_snapshot_takes_the_place_of_what_was_there(world: World) -> None:
     assert world.replicas.by_name("a", 0) is None
     assert world.replicas.by_name("b", 0) is not None
     assert world.logs.deleted == [("a", 0)]
+
+
+def test_directories_are_cordoned_and_let_go_at_run_time(world: World, tmp_path: Path) -> None:
+    for value, expected in ((str(tmp_path), [str(tmp_path)]), (None, []), ("*", [str(tmp_path)])):
+        world.commit(ConfigRecord(resource_type=4, resource_name=str(ME), name="cordoned.log.dirs", value=value))
+        assert world.logs.cordoned == expected

@@ -93,3 +93,12 @@ def test_an_offline_directory_is_named_until_the_controller_knows() -> None:
     assert broker.heartbeat(1).offline_log_dirs == [DIRECTORY]
     broker.heartbeat_answered(0, True, False, False, told=[DIRECTORY])
     assert broker.offline_log_dirs == {DIRECTORY: True}
+
+
+def test_cordoned_directories_are_told_once_they_are_known() -> None:
+    broker = running()
+    assert broker.heartbeat(12).cordoned_log_dirs is None
+    broker.cordoned_log_dirs = frozenset([DIRECTORY])
+    assert broker.heartbeat(12).cordoned_log_dirs == [DIRECTORY]
+    broker.cordoned_log_dirs = frozenset()
+    assert broker.heartbeat(12).cordoned_log_dirs == []

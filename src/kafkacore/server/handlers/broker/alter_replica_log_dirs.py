@@ -41,6 +41,8 @@ async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not logs.serves(path):
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if logs.is_cordoned(path):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     partition, error = broker.replicas.locate(broker.image, topic, index, -1, leader_only=False)
     if error == ErrorCode.KAFKA_STORAGE_ERROR:
         return error

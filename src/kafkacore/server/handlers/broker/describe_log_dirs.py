@@ -1,4 +1,5 @@
-"""DescribeLogDirs: what lies in each log directory, and how much room is left on its file system (KIP-113, KIP-827)."""
+"""DescribeLogDirs: what lies in each log directory, and how much room is left on its file system (KIP-113, KIP-827),
+and whether it takes new replicas (KIP-1066)."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ async def handle(
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     response = DescribeLogDirsResponse()
+    tells_cordoned = broker.image.metadata_version.cordoned_log_dirs_supported
     for path, serves, partitions in broker.logs.by_directory():
         result = Result(log_dir=path, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
         response.results.append(result)
@@ -38,6 +40,7 @@ async def handle(
             result.total_bytes = space.f_blocks * space.f_frsize
             result.usable_bytes = space.f_bavail * space.f_frsize
             result.topics = _topics(broker, partitions, wanted)
+            result.is_cordoned = tells_cordoned and broker.logs.is_cordoned(path)
     return response
 
 

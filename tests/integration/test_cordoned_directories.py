@@ -1,0 +1,77 @@
+"""Log directories that take no new replicas (cordoned.log.dirs, KIP-1066)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.storage.format import FormatOptions, format_directories
+from kafkacore.tools import dev
+from processes import wait_until
+from two_directories import Directories
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def cordoned(node: Directories) -> list[str] | None:
+    """As the committed metadata has them."""
+    names: dict[Any, str] = {id_: Path(path).name for id_, path in node.broker._logs._paths.items()}
+    found = node.broker.context.image.brokers[node.broker.node_id].cordoned_directories
+    return None if found is None else sorted(names[each] for each in found)
+
+
+def shown(node: Directories) -> dict[str, bool]:
+    return {name: each.is_cordoned for name, each in node.describe().items()}
+
+
+def test_a_cordoned_directory_keeps_what_it_has_and_takes_nothing_new(tmp_path: Path) -> None:
+    with Directories(tmp_path) as node:
+        node.create("old", 2)
+        node.await_assigned("old", lambda assigned: sorted(assigned) == ["a", "b"])
+        lies_in = {node.directory_of("old", index): index for index in range(2)}
+        assert node.produce("old", lies_in["b"], b"kept") == 0
+    node = Directories(tmp_path, f"cordoned.log.dirs={tmp_path}/b")
+    with node:
+        wait_until(lambda: cordoned(node) == ["b"])
+        assert shown(node) == {"a": False, "b": True}
+        assert node.read("old", lies_in["b"], 1) == [b"kept"]
+        assert node.produce("old", lies_in["b"], b"more") == 0
+        node.create("new", 3)
+        assert {node.directory_of("new", index) for index in range(3)} == {"a"}
+        # Nothing moves in, what is there may leave.
+        assert node.alter("old", lies_in["a"], str(tmp_path / "b")) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert node.alter("later", 0, str(tmp_path / "b")) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert node.alter("old", lies_in["b"], str(tmp_path / "a")) == ErrorCode.NONE
+        wait_until(lambda: node.directory_of("old", lies_in["b"]) == "a")
+    node = Directories(tmp_path)
+    with node:
+        assert (cordoned(node), shown(node)) == (None, {"a": False, "b": False})
+        node.create("last", 3)
+        assert {node.directory_of("last", index) for index in range(3)} == {"b"}
+
+
+def test_a_broker_whose_directories_are_all_cordoned_gets_no_replicas(tmp_path: Path) -> None:
+    with Directories(tmp_path, "cordoned.log.dirs=*") as node:
+        wait_until(lambda: cordoned(node) == ["a", "b"])
+        [(_, error, message)] = node.node.create_topics([("t", 1)])
+        assert error == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert "cordoned" in str(message)
+
+
+def test_at_an_older_level_the_controller_is_not_told_and_the_broker_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = [f"log.dirs={tmp_path}/a,{tmp_path}/b", f"metadata.log.dir={tmp_path}/m"]
+    options = FormatOptions(cluster_id="fZ2ZSL8ORhWgOpU_VYWeyw", release_version="4.2", standalone=True)
+    format_directories(dev.configuration(str(tmp_path / "m"), 0, given), options, 0, say=lambda line: None)
+    with caplog.at_level(logging.WARNING), Directories(tmp_path, f"cordoned.log.dirs={tmp_path}/a") as node:
+        node.create("t", 2)
+        assert {node.directory_of("t", index) for index in range(2)} == {"b"}
+        assert (cordoned(node), shown(node)) == (None, {"a": False, "b": False})
+    assert "cordoned.log.dirs: the controller cannot be told, which takes metadata.version 4.3-IV0 and it is 4.2" in (
+        caplog.text
+    )

@@ -120,7 +120,7 @@ def run(command):
 
 def load(root, threads):
     from kafkacore._fast.env import Environment
-    from kafkacore._fast.partition_handle import LogSettings
+    from kafkacore._fast.log_settings import LogSettings
     from kafkacore.storage.log_manager import LogManager
 
     settings = LogSettings()

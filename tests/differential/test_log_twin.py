@@ -14,7 +14,8 @@ from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.crc32c import checksum
 from kafkacore._fast.env import Environment, ManualClock
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage import log_loader
 

@@ -21,7 +21,8 @@ from file_damage import Damage, batch_starts, damages
 from kafkacore._fast.batch import Batches, CorruptBatchError, RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage import log_loader
 from kafkacore.storage.errors import MalformedFileError

@@ -14,7 +14,8 @@ from kafkacore._fast.env import Environment
 from kafkacore._fast.fetch_session import FetchSessionCache
 from kafkacore._fast.hot import Hot, publish_table
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.plane import NativePlane
 from kafkacore._fast.processor import NativeProcessor
 from kafkacore._fast.table import Table

@@ -11,7 +11,8 @@ from aiokafka.record._crecords import LegacyRecordBatchBuilder
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.producer_info import producers_of
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage import checkpoints, clean_shutdown, log_loader

@@ -11,7 +11,8 @@ from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError
 from kafkacore._fast.compression import Codec, CodecError
 from kafkacore._fast.errors import ProtocolError
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.validator import Validator, follow
 from kafkacore.metadata.records import RECORD_TYPES

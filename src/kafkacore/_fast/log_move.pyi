@@ -1,7 +1,8 @@
 """Moving a log to another directory while it is in use (KIP-113)."""
 
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.uuid import Uuid
 
 def new_future(

@@ -22,7 +22,8 @@ from kafkacore._fast.park cimport WAKE_READY, Waiter, WakeList, park_release, wa
 from kafkacore._fast.partition cimport (
     READ_LOCAL, FetchView, Partition, partition_append_as_follower, partition_read,
 )
-from kafkacore._fast.partition_handle cimport LogSettings, PartitionHandle
+from kafkacore._fast.log_settings cimport LogSettings
+from kafkacore._fast.partition_handle cimport PartitionHandle
 from kafkacore._fast.segment cimport file_of, segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock

@@ -1,5 +1,4 @@
-"""Python's hold on a partition and on a topic's log configuration: what tests, punted requests and the metadata log
-use.
+"""Python's hold on a partition: what tests, punted requests and the metadata log use.
 
 A method that may wait for a device lets go of the GIL and of every native lock while it waits.
 """
@@ -7,13 +6,8 @@ A method that may wait for a device lets go of the GIL and of every native lock 
 from libc.stdint cimport int32_t
 
 from kafkacore._fast.io cimport LogDirectory
-from kafkacore._fast.log cimport LogConfig
+from kafkacore._fast.log_settings cimport LogSettings
 from kafkacore._fast.partition cimport Partition
-
-
-cdef class LogSettings:
-    """What a topic's configuration means to its log: immutable."""
-    cdef LogConfig *config
 
 
 cdef class PartitionHandle:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from typing_extensions import Buffer
 
 from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.uuid import Uuid
 
 ROLES: tuple[str, ...]
@@ -49,42 +50,6 @@ class SegmentInfo(NamedTuple):
     base_offset: int
     size_bytes: int
     sealed: bool
-
-class LogSettings:
-    """A topic's configuration as its log uses it; names and units are Kafka's, -1 is "no limit" where Kafka says so.
-
-    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises
-    ValueError.
-    """
-
-    def __init__(
-        self,
-        *,
-        segment_bytes: int = ...,
-        segment_ms: int = ...,
-        segment_jitter_ms: int = ...,
-        index_interval_bytes: int = ...,
-        segment_index_bytes: int = ...,
-        retention_ms: int = ...,
-        retention_bytes: int = ...,
-        file_delete_delay_ms: int = ...,
-        flush_messages: int = ...,
-        flush_ms: int = ...,
-        max_message_bytes: int = ...,
-        compression_type: int = ...,
-        compression_level: int | None = ...,
-        log_append_time: bool = ...,
-        timestamp_before_max_ms: int = ...,
-        timestamp_after_max_ms: int = ...,
-        delete_policy: bool = ...,
-        compact_policy: bool = ...,
-        preallocate: bool = ...,
-        producer_id_expiration_ms: int = ...,
-    ) -> None: ...
-    @property
-    def flush_ms(self) -> int: ...
-    @property
-    def file_delete_delay_ms(self) -> int: ...
 
 class LoadProgress:
     """How far loads have come: bytes looked through so far, of any number of logs."""

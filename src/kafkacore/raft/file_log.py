@@ -7,7 +7,8 @@ from typing import Final
 
 from kafkacore._fast.batch import Batches
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.watch import SYNCED, PartitionWatch
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
 from kafkacore.raft.log import LogEpochs, OffsetAndEpoch

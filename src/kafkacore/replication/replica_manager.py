@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle, lead_alone
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle, lead_alone
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic

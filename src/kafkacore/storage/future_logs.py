@@ -20,7 +20,7 @@ from kafkacore.storage.errors import LogDirectoryError, reason
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from kafkacore._fast.partition_handle import LogSettings
+    from kafkacore._fast.log_settings import LogSettings
     from kafkacore.runtime.files import Files
     from kafkacore.storage.log_manager import ManagedDirectory
 

@@ -14,7 +14,8 @@ from typing import Final
 from kafkacore._fast import log_move
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle, new_partitions
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import LoadProgress, PartitionHandle, new_partitions
 from kafkacore._fast.uuid import ZERO, Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files

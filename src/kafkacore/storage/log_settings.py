@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast.partition_handle import LogSettings
+from kafkacore._fast.log_settings import LogSettings
 
 if TYPE_CHECKING:
     from kafkacore.config.topic import TopicConfig
@@ -45,4 +45,8 @@ def log_settings(config: TopicConfig) -> LogSettings:
         compact_policy="compact" in config.cleanup_policy,
         preallocate=config.preallocate,
         producer_id_expiration_ms=config.broker.producer_id_expiration_ms,
+        min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        max_compaction_lag_ms=config.max_compaction_lag_ms,
+        delete_retention_ms=config.delete_retention_ms,
     )

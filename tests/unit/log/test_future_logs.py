@@ -18,7 +18,8 @@ import pytest
 from kafkacore._fast import log_move, partition, segment
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.env import Environment
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage import checkpoints, future_logs, log_manager, names

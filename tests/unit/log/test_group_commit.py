@@ -11,7 +11,8 @@ import pytest
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory, company_wait
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
 

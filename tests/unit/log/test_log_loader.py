@@ -10,7 +10,8 @@ import pytest
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LoadProgress, LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import LoadProgress, PartitionHandle
 from kafkacore._fast.uuid import Uuid
 from kafkacore.config.broker import BrokerConfig
 from kafkacore.config.topic import TopicConfig

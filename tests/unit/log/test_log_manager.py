@@ -10,7 +10,7 @@ import pytest
 
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.env import Environment, ManualClock
-from kafkacore._fast.partition_handle import LogSettings
+from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage import checkpoints, clean_shutdown, names
 from kafkacore.storage.errors import LogDirectoryError

@@ -9,7 +9,8 @@ from pathlib import Path
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.table import Table, live_count
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage import checkpoints

@@ -15,7 +15,8 @@ from kafkacore._fast import io, partition, producers, segment
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.env import Environment, ManualClock
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
 from kafkacore._fast.watch import SYNCED, PartitionWatch

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage.log_manager import LogManager

@@ -9,7 +9,8 @@ import pytest
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import LogSettings, PartitionHandle
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.errors import ErrorCode

@@ -12,7 +12,7 @@ import pytest
 
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
-from kafkacore._fast.partition_handle import LogSettings
+from kafkacore._fast.log_settings import LogSettings
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import FeatureLevelRecord, PartitionRecord, TopicRecord

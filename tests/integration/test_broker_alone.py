@@ -15,9 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from kafkacore._fast.gate import GatePolicy
 from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     DescribeLogDirsRequest,
 )
+from kafkacore.storage.names import INTERNAL_TOPICS
 from lone_broker import Started
 
 
@@ -66,6 +68,19 @@ def test_a_client_creates_produces_and_consumes(started: Started) -> None:
     assert producer.flush(20) == 0
     assert failures == []
     assert consume(started.bootstrap, "t", 1000, 1) == [b"%d" % number for number in range(1000)]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+def test_only_who_calls_itself_an_admin_client_writes_to_kafkas_own_topics(started: Started, topic: str) -> None:
+    started.create(topic)
+    for client_id, refused in (("me", True), ("__admin_client", False)):
+        producer = Producer({"bootstrap.servers": started.bootstrap, "client.id": client_id})
+        errors: list[Any] = []
+        producer.produce(topic, b"x", key=b"k", on_delivery=lambda error, _, errors=errors: errors.append(error))
+        assert producer.flush(20) == 0
+        [error] = errors
+        assert (error is not None and error.code()) == (refused and ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 @pytest.mark.timeout(60)

@@ -7,7 +7,7 @@ connection with it, so that batches of one producer never overtake each other.
 
 from libc.stdlib cimport calloc, free
 from libc.stdint cimport int8_t, int32_t, uint8_t
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcmp, memcpy, strlen
 
 from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.cursor cimport Reader, Writer, reader_init, writer_init
@@ -65,6 +65,7 @@ ctypedef struct ProduceCall:
     int32_t count
     int32_t next                  # the first that is not appended yet
     bint failed                   # some partition has an error: with acks=0 the connection closes
+    bint internal                 # some partition is of one of Kafka's own topics
     Waiter blocked
 
 cdef int32_t live_calls = 0       # atomic; tests hold it against zero
@@ -76,8 +77,8 @@ cdef int serve_produce(void *state, Request *request, const Verdict *verdict) no
     if call == NULL:
         return SERVED_CLOSE
     outcome = call_read(call)
-    if outcome == SERVED and call.body.transactional_id.size >= 0:
-        outcome = SERVED_PUNT  # transactions are decided above
+    if outcome == SERVED and (call.body.transactional_id.size >= 0 or call.internal):
+        outcome = SERVED_PUNT  # transactions are decided above, and so is who may write to what coordinators write
     if outcome != SERVED:
         park_release(&call.parked)
         return outcome
@@ -215,6 +216,19 @@ cdef void find_partition(ProduceCall *call, TopicProduceData *topic, Part *part)
             refuse(call, part, UNKNOWN_TOPIC_OR_PARTITION)
     if part.partition != NULL:
         partition_hold(part.partition)
+        if is_internal(part.partition):
+            call.internal = True
+
+
+cdef bint is_internal(const Partition *partition) noexcept nogil:
+    """Of storage.names.INTERNAL_TOPICS."""
+    cdef const char *topic = partition.topic
+    if partition.topic_size == 18:
+        return memcmp(topic, <const char *> b"__consumer_offsets", 18) == 0
+    if partition.topic_size == 19:
+        return memcmp(topic, <const char *> b"__transaction_state", 19) == 0 or \
+            memcmp(topic, <const char *> b"__share_group_state", 19) == 0
+    return False
 
 
 # --- appending and waiting ---

@@ -1,6 +1,7 @@
-"""Topics that a Metadata request brings into being (auto.create.topics.enable).
+"""Topics that are brought into being by being asked for: by Metadata requests (auto.create.topics.enable), and the one
+of groups by a FindCoordinator.
 
-The client is answered at once and asks again; the controller is asked once for a topic, however many clients want it.
+The controller is asked once for a topic, however many clients want it.
 """
 
 from __future__ import annotations
@@ -10,52 +11,76 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
+from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
 MAX_IN_FLIGHT: Final = 10_000  # topics; a client that asks for more is told that they do not exist, and asks again
-
-USE_DEFAULT: Final = -1  # num.partitions and default.replication.factor, which the controller knows
 
 
 class AutoTopics:
     """Belongs to one loop. `create` sends a CreateTopicsRequest to the active controller."""
 
-    def __init__(self, create: Callable[[Any], Awaitable[Any]], num_partitions: int, replication_factor: int) -> None:
+    def __init__(self, create: Callable[[Any], Awaitable[Any]], config: BrokerConfig) -> None:
         self._create = create
-        self._num_partitions = num_partitions
-        self._replication_factor = replication_factor
-        self._in_flight: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._config = config
+        self._in_flight: dict[str, asyncio.Task[set[str]]] = {}
+        self._tasks: set[asyncio.Task[set[str]]] = set()
 
     def request(self, names: Iterable[str]) -> None:
         """Asks for those that are not under way; their names are known to be valid."""
         wanted = [name for name in names if name not in self._in_flight][: MAX_IN_FLIGHT - len(self._in_flight)]
         if wanted:
-            self._in_flight.update(wanted)
             task = asyncio.create_task(self._send(wanted))
+            self._in_flight.update(dict.fromkeys(wanted, task))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _send(self, names: list[str]) -> None:
+    async def asked(self, name: str) -> bool:
+        """Until the controller has answered for a topic that was requested; whether there is such a topic now."""
+        task = self._in_flight.get(name)
+        return task is not None and name in await asyncio.shield(task)
+
+    async def _send(self, names: list[str]) -> set[str]:
+        """Those that exist afterwards."""
         from kafkacore.protocol.messages import CreateTopicsRequest
 
-        topics = [
-            CreateTopicsRequest.CreatableTopic(
-                name=name, num_partitions=self._num_partitions, replication_factor=self._replication_factor
-            )
-            for name in names
-        ]
+        there = set()
         try:
+            topics = [_creatable(self._config, name) for name in names]
             response = await self._create(CreateTopicsRequest(topics=topics))
             for topic in response.topics:
-                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                if topic.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    there.add(topic.name)
+                else:
                     LOG.warning("topic %s was not created: %s", topic.name, topic.error_message)
         except (KafkaError, OSError, TimeoutError) as error:
             LOG.warning("%d topics were not created, clients will ask again: %s", len(names), error)
         finally:
-            self._in_flight.difference_update(names)
+            for name in names:
+                del self._in_flight[name]
+        return there
 
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+def _creatable(config: BrokerConfig, name: str) -> Any:
+    from kafkacore.protocol.messages import CreateTopicsRequest
+
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor
+    )
+    if name == OFFSETS_TOPIC:
+        topic.num_partitions = config.offsets_topic_num_partitions
+        topic.replication_factor = config.offsets_topic_replication_factor
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",  # the coordinator compresses, by offsets.topic.compression.codec
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        entry = CreateTopicsRequest.CreatableTopicConfig
+        topic.configs = [entry(name=key, value=value) for key, value in configs.items()]
+    return topic

@@ -94,7 +94,7 @@ class BrokerServer:
             logs=logs,
             channel=channel,
             producer_ids=ProducerIds(self._allocate_producer_ids),
-            auto_topics=AutoTopics(channel.send, config.num_partitions, config.default_replication_factor),
+            auto_topics=AutoTopics(channel.send, config),
             waits=PartitionWaits(),
             fetch_sessions=sessions,
             blocking=blocking,

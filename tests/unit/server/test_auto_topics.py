@@ -3,24 +3,43 @@
 import asyncio
 from typing import Any
 
+from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import CreateTopicsResponse
 from kafkacore.server import auto_topics
 from kafkacore.server.auto_topics import AutoTopics
 
+CONFIG = BrokerConfig(
+    {
+        "process.roles": "broker",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "9@127.0.0.1:1",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": "/nowhere",
+        "num.partitions": "3",
+        "offsets.topic.num.partitions": "7",
+        "offsets.topic.replication.factor": "2",
+        "offsets.topic.segment.bytes": "1000000",
+    }
+)
+
 
 class Controller:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
+        self.topics: list[Any] = []
         self.answer = asyncio.Event()
         self.fail = False
 
     async def create(self, request: Any) -> Any:
         self.asked.append([topic.name for topic in request.topics])
+        self.topics += request.topics
         await self.answer.wait()
         if self.fail:
             raise error_for(ErrorCode.NOT_CONTROLLER)
-        return CreateTopicsResponse()
+        result = CreateTopicsResponse.CreatableTopicResult
+        return CreateTopicsResponse(topics=[result(name=topic.name) for topic in request.topics])
 
 
 async def settle() -> None:
@@ -31,7 +50,7 @@ async def settle() -> None:
 def test_a_topic_under_way_is_not_asked_for_again() -> None:
     async def story() -> None:
         controller = Controller()
-        topics = AutoTopics(controller.create, 1, 1)
+        topics = AutoTopics(controller.create, CONFIG)
         topics.request(["a", "b"])
         topics.request(["b", "c"])
         await settle()
@@ -50,7 +69,7 @@ def test_a_failure_lets_the_next_request_ask_again() -> None:
         controller = Controller()
         controller.fail = True
         controller.answer.set()
-        topics = AutoTopics(controller.create, 1, 1)
+        topics = AutoTopics(controller.create, CONFIG)
         topics.request(["a"])
         await settle()
         topics.request(["a"])
@@ -64,7 +83,7 @@ def test_what_is_in_flight_is_bounded(monkeypatch: Any) -> None:
     async def story() -> None:
         monkeypatch.setattr(auto_topics, "MAX_IN_FLIGHT", 2)
         controller = Controller()
-        topics = AutoTopics(controller.create, 1, 1)
+        topics = AutoTopics(controller.create, CONFIG)
         topics.request(["a", "b", "c"])
         await settle()
         assert controller.asked == [["a", "b"]]
@@ -72,5 +91,40 @@ def test_what_is_in_flight_is_bounded(monkeypatch: Any) -> None:
         await settle()
         assert controller.asked == [["a", "b"]]
         topics.close()
+
+    asyncio.run(story())
+
+
+def test_the_topic_of_groups_is_made_as_kafka_makes_it() -> None:
+    async def story() -> None:
+        controller = Controller()
+        topics = AutoTopics(controller.create, CONFIG)
+        topics.request(["__consumer_offsets", "mine"])
+        asked = asyncio.create_task(topics.asked("__consumer_offsets"))
+        await settle()
+        assert not asked.done()
+        controller.answer.set()
+        assert await asked
+        offsets, mine = controller.topics
+        assert (offsets.num_partitions, offsets.replication_factor) == (7, 2)
+        assert {each.name: each.value for each in offsets.configs} == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "1000000",
+        }
+        assert (mine.num_partitions, mine.replication_factor, mine.configs) == (3, 1, [])
+
+    asyncio.run(story())
+
+
+def test_who_waits_for_a_topic_that_is_refused_hears_so() -> None:
+    async def story() -> None:
+        controller = Controller()
+        controller.fail = True
+        topics = AutoTopics(controller.create, CONFIG)
+        topics.request(["__consumer_offsets"])
+        controller.answer.set()
+        assert not await topics.asked("__consumer_offsets")
+        assert not await topics.asked("never requested")
 
     asyncio.run(story())

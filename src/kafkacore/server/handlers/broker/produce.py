@@ -14,12 +14,14 @@ from kafkacore.protocol.errors import ErrorCode, ProtocolError
 from kafkacore.protocol.messages import ProduceRequest, ProduceResponse
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
+from kafkacore.storage.names import INTERNAL_TOPICS
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
 MESSAGES_SINCE: Final = 8  # which record, and why (KIP-467)
 LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
+ADMIN_CLIENT_ID: Final = "__admin_client"  # who calls itself so may write to Kafka's own topics
 
 Topic = ProduceResponse.TopicProduceResponse
 Partition = ProduceResponse.PartitionProduceResponse
@@ -72,6 +74,9 @@ async def _append(
         partition = broker.replicas.by_name(topic.name, data.index)
         if partition is None:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition is not None and partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
+        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return answer, None, None
     if partition is None:
         return answer, None, None
     # It may wait for its log to be made or rolled: not on this loop.

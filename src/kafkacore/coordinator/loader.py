@@ -1,0 +1,129 @@
+"""Reads what a coordinator has written to its partition, and replays it, record by record, into its shard."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from kafkacore._fast.batch import Batch, Batches, ControlRecordType, CorruptBatchError, InvalidRecordError
+from kafkacore._fast.partition_handle import ReadBytes
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersionError, error_for
+
+LOG: Final = logging.getLogger("kafkacore.coordinator")
+SLICE_RECORDS: Final = 100  # between two of them the loop goes on with other work
+NO_PRODUCER: Final = -1
+_READ_TO_LOG_END: Final = 2
+_UNREADABLE: Final = (ProtocolError, UnsupportedVersionError, InvalidRecordError)
+
+
+class LoadSummary(NamedTuple):
+    """What a load has read: how much, and the offset behind its last batch."""
+
+    records: int
+    size_bytes: int
+    end_offset: int
+
+
+class Replayed(Protocol):
+    """What a load needs of a shard."""
+
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = ...) -> None: ...
+    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None: ...
+
+
+class ReadableLog(Protocol):
+    """What a load needs of a partition; a PartitionHandle is one."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    def read(
+        self, offset: int, max_bytes: int = ..., isolation: int = ..., min_one: bool = ..., current_epoch: int = ...
+    ) -> ReadBytes: ...
+
+
+RunBlocking = Callable[[Callable[[], ReadBytes]], Awaitable[ReadBytes]]
+
+
+class Loader:
+    """One load. `name` is the partition's, for the log; `run_blocking` runs what waits for a disk elsewhere."""
+
+    def __init__(
+        self,
+        name: str,
+        log: ReadableLog,
+        leader_epoch: int,
+        shard: Replayed,
+        buffer_bytes: int,
+        run_blocking: RunBlocking,
+    ) -> None:
+        self._name = name
+        self._log = log
+        self._leader_epoch = leader_epoch
+        self._shard = shard
+        self._buffer_bytes = buffer_bytes
+        self._run_blocking = run_blocking
+        self._records = 0
+
+    async def load(self) -> LoadSummary:
+        """From the log's start to its end.
+
+        Raises the KafkaError of a read that was refused (the partition is not led here in that epoch any more),
+        OSError, CorruptBatchError, InvalidRecordError, CodecError.
+        """
+        start_offset = offset = self._log.log_start_offset
+        size_bytes = 0
+        while offset < self._log.end_offset:
+            data = await self._read(offset)
+            if not data:
+                break
+            batches = Batches(data)
+            for batch in batches:
+                await self._take(batch, start_offset)
+                offset = batch.next_offset
+            if not batches.position:
+                raise CorruptBatchError(f"there is no whole batch at offset {offset}")
+            size_bytes += batches.position
+        return LoadSummary(self._records, size_bytes, offset)
+
+    async def _read(self, offset: int) -> bytes:
+        def read() -> ReadBytes:
+            return self._log.read(offset, self._buffer_bytes, _READ_TO_LOG_END, True, self._leader_epoch)
+
+        done = await self._run_blocking(read)
+        if done.error:
+            raise error_for(ErrorCode(done.error))
+        return done.records
+
+    async def _take(self, batch: Batch, start_offset: int) -> None:
+        if not batch.crc_ok:
+            raise CorruptBatchError(f"the batch at offset {batch.base_offset} has another checksum than its bytes")
+        if batch.is_control:
+            self._end_transaction(batch)
+            return
+        producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER
+        for record in batch:
+            if record.offset >= start_offset:  # the log may begin within its first batch
+                self._replay(record.key, record.value, record.offset, producer_id)
+                self._records += 1
+                if self._records % SLICE_RECORDS == 0:
+                    await asyncio.sleep(0)
+
+    def _end_transaction(self, batch: Batch) -> None:
+        for record in batch:
+            if record.control_type in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+                committed = record.control_type == ControlRecordType.COMMIT
+                self._shard.replay_end_of_transaction(batch.producer_id, committed)
+
+    def _replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
+        """A record that cannot be read says nothing of the others: what it was about is as if it had not been there."""
+        try:
+            if key is None:
+                raise InvalidRecordError("it has no key")
+            self._shard.replay(key, value, offset, producer_id)
+        except _UNREADABLE as error:
+            LOG.warning("%s: the record at offset %d is left out: %s", self._name, offset, error)

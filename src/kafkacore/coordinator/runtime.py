@@ -1,0 +1,309 @@
+"""One shard of a coordinator for each partition of its topic that is led here: loads it, feeds it, carries out what it
+decides, and lets it go when the leadership does.
+
+Generic over the shards: those of groups and those of transactions are run alike. A shard is deterministic and knows no
+world (see `group.contract`); everything of this module belongs to one loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from kafkacore._fast.watch import ACKS
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.coordinator.journal import Journal, JournalPorts, JournalSettings, Records, WritableLog
+from kafkacore.coordinator.loader import Loader, ReadableLog, Replayed
+from kafkacore.coordinator.metrics import CoordinatorMetrics
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.runtime.clock import Clock
+from kafkacore.runtime.scheduler import Scheduled, Scheduler
+
+LOG: Final = logging.getLogger("kafkacore.coordinator")
+LOADS_AT_ONCE: Final = 2  # one reads its disk while the other is replayed
+_WATERMARK_PATIENCE_S: Final = 60.0
+# After these the partition is not this shard's to write any more.
+_LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+class Effects(Protocol):
+    """What a shard wants done: appends are (token, records), answers (waiter, response)."""
+
+    @property
+    def appends(self) -> Sequence[tuple[int, Records]]: ...
+    @property
+    def answers(self) -> Sequence[tuple[Any, Any]]: ...
+
+
+class Shard(Replayed, Protocol):
+    """What every coordinator's shard can; `group.contract` says what each is for."""
+
+    def loaded(self, now_ms: int) -> Effects: ...
+    def committed(self, token: int, base_offset: int, now_ms: int) -> Effects: ...
+    def failed(self, token: int, error: int, now_ms: int) -> Effects: ...
+    def timed_out(self, token: int) -> Effects: ...
+    def unload(self, error: int) -> Effects: ...
+    def next_deadline_ms(self) -> int | None: ...
+    def tick(self, now_ms: int) -> Effects: ...
+
+
+class Log(ReadableLog, WritableLog, Protocol):
+    """The partition; a PartitionHandle is one."""
+
+
+class RuntimeSettings(NamedTuple):
+    topic: str
+    journal: JournalSettings
+    load_buffer_bytes: int
+
+
+class RuntimePorts(NamedTuple):
+    """The world: the clock, the loop's timers, a thread that may wait, a wait for a partition (log, kind, offset,
+    seconds), and the topic's max.message.bytes."""
+
+    clock: Clock
+    scheduler: Scheduler
+    run_blocking: Callable[[Callable[[], Any]], Awaitable[Any]]
+    wait: Callable[[Any, int, int, float], Awaitable[bool]]
+    max_batch_bytes: Callable[[], int]
+
+
+class State(enum.Enum):
+    """Kafka's names, as the tag of `num-partitions`."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class CoordinatorRuntime(Generic[S]):
+    """`make_shard` makes an empty one. Waiters are futures of this loop."""
+
+    def __init__(self, make_shard: Callable[[], S], settings: RuntimeSettings, ports: RuntimePorts) -> None:
+        self._make_shard = make_shard
+        self._settings = settings
+        self._ports = ports
+        self._seats: dict[int, _Seat[S]] = {}
+        self._going: set[asyncio.Task[None]] = set()
+        self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
+        self.metrics = CoordinatorMetrics()
+
+    # --- whose partitions are led here ---
+
+    def lead(self, index: int, leader_epoch: int, log: Log) -> None:
+        """Loads the partition's shard, unless it is there in that epoch."""
+        seat = self._seats.get(index)
+        if seat is not None and seat.leader_epoch >= leader_epoch and seat.log is log:
+            return
+        before = self._leave(index, ErrorCode.NOT_COORDINATOR)
+        made = self._seats[index] = _Seat(self, index, leader_epoch, log, self._make_shard())
+        self._start(made.load(self._loads, before))
+
+    def resign(self, index: int) -> None:
+        """The partition is led elsewhere, or is no more: whoever waits is told to look for the coordinator."""
+        before = self._leave(index, ErrorCode.NOT_COORDINATOR)
+        if before is not None:
+            self._start(before)
+
+    def _leave(self, index: int, error: ErrorCode) -> Awaitable[None] | None:
+        seat = self._seats.pop(index, None)
+        if seat is None:
+            return None
+        seat.unload(error)
+        return seat.journal.closed()
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._going.add(task)
+        task.add_done_callback(self._going.discard)
+
+    async def close(self) -> None:
+        """Everybody who waits is answered with COORDINATOR_NOT_AVAILABLE; appends that are under way end."""
+        for index in tuple(self._seats):
+            before = self._leave(index, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if before is not None:
+                await before
+        for task in self._going:
+            task.cancel()
+
+    # --- what is asked ---
+
+    def shard(self, index: int) -> S:
+        """Raises NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS."""
+        return self._seat(index).shard
+
+    def ask(self, index: int, operation: Callable[[S, asyncio.Future[Any], int], Effects]) -> asyncio.Future[Any]:
+        """`operation` is given the shard, who waits, and the time in ms; the future is done when the shard answers.
+
+        Raises as `shard`, and COORDINATOR_LOAD_IN_PROGRESS too while more waits to be appended than may.
+        """
+        seat = self._seat(index)
+        if seat.journal.full:
+            raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        seat.carry_out(operation(seat.shard, waiter, self._ports.clock.wall_ms()))
+        return waiter
+
+    def tell(self, operation: Callable[[S, int], Effects]) -> None:
+        """Every shard that is loaded; nobody waits."""
+        for seat in tuple(self._seats.values()):
+            if seat.state is State.ACTIVE:
+                seat.carry_out(operation(seat.shard, self._ports.clock.wall_ms()))
+
+    def active(self) -> Iterator[S]:
+        for seat in self._seats.values():
+            if seat.state is State.ACTIVE:
+                yield seat.shard
+
+    def states(self) -> dict[State, int]:
+        counts = dict.fromkeys(State, 0)
+        for seat in self._seats.values():
+            counts[seat.state] += 1
+        return counts
+
+    @property
+    def loading(self) -> bool:
+        return any(seat.state is State.LOADING for seat in self._seats.values())
+
+    def _seat(self, index: int) -> _Seat[S]:
+        seat = self._seats.get(index)
+        if seat is None or seat.state is State.FAILED:
+            raise error_for(ErrorCode.NOT_COORDINATOR)
+        if seat.state is State.LOADING:
+            raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return seat
+
+
+class _Seat(Generic[S]):
+    """A partition in one leader epoch, its shard and its journal."""
+
+    def __init__(self, runtime: CoordinatorRuntime[S], index: int, leader_epoch: int, log: Log, shard: S) -> None:
+        settings, ports = runtime._settings, runtime._ports
+        self.leader_epoch = leader_epoch
+        self.log = log
+        self.shard = shard
+        self.state = State.LOADING
+        self.name = f"{settings.topic}-{index}"
+        self._ports = ports
+        self._settings = settings
+        self._metrics = runtime.metrics
+        self._left = False
+        self._tick: Scheduled | None = None
+        self._tick_ms = 0
+        journal_ports = JournalPorts(
+            ports.clock.wall_ms, ports.run_blocking, lambda kind, at, limit_s: ports.wait(log, kind, at, limit_s)
+        )
+        self.journal = Journal(log, leader_epoch, settings.journal, journal_ports, ports.max_batch_bytes, self)
+
+    # --- its life ---
+
+    def left(self) -> bool:
+        """Unloaded: nothing is decided here any more."""
+        return self._left
+
+    async def load(self, loads: asyncio.Semaphore, before: Awaitable[None] | None) -> None:
+        """`before`: what the seat of an earlier epoch still does."""
+        if before is not None:
+            await before
+        async with loads:
+            if self.left():
+                return
+            began_ns = self._ports.clock.monotonic_ns()
+            loader = Loader(
+                self.name, self.log, self.leader_epoch, self.shard, self._settings.load_buffer_bytes,
+                self._ports.run_blocking,
+            )  # fmt: skip
+            try:
+                summary = await loader.load()
+            except Exception as error:  # noqa: BLE001 - whatever it is, this partition is refused and others are served
+                self._load_failed(error)
+                return
+        # What the shard knows no other leader may take back.
+        while not self.left() and not self.log.satisfies(ACKS, summary.end_offset):
+            await self._ports.wait(self.log, ACKS, summary.end_offset, _WATERMARK_PATIENCE_S)
+        if self.left():
+            return
+        took_ms = (self._ports.clock.monotonic_ns() - began_ns) / 1e6
+        self._metrics.loaded(took_ms)
+        if summary.records:
+            told = self.name, summary.records, summary.size_bytes, took_ms
+            LOG.info("%s: %d records, %d bytes, loaded in %.0f ms", *told)
+        self.state = State.ACTIVE
+        self.carry_out(self.shard.loaded(self._ports.clock.wall_ms()))
+
+    def _load_failed(self, error: Exception) -> None:
+        if self.left():
+            return
+        known = isinstance(error, (KafkaError, OSError, ValueError))
+        LOG.error("%s: its coordinator is not loaded: %s", self.name, error, exc_info=None if known else error)
+        self.state = State.FAILED
+        self._metrics.failed_loads += 1
+
+    def unload(self, error: ErrorCode) -> None:
+        """Whoever waits is answered; nothing is decided any more."""
+        if self._left:
+            return
+        self._left = True
+        self.journal.close()
+        self._metrics.add(self.journal)
+        if self._tick is not None:
+            self._tick.cancel()
+        if self.state is State.ACTIVE:
+            self.state = State.FAILED
+            self._answer(self.shard.unload(error))
+
+    # --- what the shard decides ---
+
+    def carry_out(self, effects: Effects) -> None:
+        for token, records in effects.appends:
+            self.journal.write(token, records)
+        self._answer(effects)
+        self._arm()
+
+    def _answer(self, effects: Effects) -> None:
+        for waiter, response in effects.answers:
+            if not waiter.done():
+                waiter.set_result(response)
+
+    # --- what became of its appends (an Outcome of its journal) ---
+
+    def committed(self, token: int, base_offset: int) -> None:
+        self.carry_out(self.shard.committed(token, base_offset, self._ports.clock.wall_ms()))
+
+    def failed(self, tokens: Sequence[int], error: ErrorCode) -> None:
+        """What the shard decides while some have not been told yet may count on those: it fails as they do."""
+        LOG.warning("%s: %d appends of its coordinator failed: %s", self.name, len(tokens), error.name)
+        left = list(tokens)
+        while left:
+            effects = self.shard.failed(left.pop(0), error, self._ports.clock.wall_ms())
+            if left:
+                left += [token for token, _ in effects.appends]
+                self._answer(effects)
+            else:
+                self.carry_out(effects)
+        if error in _LOST:
+            self.unload(ErrorCode.NOT_COORDINATOR)
+
+    def timed_out(self, token: int) -> None:
+        self.carry_out(self.shard.timed_out(token))
+
+    # --- time ---
+
+    def _arm(self) -> None:
+        due_ms = self.shard.next_deadline_ms()
+        if due_ms is None or self._left or (self._tick is not None and self._tick_ms <= due_ms):
+            return
+        if self._tick is not None:
+            self._tick.cancel()
+        self._tick_ms = due_ms
+        self._tick = self._ports.scheduler.after(due_ms - self._ports.clock.wall_ms(), self._fire, self.name)
+
+    def _fire(self) -> None:
+        self._tick = None
+        self.carry_out(self.shard.tick(self._ports.clock.wall_ms()))

@@ -1,0 +1,435 @@
+"""A coordinator's runtime with a shard that keeps a word for each key: loading, batches, failures, epochs, time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.env import Environment, ManualClock
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import AppendResult, PartitionHandle
+from kafkacore._fast.uuid import Uuid
+from kafkacore.coordinator import journal, loader
+from kafkacore.coordinator.group.effects import Append, Effects
+from kafkacore.coordinator.journal import JournalSettings
+from kafkacore.coordinator.runtime import CoordinatorRuntime, RuntimePorts, RuntimeSettings, State
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from kafkacore.runtime.scheduler import Scheduler
+from kafkacore.server.partition_waits import PartitionWaits
+from transactions import COMMIT, marker
+
+NOW_MS = 1_700_000_000_000
+PATIENCE_S = 10
+
+
+class Words:
+    """A shard: `put` is answered with the offset at which it was committed, or with what went wrong."""
+
+    def __init__(self) -> None:
+        self.words: dict[bytes, bytes | None] = {}
+        self.offsets: dict[bytes, int] = {}
+        self.ends: list[tuple[int, bool]] = []
+        self.open: dict[int, tuple[asyncio.Future[Any], bytes, bytes | None]] = {}
+        self.next_token = 1
+        self.loaded_ms = 0
+        self.ticks: list[int] = []
+        self.deadline_ms: int | None = None
+        self.answered_late: list[int] = []
+
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = -1) -> None:
+        if value == b"unreadable":
+            raise ProtocolError("what is this?")
+        self.words[key] = value
+        self.offsets[key] = offset
+
+    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
+        self.ends.append((producer_id, committed))
+
+    def loaded(self, now_ms: int) -> Effects:
+        self.loaded_ms = now_ms
+        return Effects()
+
+    def put(self, key: bytes, value: bytes | None, waiter: asyncio.Future[Any]) -> Effects:
+        effects = Effects()
+        effects.appends.append(Append(self.next_token, [(key, value)]))
+        self.open[self.next_token] = waiter, key, value
+        self.next_token += 1
+        return effects
+
+    def _answer(self, token: int, response: Any, *, close: bool = True) -> Effects:
+        effects = Effects()
+        waiter, key, value = self.open.pop(token) if close else self.open[token]
+        effects.answers.append((waiter, response))  # type: ignore[arg-type]
+        if isinstance(response, int) and response >= 0:
+            self.words[key] = value
+        return effects
+
+    def committed(self, token: int, base_offset: int, now_ms: int) -> Effects:
+        return self._answer(token, base_offset)
+
+    def failed(self, token: int, error: int, now_ms: int) -> Effects:
+        return self._answer(token, ErrorCode(error).name)
+
+    def timed_out(self, token: int) -> Effects:
+        self.answered_late.append(token)
+        return self._answer(token, "late", close=False)
+
+    def unload(self, error: int) -> Effects:
+        effects = Effects()
+        effects.answers += [(waiter, ErrorCode(error).name) for waiter, _, _ in self.open.values()]  # type: ignore[misc]
+        return effects
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadline_ms
+
+    def tick(self, now_ms: int) -> Effects:
+        self.ticks.append(now_ms)
+        self.deadline_ms = None
+        return Effects()
+
+
+class Held:
+    """A partition whose appends wait, or fail, as a test says."""
+
+    def __init__(self, handle: PartitionHandle) -> None:
+        self.handle = handle
+        self.gate: asyncio.Event | None = None
+        self.error = ErrorCode.NONE
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.handle, name)
+
+    def append(self, records: bytes, acks: int, wait: bool, coordinator: bool) -> AppendResult:
+        if self.error != ErrorCode.NONE:
+            return AppendResult(int(self.error), -1, -1, -1, 0, False, None, [], None)
+        return self.handle.append(records, acks, wait, coordinator)
+
+
+class World:
+    def __init__(
+        self, path: Path, *, linger_ms: int = -1, timeout_ms: int = 5000, max_batch_bytes: int = 1_000_000
+    ) -> None:
+        self.clock = ManualClock(NOW_MS)
+        self.environment = Environment(self.clock)
+        self.directory = LogDirectory(self.environment, str(path))
+        self.logs: dict[int, Held] = {}
+        self.waits = PartitionWaits()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.scheduler = Scheduler(self.environment)
+        self.made: list[Words] = []
+        self.runtime: CoordinatorRuntime[Words] = CoordinatorRuntime(
+            self._make,
+            RuntimeSettings("words", JournalSettings(linger_ms, timeout_ms), 4096),
+            RuntimePorts(
+                self.environment, self.scheduler, self._run_blocking, self._wait, lambda: max_batch_bytes,
+            ),
+        )  # fmt: skip
+
+    def _make(self) -> Words:
+        self.made.append(Words())
+        return self.made[-1]
+
+    async def _run_blocking(self, work: Callable[[], Any]) -> Any:
+        await self.gate.wait()
+        return await asyncio.get_running_loop().run_in_executor(None, work)
+
+    async def _wait(self, log: Held, kind: int, at: int, limit_s: float) -> bool:
+        return await self.waits.any([(log.handle, kind, at)], limit_s)
+
+    def log(self, index: int = 0, **settings: int) -> Held:
+        if index not in self.logs:
+            handle = PartitionHandle(self.directory, "words", index, Uuid.random(), LogSettings(**settings))
+            handle.become_leader(1, 0)
+            self.logs[index] = Held(handle)
+        return self.logs[index]
+
+    async def led(self, index: int = 0, epoch: int = 0) -> Words:
+        self.runtime.lead(index, epoch, self.log(index))
+        return await self.active(index)
+
+    async def active(self, index: int = 0) -> Words:
+        await until(lambda: not self.runtime.loading)
+        return self.runtime.shard(index)
+
+    def put(self, key: bytes, value: bytes | None = b"x", index: int = 0) -> asyncio.Future[Any]:
+        return self.runtime.ask(index, lambda shard, waiter, now_ms: shard.put(key, value, waiter))
+
+    def stored(self, index: int = 0) -> list[list[tuple[bytes | None, bytes | None]]]:
+        data = self.log(index).handle.read(0, 1 << 20).records
+        return [[(record.key, record.value) for record in batch] for batch in Batches(data)]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[..., None]:
+    """Runs a story in a world of its own."""
+
+    def run(story: Callable[[World], Awaitable[None]], **settings: int) -> None:
+        async def whole() -> None:
+            world = World(tmp_path, **settings)
+            try:
+                async with asyncio.timeout(PATIENCE_S):
+                    await story(world)
+            finally:
+                await world.runtime.close()
+                world.waits.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not reached():  # noqa: ASYNC110 - what is waited for tells nobody
+            await asyncio.sleep(0.001)
+
+
+def batch(*records: tuple[bytes | None, bytes | None], **fields: Any) -> bytes:
+    builder = RecordBatchBuilder(**fields)
+    for key, value in records:
+        builder.append(NOW_MS, key, value)
+    return builder.build()
+
+
+def flip_a_byte(path: Path) -> None:
+    with next(path.rglob("words-0/*.log")).open("r+b") as damaged:
+        damaged.seek(-20, 2)
+        damaged.write(b"\xff")
+
+
+def test_what_is_put_is_answered_when_it_is_committed_and_lies_in_the_log(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        assert await world.put(b"a", b"1") == 0
+        assert await world.put(b"a", None) == 1
+        assert world.stored() == [[(b"a", b"1")], [(b"a", None)]]
+
+    play(story)
+
+
+def test_what_comes_in_one_turn_shares_a_batch_and_so_does_what_comes_during_an_append(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        world.gate.clear()
+        first = [world.put(b"%d" % n) for n in range(3)]
+        await asyncio.sleep(0.01)
+        later = [world.put(b"%d" % n) for n in range(3, 8)]
+        world.gate.set()
+        assert await asyncio.gather(*first, *later) == list(range(8))
+        assert [len(each) for each in world.stored()] == [3, 5]
+        assert world.runtime.states()[State.ACTIVE] == 1
+
+    play(story)
+
+
+def test_a_batch_lingers_for_more(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        first = world.put(b"a")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        second = world.put(b"b")
+        assert await asyncio.gather(first, second) == [0, 1]
+        assert len(world.stored()) == 1
+
+    play(story, linger_ms=30)
+
+
+def test_a_batch_is_no_larger_than_the_topic_takes(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        world.gate.clear()
+        puts = [world.put(b"%d" % n, b"v" * 100) for n in range(10)]
+        world.gate.set()
+        assert await asyncio.gather(*puts) == list(range(10))
+        assert [len(each) for each in world.stored()] == [3, 3, 3, 1]
+
+    play(story, max_batch_bytes=500)
+
+
+def test_one_that_fails_takes_those_behind_it_along_and_the_next_begins_anew(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        world.gate.clear()
+        first = world.put(b"a")
+        await asyncio.sleep(0.01)
+        second = world.put(b"b")
+        world.log().error = ErrorCode.NOT_ENOUGH_REPLICAS
+        world.gate.set()
+        assert await asyncio.gather(first, second) == ["NOT_ENOUGH_REPLICAS"] * 2
+        world.log().error = ErrorCode.NONE
+        assert await world.put(b"c") == 0
+        assert world.runtime.shard(0).words == {b"c": b"x"}
+
+    play(story)
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_a_partition_that_is_lost_is_coordinated_no_more(play: Any, error: ErrorCode) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        await world.led(1)
+        world.log().error = error
+        assert await world.put(b"a") == error.name
+        with pytest.raises(KafkaError) as refused:
+            world.put(b"b")
+        assert refused.value.code == ErrorCode.NOT_COORDINATOR
+        assert await world.put(b"b", index=1) == 0
+
+    play(story)
+
+
+def test_who_waits_too_long_is_told_and_the_append_may_still_come_to_be(play: Any) -> None:
+    async def story(world: World) -> None:
+        shard = await world.led()
+        world.gate.clear()
+        put = world.put(b"a")
+        assert await put == "late"
+        world.gate.set()
+        await until(lambda: bool(shard.words))
+        assert shard.answered_late == [1]
+
+    play(story, timeout_ms=20)
+
+
+def test_a_log_is_loaded_whole_before_anybody_is_answered(play: Any) -> None:
+    async def story(world: World) -> None:
+        handle = world.log().handle
+        for n in range(300):
+            handle.append(batch((b"%d" % (n % 7), b"%d" % n), codec="lz4"))
+        world.runtime.lead(0, 0, world.log())
+        with pytest.raises(KafkaError) as refused:
+            world.put(b"a")
+        assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        shard = await world.active()
+        assert shard.words == {b"%d" % (n % 7): b"%d" % n for n in range(293, 300)}
+        assert shard.offsets[b"5"] == 299
+        assert shard.loaded_ms == NOW_MS
+        assert (world.runtime.metrics.loads, world.runtime.states()[State.ACTIVE]) == (1, 1)
+
+    play(story)
+
+
+def test_control_batches_tell_the_ends_of_transactions_and_unreadable_records_are_left_out(
+    play: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(world: World) -> None:
+        handle = world.log().handle
+        handle.become_follower(2, 1)
+        transactional = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        handle.append_as_follower(batch((b"a", b"1"), partition_leader_epoch=0, **transactional), 1)
+        handle.append_as_follower(marker(1, 7, COMMIT), 1)
+        handle.become_leader(1, 2)
+        handle.append(batch((b"b", b"unreadable"), (None, b"no key"), (b"c", b"2")))
+        shard = await world.led(epoch=2)
+        assert shard.words == {b"a": b"1", b"c": b"2"}
+        assert shard.ends == [(7, True)]
+
+    play(story)
+    assert "offset 2 is left out: what is this?" in caplog.text
+    assert "offset 3 is left out: it has no key" in caplog.text
+
+
+def test_a_corrupt_log_refuses_its_own_groups_alone(play: Any, tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        handle = world.log().handle
+        handle.append(batch((b"a", b"1" * 100)))
+        handle.flush()
+        flip_a_byte(tmp_path)
+        world.runtime.lead(0, 0, world.log())
+        world.runtime.lead(1, 0, world.log(1))
+        await until(lambda: not world.runtime.loading)
+        with pytest.raises(KafkaError) as refused:
+            world.runtime.shard(0)
+        assert refused.value.code == ErrorCode.NOT_COORDINATOR
+        assert await world.put(b"b", index=1) == 0
+        assert world.runtime.states() == {State.LOADING: 0, State.ACTIVE: 1, State.FAILED: 1}
+
+    play(story)
+
+
+def test_when_the_leadership_goes_who_waits_is_told_and_a_later_epoch_loads_anew(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        assert await world.put(b"a", b"1") == 0
+        world.gate.clear()
+        put = world.put(b"b", b"2")
+        await asyncio.sleep(0.01)
+        world.runtime.resign(0)
+        assert await put == "NOT_COORDINATOR"
+        world.log().handle.become_leader(1, 4)
+        world.runtime.lead(0, 4, world.log())
+        world.gate.set()
+        # What was on its way is in the log, and the new shard knows it.
+        shard = await world.active()
+        assert shard.words == {b"a": b"1", b"b": b"2"}
+        assert len(world.made) == 2
+        world.runtime.lead(0, 4, world.log())
+        assert world.runtime.shard(0) is shard
+
+    play(story)
+
+
+def test_a_stop_tells_everybody(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        world.gate.clear()
+        put = world.put(b"a")
+        await asyncio.sleep(0.01)
+        world.gate.set()
+        await world.runtime.close()
+        assert put.result() == "COORDINATOR_NOT_AVAILABLE"
+
+    play(story)
+
+
+def test_no_more_is_decided_while_too_much_waits(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(journal, "MAX_WAITING_BYTES", 100)
+        await world.led()
+        world.gate.clear()
+        put = world.put(b"a", b"v" * 100)
+        with pytest.raises(KafkaError) as refused:
+            world.put(b"b")
+        assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        world.gate.set()
+        assert await put == 0
+        assert await world.put(b"b") == 1
+
+    play(story)
+
+
+def test_a_shard_ticks_when_it_asked_to_and_not_before(play: Any) -> None:
+    async def story(world: World) -> None:
+        shard = await world.led()
+        shard.deadline_ms = NOW_MS + 5000
+        await world.put(b"a")
+        world.clock.advance_ms(4999)
+        assert world.scheduler.run_due() == 0
+        world.clock.advance_ms(1)
+        assert world.scheduler.run_due() == 1
+        assert shard.ticks == [NOW_MS + 5000]
+        assert world.scheduler.next_due_ns() is None
+
+    play(story)
+
+
+def test_loading_yields_to_the_loop(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(loader, "SLICE_RECORDS", 10)
+        world.log().handle.append(batch(*((b"%d" % n, b"v") for n in range(1000))))
+        world.runtime.lead(0, 0, world.log())
+        turns = 0
+        while world.runtime.loading:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns >= 100
+
+    play(story)

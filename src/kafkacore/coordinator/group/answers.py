@@ -15,6 +15,7 @@ from kafkacore.protocol.messages import (
     Message,
     OffsetCommitResponse,
     OffsetDeleteResponse,
+    OffsetFetchResponse,
     SyncGroupResponse,
 )
 
@@ -39,26 +40,31 @@ def append_error(error: int) -> ErrorCode:
     return _AFTER_APPEND.get(ErrorCode(error), ErrorCode(error))
 
 
-def refusal(settings: GroupSettings, request: Any) -> Message | None:
+def refusal(settings: GroupSettings, request: Any, api_version: int = 0) -> Message | None:
     """What Kafka refuses before it looks for the group's coordinator: an empty group id where members ask, and a
-    session timeout out of range."""
+    session timeout out of range. Said as the version says it; what version 0 is told, all can be told."""
+    error = ErrorCode.NONE
     if request.API_KEY in _MEMBER_APIS and not request.group_id:
-        return whole_request(request, ErrorCode.INVALID_GROUP_ID)
-    if request.API_KEY == ApiKey.JOIN_GROUP:
+        error = ErrorCode.INVALID_GROUP_ID
+    elif request.API_KEY == ApiKey.JOIN_GROUP:
         timeout_ms = request.session_timeout_ms
         if not settings.min_session_timeout_ms <= timeout_ms <= settings.max_session_timeout_ms:
-            return whole_request(request, ErrorCode.INVALID_SESSION_TIMEOUT)
-    return None
+            error = ErrorCode.INVALID_SESSION_TIMEOUT
+    if error == ErrorCode.NONE:
+        return None
+    if request.API_KEY == ApiKey.JOIN_GROUP:
+        return join_error(api_version, error, request.member_id)
+    return whole_request(request, error, api_version)
 
 
-def whole_request(request: Any, error: int) -> Message:
+def whole_request(request: Any, error: int, api_version: int = 0) -> Message:
     """The response of JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit or OffsetDelete that tells one error.
 
     Of a coordinator that still loads, a heartbeat is answered without one, as Kafka does: it has nothing to tell yet.
     """
     match request.API_KEY:
         case ApiKey.JOIN_GROUP:
-            return JoinGroupResponse(error_code=error, member_id=request.member_id)
+            return join_error(api_version, error)
         case ApiKey.SYNC_GROUP:
             return SyncGroupResponse(error_code=error)
         case ApiKey.HEARTBEAT:
@@ -72,6 +78,17 @@ def whole_request(request: Any, error: int) -> Message:
             return commit_error(request, error)
         case _:
             raise ValueError(f"{request.NAME} is not answered by a group")
+
+
+def join_error(api_version: int, error: int, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=join_protocol_name(api_version, None))
+
+
+def join_protocol_name(api_version: int, name: str | None) -> str | None:
+    """None where nothing is said; before version 7 that is an empty text."""
+    if api_version < 7:
+        return name or ""
+    return name or None
 
 
 def commit_error(request: Any, error: int) -> OffsetCommitResponse:
@@ -108,3 +125,25 @@ def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRe
     if error == ErrorCode.NONE and response.members:
         error = response.members[0].error_code
     return LeaveGroupResponse(error_code=error)
+
+
+def fetch_error(group: Any, error: int, api_version: int) -> Any:
+    """An OffsetFetchRequestGroup's answer that tells one error; before version 2 each partition tells it."""
+    group_class = OffsetFetchResponse.OffsetFetchResponseGroup
+    if api_version >= 2:
+        return group_class(group_id=group.group_id, error_code=error)
+    topic_class = OffsetFetchResponse.OffsetFetchResponseTopics
+    partition_class = OffsetFetchResponse.OffsetFetchResponsePartitions
+    return group_class(
+        group_id=group.group_id,
+        topics=[
+            topic_class(
+                name=topic.name,
+                partitions=[
+                    partition_class(partition_index=index, committed_offset=-1, metadata="", error_code=error)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in group.topics or ()
+        ],
+    )

@@ -1,0 +1,137 @@
+"""ListGroups (KIP-518, KIP-848), DescribeGroups (KIP-1043) and DeleteGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from kafkacore.coordinator.group import records
+from kafkacore.coordinator.group.classic import DEAD, EMPTY, STABLE, ClassicGroup, Member
+from kafkacore.coordinator.group.commits import offset_tombstones, remove
+from kafkacore.coordinator.group.core import Core, Group
+from kafkacore.coordinator.group.effects import GroupRecord, Waiter
+from kafkacore.coordinator.group.expiry import begin_deletion
+from kafkacore.coordinator.group.other_kinds import CLASSIC, CONSUMER, SHARE, STREAMS
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+
+_ERRORS_SINCE: Final = 6  # DescribeGroups tells a group that is not there from one that is dead
+_PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "streams"}
+
+
+def list_groups(core: Core, states: Sequence[str], types: Sequence[str]) -> list[ListGroupsResponse.ListedGroup]:
+    wanted_states = {state.lower().strip() for state in states}
+    wanted_types = {group_type.lower() for group_type in types}
+    shown = ListGroupsResponse.ListedGroup
+    return [
+        shown(group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type)
+        for group_id, group in core.groups.items()
+        for state, group_type, protocol_type in [_listed(group)]
+        if state and (not wanted_states or state.lower() in wanted_states)
+        if not wanted_types or group_type in wanted_types
+    ]
+
+
+def _listed(group: Group) -> tuple[str, str, str]:
+    """State, type and protocol type; no state of one that is not recorded yet."""
+    if isinstance(group, ClassicGroup):
+        return group.state if group.recorded else "", CLASSIC, group.protocol_type or ""
+    return group.state, group.group_type, _PROTOCOL_TYPES[group.group_type]
+
+
+def describe_groups(
+    core: Core, api_version: int, group_ids: Iterable[str]
+) -> list[DescribeGroupsResponse.DescribedGroup]:
+    return [_described(core, api_version, group_id) for group_id in group_ids]
+
+
+def _described(core: Core, api_version: int, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+    shown = DescribeGroupsResponse.DescribedGroup
+    group = core.groups.get(group_id)
+    if isinstance(group, ClassicGroup) and group.recorded:
+        agreed = group.protocol_name if group.state == STABLE else None
+        return shown(
+            group_id=group_id,
+            group_state=group.state,
+            protocol_type=group.protocol_type or "",
+            protocol_data=agreed or "",
+            members=[_described_member(member, agreed) for member in group.members.values()],
+        )
+    if api_version < _ERRORS_SINCE:
+        return shown(group_id=group_id, group_state=DEAD)
+    known = group is not None and not isinstance(group, ClassicGroup)
+    message = f"Group {group_id} is not a classic group." if known else f"Group {group_id} not found."
+    return shown(group_id=group_id, group_state=DEAD, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=message)
+
+
+def _described_member(member: Member, protocol_name: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
+    return DescribeGroupsResponse.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol_name is None else member.metadata(protocol_name),
+        member_assignment=member.assignment,
+    )
+
+
+def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
+    """Those that are empty, in one append; the answer is a list of DeletableGroupResult."""
+    shown = DeleteGroupsResponse.DeletableGroupResult
+    results: list[Any] = []
+    ending: list[tuple[str, ClassicGroup | None, list[tuple[str, list[int]]]]] = []
+    tombstones: list[GroupRecord] = []
+    for group_id in dict.fromkeys(group_ids):
+        error = _not_deletable(core, group_id)
+        results.append(shown(group_id=group_id, error_code=error))
+        if error == ErrorCode.NONE:
+            removed, group = _all_offsets(core, group_id), core.classic(group_id)
+            tombstones += offset_tombstones(group_id, removed)
+            tombstones.append((records.group_key(group_id), None))
+            ending.append((group_id, group, removed))
+            if group is not None:
+                begin_deletion(core, group)
+    if not tombstones:
+        core.outbox.answer(waiter, results)
+        return
+
+    def outcome(error: ErrorCode) -> None:
+        failed = [shown(group_id=group_id, error_code=error) for group_id in dict.fromkeys(group_ids)]
+        core.outbox.answer(waiter, results if error == ErrorCode.NONE else failed)
+
+    def apply(base_offset: int) -> None:
+        for group_id, group, removed in ending:
+            remove(core, group_id, removed)
+            ended = group or core.classic(group_id)
+            if ended is not None and (ended.deleting or ended.is_simple):
+                core.drop(ended)
+
+    def revert() -> None:
+        for _, group, _ in ending:
+            if group is not None:
+                group.deleting = False
+
+    touched = [(group_id, topic, indexes) for group_id, _, removed in ending for topic, indexes in removed]
+    core.outbox.append(tombstones, outcome, apply=apply, revert=revert, offsets=touched)
+
+
+def _not_deletable(core: Core, group_id: str) -> ErrorCode:
+    """One of a kind that is not run here is no empty classic group, even when it has no members."""
+    group = core.groups.get(group_id)
+    if isinstance(group, ClassicGroup):
+        if group.deleting:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if group.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
+    if group is not None and group.members:
+        return ErrorCode.NON_EMPTY_GROUP
+    # Its first offset may be under way.
+    simple = group is None and core.outbox.last_of(group_id) is not None
+    return ErrorCode.NONE if simple else ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def _all_offsets(core: Core, group_id: str) -> list[tuple[str, list[int]]]:
+    """Committed, being committed, and what transactions would commit."""
+    by_topic = {topic: set(partitions) for topic, partitions in core.offsets.of(group_id).items()}
+    for topic, index in core.outbox.open_offsets(group_id) | set(core.offsets.open_of(group_id)):
+        by_topic.setdefault(topic, set()).add(index)
+    return [(topic, sorted(indexes)) for topic, indexes in by_topic.items()]

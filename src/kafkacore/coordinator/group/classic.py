@@ -1,0 +1,299 @@
+"""A classic group and its members: what they are, and what may be said of them. What happens to them is elsewhere.
+
+Of KIP-345 (static members), KIP-394 (members that were told their id and have not joined with it yet) and Kafka's
+ClassicGroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+
+from kafkacore.coordinator.group.deadlines import Deadline
+from kafkacore.coordinator.group.outbox import Parked
+from kafkacore.protocol.errors import ErrorCode, ProtocolError, error_for
+from kafkacore.protocol.messages import ConsumerProtocolSubscription
+
+EMPTY: Final = "Empty"
+PREPARING_REBALANCE: Final = "PreparingRebalance"
+COMPLETING_REBALANCE: Final = "CompletingRebalance"
+STABLE: Final = "Stable"
+DEAD: Final = "Dead"
+
+CONSUMER_PROTOCOL: Final = "consumer"
+UNKNOWN_MEMBER_ID: Final = ""
+NO_TIMESTAMP: Final = -1
+
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, what the member likes best first
+
+
+class Member:
+    """`awaiting_join` and `awaiting_sync` are its requests that are parked. `is_new` until its first rebalance is over:
+    it cannot send heartbeats, because it has not been told its id."""
+
+    __slots__ = (
+        "assignment",
+        "awaiting_join",
+        "awaiting_sync",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        client_id: str,
+        client_host: str,
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        protocol_type: str,
+        protocols: Protocols,
+        session: Deadline,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.session = session
+        self.assignment = assignment
+        self.awaiting_join: Parked | None = None
+        self.awaiting_sync: Parked | None = None
+        self.is_new = False
+
+    @property
+    def excused(self) -> bool:
+        """Whether it need not send heartbeats now: it waits for the others. One that is new may be gone."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        raise ValueError(f"member {self.member_id} does not support protocol {protocol_name}")
+
+
+class ClassicGroup:
+    """`recorded`: what `__consumer_offsets` says of it is committed; before that nobody is shown the group.
+    `deleting`: tombstones for it are under way, nothing may begin in it."""
+
+    def __init__(self, group_id: str, now_ms: int) -> None:
+        self.group_id = group_id
+        self.state = EMPTY
+        self.previous_state = DEAD
+        self.state_timestamp = now_ms
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation_id = 0
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.pending_members: dict[str, Deadline] = {}
+        self.pending_sync: set[str] = set()
+        self.new_member_added = False
+        self.join_timer = Deadline()
+        self.sync_timer = Deadline()
+        self.recorded = False
+        self.deleting = False
+        self._static_members: dict[str, str] = {}  # instance id: member id
+        self._support: dict[str, int] = {}  # protocol name: members that support it
+        self._awaiting_join = 0
+        self._subscriptions: list[bytes] | None = None  # of the members of a generation, not read yet
+        self._subscribed_topics: frozenset[str] | None = None
+
+    # --- what it is ---
+
+    @property
+    def is_simple(self) -> bool:
+        """It holds offsets of consumers that assign partitions themselves."""
+        return self.protocol_type is None and self.state == EMPTY and not self.pending_members
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in (STABLE, COMPLETING_REBALANCE, EMPTY)
+
+    @property
+    def awaiting_join(self) -> int:
+        """Members whose JoinGroup is parked."""
+        return self._awaiting_join
+
+    @property
+    def has_all_joined(self) -> bool:
+        return len(self.members) == self._awaiting_join and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def static_member_id(self, instance_id: str) -> str | None:
+        return self._static_members.get(instance_id)
+
+    def validate_member(self, member_id: str, instance_id: str | None) -> Member:
+        """Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+        if instance_id is not None:
+            existing = self._static_members.get(instance_id)
+            if existing is None:
+                raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)
+            if existing != member_id:
+                raise error_for(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a member of these protocols fits in: one of them all others support."""
+        if self.state == EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        count = len(self.members)
+        return protocol_type == self.protocol_type and any(self._support.get(name, 0) == count for name in names)
+
+    def select_protocol(self) -> str:
+        """The one that most members like best of those that all support; of equals what the first members like."""
+        votes: dict[str, int] = {}
+        count = len(self.members)
+        common = {name for name, supporters in self._support.items() if supporters == count}
+        for member in self.members.values():
+            liked = next((name for name, _ in member.protocols if name in common), None)
+            if liked is None:
+                raise ValueError(f"member {member.member_id} supports no protocol that all others support")
+            votes[liked] = votes.get(liked, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    # --- subscriptions, of groups of consumers ---
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """Of the generation. None: not known, because the group is no group of consumers or has not agreed on a
+        protocol, or because a member's subscription cannot be read."""
+        if self._subscriptions is not None:
+            unread, self._subscriptions = self._subscriptions, None
+            self._subscribed_topics = _subscribed_topics(unread)
+        return self._subscribed_topics
+
+    def is_subscribed(self, topic: str) -> bool:
+        """A group of consumers of which it is not known counts as subscribed to everything."""
+        topics = self.subscribed_topics
+        return self.uses_consumer_protocol if topics is None else topic in topics
+
+    def note_subscriptions(self) -> None:
+        """As its members are now. They are read when somebody asks."""
+        self._subscriptions = self._subscribed_topics = None
+        if self.uses_consumer_protocol:
+            if not self.members:
+                self._subscribed_topics = frozenset()
+            elif self.protocol_name is not None:
+                self._subscriptions = [member.metadata(self.protocol_name) for member in self.members.values()]
+
+    # --- what happens to it ---
+
+    def transition_to(self, state: str, now_ms: int) -> None:
+        self.previous_state, self.state, self.state_timestamp = self.state, state, now_ms
+
+    def add(self, member: Member, parked: Parked | None) -> None:
+        if member.instance_id is not None:
+            self._static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_support(member, 1)
+        self.park_join(member, parked)
+        self.pending_members.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """A member or one that was told its id. Its deadline remains its owner's."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_support(member, -1)
+            self.park_join(member, None)
+            if member.instance_id is not None:
+                self._static_members.pop(member.instance_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.pending_members.pop(member_id, None)
+        self.pending_sync.discard(member_id)
+        return member
+
+    def replace_static(self, instance_id: str, old_id: str, new: Member) -> None:
+        """Puts `new`, who has the same instance id, in the old one's place; parked requests of the old one are the
+        caller's to answer first."""
+        old = self.members.pop(old_id)
+        self._count_support(old, -1)
+        self.members[new.member_id] = new
+        self._count_support(new, 1)
+        if self.leader_id == old_id:
+            self.leader_id = new.member_id
+        self._static_members[instance_id] = new.member_id
+
+    def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
+        self._count_support(member, -1)
+        member.protocols = protocols
+        self._count_support(member, 1)
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+
+    def park_join(self, member: Member, parked: Parked | None) -> Parked | None:
+        """Returns what was parked before."""
+        was, member.awaiting_join = member.awaiting_join, parked
+        self._awaiting_join += (parked is not None) - (was is not None)
+        return was
+
+    def elect_joined_leader(self) -> bool:
+        """The leader remains if it has joined, else somebody who has becomes it. False when nobody has."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].awaiting_join is not None:
+            return True
+        for member in self.members.values():
+            if member.awaiting_join is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def next_generation(self, now_ms: int) -> None:
+        self.generation_id = (self.generation_id + 1) & 0x7FFFFFFF
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.note_subscriptions()
+        self.transition_to(COMPLETING_REBALANCE if self.members else EMPTY, now_ms)
+        self.pending_sync.clear()
+
+    def _count_support(self, member: Member, change: int) -> None:
+        for name, _ in member.protocols:
+            count = self._support.get(name, 0) + change
+            if count:
+                self._support[name] = count
+            else:
+                self._support.pop(name, None)
+
+
+def _subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """Every version of a consumer's subscription begins with version 0. None when one is something else: a client may
+    put there what it likes."""
+    topics: set[str] = set()
+    for metadata in subscriptions:
+        if len(metadata) < 2 or metadata[0] & 0x80:
+            return None
+        try:
+            subscription, _ = ConsumerProtocolSubscription.decode_prefix(metadata[2:], 0)
+        except ProtocolError:
+            return None
+        topics.update(subscription.topics)
+    return frozenset(topics)

@@ -1,0 +1,317 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
+
+from kafkacore.coordinator.group import records
+from kafkacore.coordinator.group.answers import commit_error, fetch_error
+from kafkacore.coordinator.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup
+from kafkacore.coordinator.group.core import Core
+from kafkacore.coordinator.group.effects import GroupRecord, Waiter
+from kafkacore.coordinator.group.other_kinds import SHARE, OtherGroup
+from kafkacore.coordinator.group.rebalance import extend_session, new_group
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from kafkacore.protocol.uuid import ZERO
+
+NO_OFFSET: Final = -1
+NO_LEADER_EPOCH: Final = -1
+_NO_RETENTION: Final = -1  # of the client's own; versions 2 to 4 may ask for one
+_GROUP_ID_NOT_FOUND_SINCE: Final = 9
+_MAX_SHARED: Final = 10_000
+
+_FetchGroup: TypeAlias = OffsetFetchRequest.OffsetFetchRequestGroup
+_CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+_FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
+
+# What is said of a partition whose commit succeeded is always the same.
+_accepted: dict[int, Any] = {}
+
+Stored: TypeAlias = list[tuple[str, Sequence[int], Sequence[bytes]]]  # topic, partitions, values
+
+
+# --- OffsetCommit ---
+
+
+def offset_commit(core: Core, api_version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
+    """Raises what is told of every partition: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE."""
+    _validate_commit(core, api_version, request)
+    core.outbox.require_room()
+    group_id, retention_ms = request.group_id, request.retention_time_ms
+    expires = records.NO_EXPIRE_TIMESTAMP if retention_ms == _NO_RETENTION else core.now_ms + retention_ms
+    response = OffsetCommitResponse(topics=[])
+    appended: list[GroupRecord] = []
+    stored: Stored = []
+    for topic in request.topics:
+        taken, answers = _take(core, topic.partitions)
+        shown = OffsetCommitResponse.OffsetCommitResponseTopic
+        response.topics.append(shown(name=topic.name, topic_id=topic.topic_id, partitions=answers))
+        if taken:
+            made = records.offset_records(group_id, topic.name, topic.topic_id, taken, core.now_ms, expires)
+            appended.extend(zip(made.keys, made.values, strict=True))
+            stored.append((topic.name, made.partitions, made.values))
+    if not appended:
+        core.outbox.answer(waiter, response)
+        return
+
+    def outcome(error: ErrorCode) -> None:
+        core.outbox.answer(waiter, response if error == ErrorCode.NONE else commit_error(request, error))
+
+    core.outbox.append(
+        appended,
+        outcome,
+        apply=lambda base_offset: store(core, group_id, stored),
+        offsets=[(group_id, topic, partitions) for topic, partitions, _ in stored],
+    )
+
+
+def store(core: Core, group_id: str, stored: Stored) -> None:
+    """What is committed is recorded. A group that is not there is a simple one, made by its first offset."""
+    note_group(core, group_id)
+    for topic, partitions, values in stored:
+        core.offsets.put(group_id, topic, partitions, values)
+
+
+def note_group(core: Core, group_id: str) -> None:
+    """It is recorded, by its offsets if by nothing else."""
+    group = core.groups.get(group_id)
+    if group is None:
+        group = new_group(core, group_id)
+    if isinstance(group, ClassicGroup):
+        group.recorded = True
+
+
+def _take(core: Core, partitions: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
+    """The partitions whose commits are taken, and what is said of all of them."""
+    limit = core.settings.metadata_max_bytes
+    taken, answers = partitions, []
+    if any(each.committed_metadata and _too_long(each.committed_metadata, limit) for each in partitions):
+        taken = [each for each in partitions if not _too_long(each.committed_metadata or "", limit)]
+    accepted = {id(each) for each in taken} if taken is not partitions else None
+    for each in partitions:
+        if accepted is None or id(each) in accepted:
+            answers.append(_accepted_partition(each.partition_index))
+        else:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            answers.append(_CommittedPartition(partition_index=each.partition_index, error_code=error))
+    return taken, answers
+
+
+def _accepted_partition(index: int) -> Any:
+    shared = _accepted.get(index)
+    if shared is None:
+        shared = _CommittedPartition(partition_index=index)
+        if len(_accepted) < _MAX_SHARED:
+            _accepted[index] = shared
+    return shared
+
+
+def _too_long(metadata: str, limit: int) -> bool:
+    """Kafka counts what Java calls characters: one outside the first plane counts twice."""
+    return len(metadata) > limit or (len(metadata) * 2 > limit and len(metadata.encode("utf-16-le")) > limit * 2)
+
+
+def _validate_commit(core: Core, api_version: int, request: OffsetCommitRequest) -> None:
+    group = core.groups.get(request.group_id)
+    generation_id, member_id = request.generation_id_or_member_epoch, request.member_id
+    if isinstance(group, OtherGroup):
+        _validate_other(group, member_id, generation_id, api_version)
+    elif group is None or group.deleting:
+        if generation_id >= 0:
+            unknown = ErrorCode.GROUP_ID_NOT_FOUND if api_version >= _GROUP_ID_NOT_FOUND_SINCE else None
+            raise error_for(unknown or ErrorCode.ILLEGAL_GENERATION)
+    elif generation_id >= 0 or group.state != EMPTY:
+        _validate_member(core, group, request)
+
+
+def _validate_member(core: Core, group: ClassicGroup, request: OffsetCommitRequest) -> None:
+    """A commit within a group also shows that its member is there."""
+    generation_id, member_id, instance_id = (
+        request.generation_id_or_member_epoch,
+        request.member_id,
+        request.group_instance_id,
+    )
+    if generation_id < 0 and not member_id and instance_id is None:
+        raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)  # only an empty group takes offsets from outside
+    member = group.validate_member(member_id, instance_id)
+    if generation_id != group.generation_id:
+        raise error_for(ErrorCode.ILLEGAL_GENERATION)
+    if group.state == COMPLETING_REBALANCE:
+        raise error_for(ErrorCode.REBALANCE_IN_PROGRESS)
+    if group.state in (STABLE, PREPARING_REBALANCE):
+        extend_session(core, member)
+
+
+def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: int) -> None:
+    """From outside while nobody is in it. Which epochs its members have, only its coordinator would know."""
+    if group.group_type == SHARE:
+        raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
+    if epoch < 0 and not group.members:
+        return
+    if member_id not in group.members:
+        raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)
+    too_old = api_version < _GROUP_ID_NOT_FOUND_SINCE
+    raise error_for(ErrorCode.UNSUPPORTED_VERSION if too_old else ErrorCode.STALE_MEMBER_EPOCH)
+
+
+# --- OffsetFetch ---
+
+
+def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: Waiter) -> None:
+    """Raises what is told of the group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+    other = core.groups.get(group.group_id)
+    if isinstance(other, OtherGroup) and other.group_type != SHARE:
+        _validate_other_fetch(other, group.member_id, group.member_epoch)
+    under_way = core.outbox.last_of(group.group_id) if require_stable else None
+    if under_way is None:
+        core.outbox.answer(waiter, _fetched(core, group, require_stable))
+        return
+    core.outbox.require_room()
+
+    def outcome(error: ErrorCode) -> None:
+        # Consumers before 3.9 know none of the codes that a commit fails with; this one makes them look again.
+        failed = None if error == ErrorCode.NONE else fetch_error(group, _retry(error), api_version=2)
+        core.outbox.answer(waiter, failed or _fetched(core, group, require_stable))
+
+    under_way.waiting.append(outcome)
+
+
+def _retry(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.NOT_COORDINATOR if error == ErrorCode.COORDINATOR_NOT_AVAILABLE else error
+
+
+def _validate_other_fetch(group: OtherGroup, member_id: str | None, epoch: int) -> None:
+    if member_id is None and epoch < 0:
+        return
+    known = member_id in group.members
+    raise error_for(ErrorCode.STALE_MEMBER_EPOCH if known else ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _fetched(core: Core, group: _FetchGroup, require_stable: bool) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    held = core.offsets.of(group.group_id)
+    unstable = set(core.offsets.open_of(group.group_id)) if require_stable else set()
+    shown = OffsetFetchResponse.OffsetFetchResponseTopics
+    wanted = group.topics
+    if wanted is None:
+        topics = [
+            shown(
+                name=name,
+                partitions=[_fetched_partition(name, index, value, ZERO, unstable) for index, value in of.items()],
+            )
+            for name, of in held.items()
+        ]
+    else:
+        topics = []
+        for topic in wanted:
+            of = held.get(topic.name, {})
+            partitions = [
+                _fetched_partition(topic.name, index, of.get(index), topic.topic_id, unstable)
+                for index in topic.partition_indexes
+            ]
+            topics.append(shown(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
+    return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _fetched_partition(
+    topic: str, index: int, value: bytes | None, topic_id: bytes, unstable: set[tuple[str, int]]
+) -> Any:
+    """A commit of another topic that had the name before is none of this one's."""
+    if unstable and (topic, index) in unstable:
+        error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    else:
+        error = ErrorCode.NONE
+        offset = None if value is None else records.read_offset(value)
+        if offset is not None and (offset.topic_id == topic_id or ZERO in (offset.topic_id, topic_id)):
+            return _FetchedPartition(
+                partition_index=index,
+                committed_offset=offset.offset,
+                committed_leader_epoch=offset.leader_epoch,
+                metadata=offset.metadata,
+            )
+    return _FetchedPartition(
+        partition_index=index,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=NO_LEADER_EPOCH,
+        metadata="",
+        error_code=error,
+    )
+
+
+# --- OffsetDelete ---
+
+
+def offset_delete(core: Core, request: OffsetDeleteRequest, waiter: Waiter) -> None:
+    """Raises GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+    group_id = request.group_id
+    group = core.groups.get(group_id)
+    under_way = core.outbox.open_offsets(group_id)
+    _validate_delete(group, group_id, bool(under_way))
+    held, pending = core.offsets.of(group_id), set(core.offsets.open_of(group_id)) | under_way
+    topics = []
+    removed: list[tuple[str, list[int]]] = []
+    for topic in request.topics:
+        subscribed = _is_subscribed(group, topic.name)
+        error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+        indexes = [each.partition_index for each in topic.partitions]
+        shown = OffsetDeleteResponse.OffsetDeleteResponsePartition
+        answers = [shown(partition_index=index, error_code=error) for index in indexes]
+        topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
+        if not subscribed:
+            of = held.get(topic.name, {})
+            removed.append((topic.name, [each for each in indexes if each in of or (topic.name, each) in pending]))
+    response = OffsetDeleteResponse(topics=topics)
+    tombstones = offset_tombstones(group_id, removed)
+    if not tombstones:
+        core.outbox.answer(waiter, response)
+        return
+
+    def outcome(error: ErrorCode) -> None:
+        core.outbox.answer(waiter, response if error == ErrorCode.NONE else OffsetDeleteResponse(error_code=error))
+
+    core.outbox.append(
+        tombstones,
+        outcome,
+        apply=lambda base_offset: remove(core, group_id, removed),
+        offsets=[(group_id, topic, indexes) for topic, indexes in removed],
+    )
+
+
+def offset_tombstones(group_id: str, removed: Iterable[tuple[str, Iterable[int]]]) -> list[GroupRecord]:
+    return [(records.offset_key(group_id, topic, index), None) for topic, indexes in removed for index in indexes]
+
+
+def remove(core: Core, group_id: str, removed: Iterable[tuple[str, Iterable[int]]]) -> None:
+    for topic, indexes in removed:
+        core.offsets.remove(group_id, topic, indexes)
+
+
+def _validate_delete(group: ClassicGroup | OtherGroup | None, group_id: str, under_way: bool) -> None:
+    if isinstance(group, OtherGroup):
+        if group.group_type == SHARE:
+            raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    elif group is None or group.deleting:
+        if not under_way or group is not None:
+            raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    elif group.state != EMPTY and not group.uses_consumer_protocol:
+        raise error_for(ErrorCode.NON_EMPTY_GROUP)
+
+
+def _is_subscribed(group: ClassicGroup | OtherGroup | None, topic: str) -> bool:
+    if isinstance(group, OtherGroup):
+        return bool(group.members)  # to what, only its coordinator knows
+    return group is not None and group.is_subscribed(topic)
+
+
+def refused_fetch(group: _FetchGroup, error: KafkaError) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    made: OffsetFetchResponse.OffsetFetchResponseGroup = fetch_error(group, error.code, api_version=2)
+    return made

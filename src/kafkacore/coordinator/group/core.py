@@ -1,0 +1,59 @@
+"""What the parts of a shard share: its groups, its offsets, its clock of the turn, and what the turn gives out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kafkacore.coordinator.group.classic import ClassicGroup
+from kafkacore.coordinator.group.deadlines import Deadline, Deadlines
+from kafkacore.coordinator.group.offsets import Offsets
+from kafkacore.coordinator.group.other_kinds import OtherGroup
+from kafkacore.coordinator.group.outbox import Outbox
+from kafkacore.coordinator.group.settings import GroupSettings
+
+Group: TypeAlias = ClassicGroup | OtherGroup
+
+
+class Core:
+    """`now_ms` is that of the input being served."""
+
+    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes]) -> None:
+        self.settings = settings
+        self._new_uuid = new_uuid
+        self.now_ms = 0
+        self.groups: dict[str, Group] = {}
+        self.offsets = Offsets()
+        self.deadlines = Deadlines()
+        self.outbox = Outbox()
+
+    def new_member_id(self, prefix: str) -> str:
+        """With a UUID as Java writes it."""
+        text = self._new_uuid().hex()
+        return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def classic(self, group_id: str) -> ClassicGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ClassicGroup) else None
+
+    def is_here(self, group: ClassicGroup) -> bool:
+        """Whether the group is still what its id names, for deadlines that outlive one."""
+        return self.groups.get(group.group_id) is group
+
+    def drop(self, group: ClassicGroup) -> None:
+        """Takes it out; who waits in it was answered before."""
+        self.cancel_deadlines(group)
+        if self.is_here(group):
+            del self.groups[group.group_id]
+
+    def cancel_deadlines(self, group: ClassicGroup) -> None:
+        for deadline in (
+            group.join_timer,
+            group.sync_timer,
+            *group.pending_members.values(),
+            *(member.session for member in group.members.values()),
+        ):
+            self.deadlines.cancel(deadline)
+
+    def set_deadline(self, deadline: Deadline, after_ms: int) -> None:
+        self.deadlines.set(deadline, self.now_ms + after_ms)

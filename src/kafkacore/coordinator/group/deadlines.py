@@ -1,0 +1,114 @@
+"""Deadlines that are put off far more often than they pass.
+
+Putting one off costs an assignment: its entry in the heap stays where it is, and is moved when it comes up. A heap of
+such entries holds one for each deadline, and the few of those that were drawn nearer or cancelled, which are swept out
+when they are more than the others.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any, Final
+
+_SWEEP_ABOVE: Final = 64  # dead entries that nobody minds
+
+
+class Deadline:
+    """What `call` was told is called when it has passed."""
+
+    __slots__ = ("action", "args", "due_ms", "queued_ms", "ticket")
+
+    def __init__(self) -> None:
+        self.action: Callable[..., None] = _ignore
+        self.args: tuple[Any, ...] = ()
+        self.due_ms: int | None = None
+        self.queued_ms = 0
+        self.ticket = 0  # of its entry in the heap; 0: it has none
+
+    def call(self, action: Callable[..., None], *args: Any) -> Deadline:
+        self.action = action
+        self.args = args
+        return self
+
+
+def _ignore() -> None:
+    """A deadline that has nothing to do yet."""
+
+
+class Deadlines:
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Deadline]] = []
+        self._last_ticket = 0
+        self._dead = 0
+
+    def set(self, deadline: Deadline, due_ms: int) -> None:
+        """From now on it is due then, whatever was set before."""
+        was_ms, deadline.due_ms = deadline.due_ms, due_ms
+        if deadline.ticket:
+            if was_ms is None:
+                self._dead -= 1
+            if deadline.queued_ms <= due_ms:
+                return
+            self._dead += 1  # the later entry
+        self._push(deadline)
+        self._sweep()
+
+    def cancel(self, deadline: Deadline) -> None:
+        if deadline.due_ms is not None:
+            deadline.due_ms = None
+            if deadline.ticket:
+                self._dead += 1
+                self._sweep()
+
+    def next_ms(self) -> int | None:
+        """Nothing is due before."""
+        return self._heap[0][0] if self._heap else None
+
+    def advance(self, now_ms: int) -> None:
+        """Calls the action of each that is due, in their order; what an action sets comes up in the next turn."""
+        due: list[Deadline] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            _, ticket, deadline = heapq.heappop(heap)
+            if ticket != deadline.ticket:
+                self._dead -= 1
+                continue
+            deadline.ticket = 0
+            if deadline.due_ms is None:
+                self._dead -= 1
+            elif deadline.due_ms <= now_ms:
+                due.append(deadline)
+            else:
+                self._push(deadline)
+        for deadline in due:
+            # An action before it may have cancelled it or put it off.
+            if not deadline.ticket and deadline.due_ms is not None and deadline.due_ms <= now_ms:
+                deadline.due_ms = None
+                deadline.action(*deadline.args)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def _push(self, deadline: Deadline) -> None:
+        assert deadline.due_ms is not None
+        self._last_ticket += 1
+        deadline.ticket = self._last_ticket
+        deadline.queued_ms = deadline.due_ms
+        heapq.heappush(self._heap, (deadline.due_ms, self._last_ticket, deadline))
+
+    def _sweep(self) -> None:
+        if self._dead <= _SWEEP_ABOVE or self._dead * 2 <= len(self._heap):
+            return
+        live = []
+        for entry in self._heap:
+            _, ticket, deadline = entry
+            if ticket != deadline.ticket:
+                continue
+            if deadline.due_ms is None:
+                deadline.ticket = 0
+            else:
+                live.append(entry)
+        heapq.heapify(live)
+        self._heap = live
+        self._dead = 0

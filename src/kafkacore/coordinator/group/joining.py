@@ -1,0 +1,279 @@
+"""JoinGroup (KIP-345, KIP-394, KIP-559, KIP-814)."""
+
+from __future__ import annotations
+
+from kafkacore.coordinator.group import records
+from kafkacore.coordinator.group.answers import join_error, join_protocol_name
+from kafkacore.coordinator.group.classic import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    UNKNOWN_MEMBER_ID,
+    ClassicGroup,
+    Member,
+    Protocols,
+)
+from kafkacore.coordinator.group.core import Core
+from kafkacore.coordinator.group.effects import Caller, Waiter
+from kafkacore.coordinator.group.outbox import Parked
+from kafkacore.coordinator.group.rebalance import (
+    complete_when_all_joined,
+    extend_session,
+    group_record,
+    join_response,
+    joined_members,
+    new_group,
+    note_recorded,
+    prepare,
+    prepare_or_complete,
+    session_of,
+)
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import GroupMetadataValue, JoinGroupRequest, JoinGroupResponse, SyncGroupResponse
+
+_MEMBER_ID_REQUIRED_SINCE = 4
+_SKIP_ASSIGNMENT_SINCE = 9
+
+
+class Joining:
+    """One JoinGroup on its way to an answer, or to being parked."""
+
+    def __init__(self, core: Core, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> None:
+        self._core = core
+        self._request = request
+        self._parked = Parked(core.outbox, waiter, caller.api_version)
+        self._client_id = caller.client_id or ""
+        self._client_host = "/" + caller.client_host
+        self._protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)
+
+    def serve(self) -> None:
+        core, group_id, member_id = self._core, self._request.group_id, self._request.member_id
+        known = core.groups.get(group_id)
+        if known is not None and not isinstance(known, ClassicGroup):
+            self._refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID)
+            return
+        if known is None and member_id != UNKNOWN_MEMBER_ID:
+            self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            return
+        group = known or new_group(core, group_id)
+        if not self._accepted(group, member_id):
+            member = group.remove(member_id)
+            if member is not None:
+                core.deadlines.cancel(member.session)
+            self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+        elif group.deleting:
+            self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
+        elif not group.supports(self._request.protocol_type, [name for name, _ in self._protocols]):
+            self._refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        elif member_id == UNKNOWN_MEMBER_ID:
+            self._newcomer(group)
+        else:
+            self._known(group)
+        if known is None:
+            self._record_new(group)
+
+    def _refuse(self, error: ErrorCode, member_id: str) -> None:
+        self._parked.answer(join_error(self._parked.api_version, error, member_id))
+
+    def _accepted(self, group: ClassicGroup, member_id: str) -> bool:
+        """Within `group.max.size`. While members join, those that have joined count: the size itself may be above a
+        limit that was lowered, and the last to come are left out."""
+        limit = self._core.settings.max_size
+        if group.state == EMPTY:
+            return True
+        member = group.members.get(member_id)
+        if group.state == PREPARING_REBALANCE:
+            return (member is not None and member.awaiting_join is not None) or group.awaiting_join < limit
+        return member is not None or len(group.members) < limit
+
+    def _record_new(self, group: ClassicGroup) -> None:
+        """A group that is there only in memory would be another one after a crash: it is written at once, empty."""
+        value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp)
+
+        def outcome(error: ErrorCode) -> None:
+            if error != ErrorCode.NONE:
+                self._refuse(error, "")
+
+        self._core.outbox.append(
+            [(records.group_key(group.group_id), records.group_value(value))],
+            outcome,
+            apply=lambda offset: note_recorded(self._core, group),
+            revert=lambda: _forget(self._core, group),
+        )
+
+    # --- who does not say who it is ---
+
+    def _newcomer(self, group: ClassicGroup) -> None:
+        core, instance_id = self._core, self._request.group_instance_id
+        member_id = core.new_member_id(self._client_id if instance_id is None else instance_id)
+        if instance_id is not None:
+            existing = group.static_member_id(instance_id)
+            if existing is not None:
+                self._replace_static(group, instance_id, existing, member_id)
+            else:
+                self._add(group, member_id)
+        elif self._parked.api_version >= _MEMBER_ID_REQUIRED_SINCE:
+            session = session_of(core, group, member_id)
+            group.pending_members[member_id] = session
+            core.set_deadline(session, self._request.session_timeout_ms)
+            self._refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        else:
+            self._add(group, member_id)
+
+    def _add(self, group: ClassicGroup, member_id: str) -> None:
+        core, request = self._core, self._request
+        session = group.pending_members.get(member_id) or session_of(core, group, member_id)
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            self._client_id,
+            self._client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocol_type,
+            self._protocols,
+            session,
+        )
+        member.is_new = True
+        if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
+            group.new_member_added = True
+        group.add(member, self._parked)
+        # It sends no heartbeats before it has its id, and a muted connection tells nothing of its peer's end: a parked
+        # JoinGroup of somebody who is gone ends at last, and one who is still there comes again.
+        core.set_deadline(session, core.settings.new_member_join_timeout_ms)
+        prepare_or_complete(core, group, f"new member {member_id}{self._reason}")
+
+    @property
+    def _reason(self) -> str:
+        return f" ({self._request.reason})" if self._request.reason else ""
+
+    # --- who was here before ---
+
+    def _known(self, group: ClassicGroup) -> None:
+        core, request, member_id = self._core, self._request, self._request.member_id
+        if member_id in group.pending_members:
+            if request.group_instance_id is not None:
+                # A static member is never told to join again; Kafka fails here, too.
+                self._parked.answer(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+            else:
+                self._add(group, member_id)
+            return
+        try:
+            member = group.validate_member(member_id, request.group_instance_id)
+        except KafkaError as error:
+            self._refuse(ErrorCode(error.code), member_id)
+            return
+        same = member.protocols == self._protocols
+        if group.state == EMPTY:
+            self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        elif (group.state == COMPLETING_REBALANCE and same) or (
+            group.state == STABLE and same and group.leader_id != member_id
+        ):
+            # It missed the answer to its JoinGroup, or has nothing new to say.
+            self._parked.answer(join_response(group, member_id, self._parked.api_version))
+        else:
+            # A leader may join only to have the partitions dealt anew, when topics have changed.
+            group.update(member, self._protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+            before = group.park_join(member, self._parked)
+            if before is not None:  # sent again: whoever sent it first has gone, or is told to go on
+                before.answer(join_error(before.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member_id))
+            prepare_or_complete(core, group, f"member {member_id} joins again{self._reason}")
+
+    # --- a static member that was started again ---
+
+    def _replace_static(self, group: ClassicGroup, instance_id: str, old_id: str, new_id: str) -> None:
+        core, request = self._core, self._request
+        leader_before, old = group.leader_id, group.members[old_id]
+        _fence(group, old)
+        member = _renamed(core, group, old, new_id)
+        group.replace_static(instance_id, old_id, member)
+        core.deadlines.cancel(old.session)
+        extend_session(core, member)
+        group.update(member, self._protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        group.park_join(member, self._parked)
+        if group.state == STABLE and group.select_protocol() == (group.protocol_name or ""):
+            self._record_replaced(group, instance_id, old, member, leader_before)
+        elif group.state in (STABLE, COMPLETING_REBALANCE):
+            # The leader was given the old id and would assign to nobody, or the group would agree otherwise now.
+            prepare(core, group, f"static member {instance_id} has a new id, {new_id}{self._reason}")
+        else:
+            complete_when_all_joined(core, group)
+
+    def _record_replaced(
+        self, group: ClassicGroup, instance_id: str, old: Member, member: Member, leader_before: str | None
+    ) -> None:
+        """The group stays as it is, with the new id in it, once that is committed (KIP-814)."""
+        core, version = self._core, self._parked.api_version
+
+        def outcome(error: ErrorCode) -> None:
+            parked = group.park_join(member, None)
+            if error != ErrorCode.NONE:
+                _take_back(core, group, instance_id, old, member)
+                response = join_response(group, UNKNOWN_MEMBER_ID, version)
+                response.leader, response.error_code = leader_before or "", error
+                self._parked.answer(response)
+            elif parked is not None:
+                parked.answer(self._unchanged(group, member, leader_before))
+
+        assignments = {each.member_id: each.assignment for each in group.members.values()}
+        core.outbox.append([group_record(group, assignments)], outcome)
+
+    def _unchanged(self, group: ClassicGroup, member: Member, leader_before: str | None) -> JoinGroupResponse:
+        """A client that knows skip_assignment learns that it leads and need not assign; an older one is told the old
+        leader, lest it assigns."""
+        skips = self._parked.api_version >= _SKIP_ASSIGNMENT_SINCE
+        is_leader = group.leader_id == member.member_id
+        return JoinGroupResponse(
+            member_id=member.member_id,
+            generation_id=group.generation_id,
+            protocol_type=group.protocol_type,
+            protocol_name=join_protocol_name(self._parked.api_version, group.protocol_name),
+            leader=(group.leader_id if skips else leader_before) or "",
+            skip_assignment=skips and is_leader,
+            members=joined_members(group) if skips and is_leader else [],
+        )
+
+
+def _renamed(core: Core, group: ClassicGroup, member: Member, member_id: str) -> Member:
+    return Member(
+        member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        member.protocol_type,
+        member.protocols,
+        session_of(core, group, member_id),
+        member.assignment,
+    )
+
+
+def _fence(group: ClassicGroup, member: Member) -> None:
+    """There is another one with its instance id: what it has asked is answered so."""
+    parked = group.park_join(member, None)
+    if parked is not None:
+        parked.answer(join_error(parked.api_version, ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+    parked, member.awaiting_sync = member.awaiting_sync, None
+    if parked is not None:
+        parked.answer(SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+
+
+def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, member: Member) -> None:
+    """The replacement of a static member is not in the log: the old one is back, unless much has happened since."""
+    if group.members.get(member.member_id) is not member:
+        return
+    core.deadlines.cancel(member.session)
+    group.replace_static(instance_id, member.member_id, old)
+    extend_session(core, old)
+
+
+def _forget(core: Core, group: ClassicGroup) -> None:
+    """The group is not in the log. Others who have come since are told to look for it again."""
+    for member in group.members.values():
+        parked = group.park_join(member, None)
+        if parked is not None:
+            parked.answer(join_error(parked.api_version, ErrorCode.NOT_COORDINATOR))
+    if not group.recorded:
+        core.drop(group)

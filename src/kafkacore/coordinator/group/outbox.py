@@ -1,0 +1,156 @@
+"""What a shard gives out in a turn, and the appends whose fate is open."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from kafkacore.coordinator.group.answers import append_error
+from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord, Waiter
+from kafkacore.protocol.errors import ErrorCode, error_for
+
+MAX_OPEN_APPENDS: Final = 10_000  # requests that want more are told to come again
+
+# Told once what became of an append: NONE, or the error for clients.
+Outcome = Callable[[ErrorCode], None]
+
+
+class OpenAppend:
+    """An append whose fate is open.
+
+    `outcome` is told once: of the commit, of the failure, or that it takes too long. `apply` makes the batch's content
+    what is recorded, given the offset of its first record. `revert` takes back what the decision did to the state that
+    is not recorded. `offsets` names what it commits or deletes: group, topic, partitions.
+    """
+
+    __slots__ = ("apply", "offsets", "outcome", "revert", "token", "waiting")
+
+    def __init__(
+        self,
+        token: int,
+        outcome: Outcome | None,
+        apply: Callable[[int], None] | None,
+        revert: Callable[[], None] | None,
+        offsets: Iterable[tuple[str, str, Sequence[int]]],
+    ) -> None:
+        self.token = token
+        self.outcome = outcome
+        self.apply = apply
+        self.revert = revert
+        self.offsets = offsets
+        self.waiting: list[Outcome] = []  # others who want to know what became of it
+
+    def tell(self, error: ErrorCode) -> None:
+        outcome, self.outcome = self.outcome, None
+        waiting, self.waiting = self.waiting, []
+        if outcome is not None:
+            outcome(error)
+        for each in waiting:
+            each(error)
+
+
+class Outbox:
+    """Belongs to one shard. A turn ends with `take`."""
+
+    def __init__(self) -> None:
+        self._effects = Effects()
+        self._open: deque[OpenAppend] = deque()
+        self._last_token = 0
+
+    def take(self) -> Effects:
+        effects, self._effects = self._effects, Effects()
+        return effects
+
+    def answer(self, waiter: Waiter, response: Any) -> None:
+        self._effects.answers.append(Answer(waiter, response))
+
+    def append(
+        self,
+        records: Sequence[GroupRecord],
+        outcome: Outcome | None = None,
+        *,
+        apply: Callable[[int], None] | None = None,
+        revert: Callable[[], None] | None = None,
+        offsets: Iterable[tuple[str, str, Sequence[int]]] = (),
+    ) -> None:
+        self._last_token += 1
+        self._open.append(OpenAppend(self._last_token, outcome, apply, revert, offsets))
+        self._effects.appends.append(Append(self._last_token, records))
+
+    def require_room(self) -> None:
+        """Raises COORDINATOR_NOT_AVAILABLE when too many appends are open."""
+        if len(self._open) >= MAX_OPEN_APPENDS:
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too many commits wait for the replicas.")
+
+    # --- what became of an append ---
+
+    def committed(self, token: int, base_offset: int) -> None:
+        """Raises ValueError for a token that is not the oldest open one."""
+        append = self._oldest(token)
+        if append.apply is not None:
+            append.apply(base_offset)
+        append.tell(ErrorCode.NONE)
+
+    def failed(self, token: int, error: int) -> None:
+        append = self._oldest(token)
+        append.tell(append_error(error))
+        if append.revert is not None:
+            append.revert()
+
+    def timed_out(self, token: int) -> None:
+        for append in self._open:
+            if append.token == token:
+                append.tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return
+
+    def give_up(self, error: ErrorCode) -> None:
+        """Nobody will hear of what is open."""
+        while self._open:
+            self._open.popleft().tell(error)
+
+    def _oldest(self, token: int) -> OpenAppend:
+        if not self._open or self._open[0].token != token:
+            oldest = self._open[0].token if self._open else None
+            raise ValueError(f"append {token} is not the oldest open one, which is {oldest}")
+        return self._open.popleft()
+
+    # --- what is under way ---
+
+    def last_of(self, group_id: str) -> OpenAppend | None:
+        """The last open append that commits or deletes offsets of this group."""
+        for append in reversed(self._open):
+            if any(touched == group_id for touched, _, _ in append.offsets):
+                return append
+        return None
+
+    def group_ids(self) -> set[str]:
+        """Of groups whose offsets open appends commit or delete."""
+        return {touched for append in self._open for touched, _, _ in append.offsets}
+
+    def open_offsets(self, group_id: str) -> set[tuple[str, int]]:
+        """Topics and partitions of the group that open appends commit or delete."""
+        return {
+            (topic, partition)
+            for append in self._open
+            for touched, topic, partitions in append.offsets
+            if touched == group_id
+            for partition in partitions
+        }
+
+
+class Parked:
+    """A request that waits for something to happen to its group; answered once."""
+
+    __slots__ = ("_outbox", "_waiter", "answered", "api_version")
+
+    def __init__(self, outbox: Outbox, waiter: Waiter, api_version: int) -> None:
+        self._outbox = outbox
+        self._waiter = waiter
+        self.api_version = api_version
+        self.answered = False
+
+    def answer(self, response: Any) -> None:
+        if not self.answered:
+            self.answered = True
+            self._outbox.answer(self._waiter, response)

@@ -1,0 +1,275 @@
+"""A group's rebalance: it is prepared, its members join, its leader assigns, and each step has a deadline.
+
+The rules are those of Apache Kafka's GroupMetadataManager, classic part. Nothing here answers a request that is being
+served; it completes the ones that were parked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from kafkacore.coordinator.group import records
+from kafkacore.coordinator.group.answers import join_error, join_protocol_name
+from kafkacore.coordinator.group.classic import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    UNKNOWN_MEMBER_ID,
+    ClassicGroup,
+    Member,
+)
+from kafkacore.coordinator.group.core import Core
+from kafkacore.coordinator.group.deadlines import Deadline
+from kafkacore.coordinator.group.effects import GroupRecord
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
+
+LOG: Final = logging.getLogger("kafkacore.coordinator.group")
+
+
+# --- groups, members and their deadlines ---
+
+
+def new_group(core: Core, group_id: str) -> ClassicGroup:
+    """Empty, and put among the groups."""
+    group = core.groups[group_id] = ClassicGroup(group_id, core.now_ms)
+    return group
+
+
+def session_of(core: Core, group: ClassicGroup, member_id: str) -> Deadline:
+    """The deadline of a member's session, not set yet."""
+    return Deadline().call(_session_expired, core, group, member_id)
+
+
+def extend_session(core: Core, member: Member) -> None:
+    core.deadlines.set(member.session, core.now_ms + member.session_timeout_ms)
+
+
+def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:
+    """Its parked JoinGroup, if any, is told to begin anew: the client may still be there (KAFKA-7610)."""
+    parked = group.park_join(member, None)
+    if parked is not None:
+        parked.answer(join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
+    core.deadlines.cancel(member.session)
+    group.remove(member.member_id)
+
+
+def _session_expired(core: Core, group: ClassicGroup, member_id: str) -> None:
+    if not core.is_here(group):
+        return
+    if member_id in group.pending_members:
+        LOG.info("Group %s: member %s was told its id and did not join.", group.group_id, member_id)
+        group.remove(member_id)
+        if group.state == PREPARING_REBALANCE and group.has_all_joined:
+            complete_join(core, group)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.excused:
+        return
+    LOG.info("Group %s: member %s was not heard of for too long and is removed.", group.group_id, member_id)
+    remove_member(core, group, member)
+    if group.state in (STABLE, COMPLETING_REBALANCE):
+        prepare(core, group, f"member {member_id} was not heard of")
+    elif group.state == PREPARING_REBALANCE and group.has_all_joined:
+        complete_join(core, group)
+
+
+# --- joining ---
+
+
+def prepare_or_complete(core: Core, group: ClassicGroup, reason: str) -> None:
+    """A rebalance begins, or, when one is being prepared, goes on as soon as all have joined."""
+    if group.can_rebalance:
+        prepare(core, group, reason)
+    else:
+        complete_when_all_joined(core, group)
+
+
+def prepare(core: Core, group: ClassicGroup, reason: str) -> None:
+    """All members have to join. The first rebalance of an empty group waits for more of them (KIP-134)."""
+    if group.state == COMPLETING_REBALANCE:
+        for member in group.members.values():
+            member.assignment = b""
+        give_assignments(core, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    group.pending_sync.clear()
+    core.deadlines.cancel(group.sync_timer)
+    is_initial = group.state == EMPTY
+    group.transition_to(PREPARING_REBALANCE, core.now_ms)
+    LOG.info("Group %s prepares a rebalance after generation %d: %s.", group.group_id, group.generation_id, reason)
+    if is_initial:
+        delay_ms = core.settings.initial_rebalance_delay_ms
+        remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+        _wait_for_more(core, group, delay_ms, remaining_ms)
+    elif group.has_all_joined:
+        complete_join(core, group)
+    else:
+        _wait_for_joins(core, group)
+
+
+def complete_when_all_joined(core: Core, group: ClassicGroup) -> None:
+    """But an initial rebalance takes its time."""
+    if group.state == PREPARING_REBALANCE and group.previous_state != EMPTY and group.has_all_joined:
+        complete_join(core, group)
+
+
+def complete_join(core: Core, group: ClassicGroup) -> None:
+    """Who has not joined is out, unless it is a static member; the others are the new generation."""
+    core.deadlines.cancel(group.join_timer)
+    if not core.is_here(group):
+        return
+    for member in [each for each in group.members.values() if each.awaiting_join is None and each.instance_id is None]:
+        LOG.info("Group %s: member %s did not join in time and is removed.", group.group_id, member.member_id)
+        core.deadlines.cancel(member.session)
+        group.remove(member.member_id)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left, and none of them joined: their sessions decide.
+        _wait_for_joins(core, group)
+        return
+    group.next_generation(core.now_ms)
+    if group.state == EMPTY:
+        LOG.info("Group %s is empty with generation %d.", group.group_id, group.generation_id)
+        append_group(core, group, {})
+    else:
+        LOG.info("Group %s: generation %d has %d members.", group.group_id, group.generation_id, len(group.members))
+        _tell_joined(core, group)
+        sync_timer = group.sync_timer.call(_pending_sync_expired, core, group, group.generation_id)
+        core.set_deadline(sync_timer, group.rebalance_timeout_ms)
+
+
+def join_response(group: ClassicGroup, member_id: str, api_version: int) -> JoinGroupResponse:
+    """Of the group's generation; its leader is told the members."""
+    return JoinGroupResponse(
+        member_id=member_id,
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=join_protocol_name(api_version, group.protocol_name),
+        leader=group.leader_id or "",
+        members=joined_members(group) if group.leader_id == member_id else [],
+    )
+
+
+def joined_members(group: ClassicGroup) -> list[JoinGroupResponse.JoinGroupResponseMember]:
+    """As the leader is told."""
+    shown = JoinGroupResponse.JoinGroupResponseMember
+    return [
+        shown(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            metadata=member.metadata(group.protocol_name),
+        )
+        for member in group.members.values()
+    ]
+
+
+def _tell_joined(core: Core, group: ClassicGroup) -> None:
+    for member in group.members.values():
+        parked = group.park_join(member, None)
+        if parked is not None:
+            parked.answer(join_response(group, member.member_id, parked.api_version))
+        extend_session(core, member)
+        member.is_new = False
+        group.pending_sync.add(member.member_id)
+
+
+def _wait_for_joins(core: Core, group: ClassicGroup) -> None:
+    core.set_deadline(group.join_timer.call(complete_join, core, group), group.rebalance_timeout_ms)
+
+
+def _wait_for_more(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    core.set_deadline(group.join_timer.call(_initial_delay_over, core, group, delay_ms, remaining_ms), delay_ms)
+
+
+def _initial_delay_over(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
+    """Each delay in which somebody came is followed by another, within the rebalance timeout."""
+    if not core.is_here(group):
+        return
+    if group.new_member_added and remaining_ms:
+        group.new_member_added = False
+        next_ms = min(core.settings.initial_rebalance_delay_ms, remaining_ms)
+        _wait_for_more(core, group, next_ms, max(remaining_ms - delay_ms, 0))
+    else:
+        complete_join(core, group)
+
+
+# --- assignments ---
+
+
+def append_group(core: Core, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
+    """Nobody waits for it."""
+
+    def outcome(error: ErrorCode) -> None:
+        if error != ErrorCode.NONE:
+            LOG.warning("Group %s: its state could not be stored: %s.", group.group_id, error.message)
+
+    core.outbox.append([group_record(group, assignments)], outcome, apply=lambda offset: note_recorded(core, group))
+
+
+def note_recorded(core: Core, group: ClassicGroup) -> None:
+    """Its record is committed: whatever it followed in the log, the group is there now."""
+    group.recorded = True
+    core.groups.setdefault(group.group_id, group)
+
+
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
+    """`assignments`: of every member."""
+    shown = GroupMetadataValue.MemberMetadata
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp,
+        members=[
+            shown(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ],
+    )
+    return records.group_key(group.group_id), records.group_value(value)
+
+
+def give_assignments(core: Core, group: ClassicGroup, error: ErrorCode) -> None:
+    """To every member whose SyncGroup is parked."""
+    agreed = error == ErrorCode.NONE
+    for member in group.members.values():
+        parked, member.awaiting_sync = member.awaiting_sync, None
+        if parked is not None:
+            parked.answer(sync_response(group, member) if agreed else SyncGroupResponse(error_code=error))
+            # A session that ran out while its SyncGroup was parked was let pass, and has no deadline any more.
+            extend_session(core, member)
+
+
+def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )
+
+
+def synced(core: Core, group: ClassicGroup, member_id: str) -> None:
+    """The member has sent its SyncGroup; when all have, nobody is late."""
+    group.pending_sync.discard(member_id)
+    if not group.pending_sync:
+        core.deadlines.cancel(group.sync_timer)
+
+
+def _pending_sync_expired(core: Core, group: ClassicGroup, generation_id: int) -> None:
+    late = sorted(group.pending_sync)
+    waits = group.state in (COMPLETING_REBALANCE, STABLE) and generation_id == group.generation_id
+    if not core.is_here(group) or not waits or not late:
+        return
+    for member_id in late:
+        member = group.remove(member_id)
+        if member is not None:
+            core.deadlines.cancel(member.session)
+    prepare(core, group, f"{', '.join(late)} did not ask for an assignment in time")

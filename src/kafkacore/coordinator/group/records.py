@@ -1,0 +1,161 @@
+"""The records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
+
+A key is the number of its kind and a struct, a value the number of its version and a struct, both in two bytes. What is
+written here by hand is written for every partition of every commit; a test holds it against the message tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct as Layout
+from typing import Any, Final
+
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
+from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from kafkacore.protocol.uuid import ZERO, Uuid
+
+LEGACY_OFFSET_COMMIT: Final = 0  # before KAFKA-1000; the same fields
+OFFSET_COMMIT: Final = 1
+GROUP_METADATA: Final = 2
+
+NO_EXPIRE_TIMESTAMP: Final = -1
+GROUP_METADATA_VERSION: Final = 3
+
+_SHORT: Final = Layout(">h")
+_INT: Final = Layout(">i")
+_OFFSET_AND_EPOCH: Final = Layout(">hqi")  # and the version before
+_OFFSET: Final = Layout(">hq")
+_TIMESTAMP: Final = Layout(">q")
+_TWO_TIMESTAMPS: Final = Layout(">qq")
+_OFFSET_VERSION: Final = 4
+_EXPIRING_OFFSET_VERSION: Final = 1  # the only one that has an expire timestamp
+_NO_TAGS: Final = b"\x00"
+_TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field: tag 0, 16 bytes
+
+
+class CommittedOffset(NamedTuple):
+    """`expire_timestamp` is -1 where the client did not ask for a retention of its own."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_EXPIRE_TIMESTAMP
+    topic_id: Uuid = ZERO
+
+
+class OffsetRecords(NamedTuple):
+    """Key and value of each partition, in the order of `partitions`."""
+
+    partitions: Sequence[int]
+    keys: Sequence[bytes]
+    values: Sequence[bytes]
+
+
+def kind_of(key: bytes) -> int:
+    """Raises ProtocolError for a key that is too short to have one."""
+    if len(key) < _SHORT.size:
+        raise ProtocolError("a record of __consumer_offsets has a key of at least two bytes")
+    kind: int = _SHORT.unpack_from(key)[0]
+    return kind
+
+
+def offset_key_prefix(group_id: str, topic: str) -> bytes:
+    """An offset's key up to its partition."""
+    return _SHORT.pack(OFFSET_COMMIT) + _string(group_id) + _string(topic)
+
+
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return offset_key_prefix(group_id, topic) + _INT.pack(partition)
+
+
+def offset_records(
+    group_id: str, topic: str, topic_id: Uuid, partitions: Iterable[Any], timestamp: int, expire_timestamp: int
+) -> OffsetRecords:
+    """Of an OffsetCommitRequestTopic's partitions; metadata that is null is stored as an empty text."""
+    prefix = offset_key_prefix(group_id, topic)
+    indexes = [each.partition_index for each in partitions]
+    pack = _INT.pack
+    keys = [prefix + pack(index) for index in indexes]
+    if expire_timestamp == NO_EXPIRE_TIMESTAMP:
+        tail = _TIMESTAMP.pack(timestamp) + (_NO_TAGS if topic_id == ZERO else _TOPIC_ID_TAG + topic_id)
+        plain = b"\x01" + tail  # without metadata
+        head = _OFFSET_AND_EPOCH.pack
+        values = [
+            head(_OFFSET_VERSION, each.committed_offset, each.committed_leader_epoch)
+            + (_compact_string(each.committed_metadata) + tail if each.committed_metadata else plain)
+            for each in partitions
+        ]
+    else:
+        tail = _TWO_TIMESTAMPS.pack(timestamp, expire_timestamp)
+        values = [
+            _OFFSET.pack(_EXPIRING_OFFSET_VERSION, each.committed_offset)
+            + _string(each.committed_metadata or "")
+            + tail
+            for each in partitions
+        ]
+    return OffsetRecords(indexes, keys, values)
+
+
+def read_offset_key(key: bytes) -> tuple[str, str, int]:
+    """Group, topic, partition. Raises ProtocolError."""
+    read = OffsetCommitKey.decode(key[2:], 0)
+    return read.group, read.topic, read.partition
+
+
+def read_offset(value: bytes) -> CommittedOffset:
+    """Raises ProtocolError, UnsupportedVersionError."""
+    version = value_version(value)
+    read = OffsetCommitValue.decode(value[2:], version)
+    return CommittedOffset(
+        read.offset, read.leader_epoch, read.metadata, read.commit_timestamp, read.expire_timestamp, read.topic_id
+    )
+
+
+def group_key(group_id: str) -> bytes:
+    return _SHORT.pack(GROUP_METADATA) + _string(group_id)
+
+
+def read_group_key(key: bytes) -> str:
+    """Raises ProtocolError."""
+    return GroupMetadataKey.decode(key[2:], 0).group
+
+
+def group_value(value: GroupMetadataValue) -> bytes:
+    return _SHORT.pack(GROUP_METADATA_VERSION) + value.encode(GROUP_METADATA_VERSION)
+
+
+def read_group(value: bytes) -> GroupMetadataValue:
+    """Raises ProtocolError, UnsupportedVersionError."""
+    return GroupMetadataValue.decode(value[2:], value_version(value))
+
+
+def value_version(value: bytes) -> int:
+    """Raises ProtocolError."""
+    if len(value) < _SHORT.size:
+        raise ProtocolError("a record of __consumer_offsets has a value of at least two bytes, or none")
+    version: int = _SHORT.unpack_from(value)[0]
+    return version
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    if len(encoded) > 0x7FFF:
+        raise UnsupportedVersionError(
+            f"{text[:40]!r}... has {len(encoded)} bytes, and no record of a group can hold it"
+        )
+    return _SHORT.pack(len(encoded)) + encoded
+
+
+def _compact_string(text: str) -> bytes:
+    encoded = text.encode()
+    length = len(encoded) + 1
+    if length < 0x80:
+        return bytes((length,)) + encoded
+    prefix = bytearray()
+    while length >= 0x80:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    prefix.append(length)
+    return bytes(prefix) + encoded

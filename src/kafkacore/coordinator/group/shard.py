@@ -1,0 +1,214 @@
+"""A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
+
+Whoever owns a shard serves one input at a time and carries out the effects of each. `now_ms` is wall clock time, as it
+stands in records; it may stand still, and going back harms nothing but the precision of timeouts.
+
+A shard's life: made empty; `replay` for every record of its partition up to the high watermark; `loaded`; requests,
+`tick`, and what became of its appends; `unload`, after which it is thrown away.
+
+What is recorded changes when an append is committed, never before. A decision that counts on an append in flight is in
+a later append, so the owner keeps this rule: when an append fails, those after it fail too, told in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafkacore.coordinator.group import admin, commits, expiry, membership, replay
+from kafkacore.coordinator.group.answers import commit_error, join_error
+from kafkacore.coordinator.group.classic import ClassicGroup
+from kafkacore.coordinator.group.core import Core
+from kafkacore.coordinator.group.effects import Caller, Effects, Waiter
+from kafkacore.coordinator.group.joining import Joining
+from kafkacore.coordinator.group.rebalance import extend_session, prepare
+from kafkacore.coordinator.group.replay import NO_PRODUCER_ID
+from kafkacore.coordinator.group.settings import GroupSettings
+from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import (
+    DescribeGroupsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    ListGroupsResponse,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from kafkacore.protocol.uuid import Uuid
+
+
+class GroupShard:
+    """`new_uuid` gives 16 bytes that nobody else has; a member's id ends with them."""
+
+    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes]) -> None:
+        self._core = Core(settings, new_uuid)
+        self._expiry = expiry.Expiry(self._core)
+
+    # --- what is recorded ---
+
+    def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """A record of the partition, on loading, in the order of the log; not for what this shard appended itself.
+
+        `offset` is the record's, `producer_id` the batch's when it is transactional, else -1. Records of kinds that are
+        not run here are remembered as far as answers depend on them. A record that cannot be read changes nothing and
+        raises ProtocolError, UnsupportedVersionError or InvalidRecordError: the owner logs it with its offset and goes
+        on.
+        """
+        replay.replay(self._core, key, value, offset, producer_id)
+
+    def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
+        """A control record of the partition, on loading and when one is written after it."""
+        replay.end_transaction(self._core, producer_id, committed)
+
+    def loaded(self, now_ms: int) -> Effects:
+        """Everything is replayed: sessions of members begin now, and the regular look for expired offsets."""
+        core = self._turn(now_ms)
+        self._expiry.start()
+        for group in list(core.groups.values()):
+            if isinstance(group, ClassicGroup):
+                for member in group.members.values():
+                    extend_session(core, member)
+                if len(group.members) > core.settings.max_size:
+                    prepare(core, group, "it is larger than group.max.size")
+        return core.outbox.take()
+
+    # --- what became of an append ---
+
+    def committed(self, token: int, base_offset: int, now_ms: int) -> Effects:
+        """The batch is committed; `base_offset` is its first record's. What it says is now recorded."""
+        core = self._turn(now_ms)
+        core.outbox.committed(token, base_offset)
+        return core.outbox.take()
+
+    def failed(self, token: int, error: int, now_ms: int) -> Effects:
+        """The batch is not in the log. `error` is Kafka's code of the reason; clients get what Kafka makes of it
+        (`answers.append_error`). Nothing of its decision stays. After NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR
+        the owner also unloads the shard."""
+        core = self._turn(now_ms)
+        core.outbox.failed(token, error)
+        return core.outbox.take()
+
+    def timed_out(self, token: int) -> Effects:
+        """Longer than `offsets.commit.timeout.ms`: who waits for it is answered with COORDINATOR_NOT_AVAILABLE. The
+        batch may still be committed or fail; the token stays open."""
+        self._core.outbox.timed_out(token)
+        return self._core.outbox.take()
+
+    def unload(self, error: int) -> Effects:
+        """Everybody who waits is answered with `error`: NOT_COORDINATOR when the partition went elsewhere,
+        COORDINATOR_NOT_AVAILABLE when the node stops."""
+        core, code = self._core, ErrorCode(error)
+        groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
+        core.groups.clear()  # what comes of an append now finds nothing to go on with
+        for group in groups:
+            for member in group.members.values():
+                join, sync = group.park_join(member, None), member.awaiting_sync
+                if join is not None:
+                    join.answer(join_error(join.api_version, code))
+                if sync is not None:
+                    sync.answer(SyncGroupResponse(error_code=code))
+        core.outbox.give_up(code)
+        effects = core.outbox.take()
+        effects.appends.clear()
+        return effects
+
+    # --- time ---
+
+    def next_deadline_ms(self) -> int | None:
+        """No tick before it changes anything. It may lie in the past, and may be earlier than what happens."""
+        return self._core.deadlines.next_ms()
+
+    def tick(self, now_ms: int) -> Effects:
+        """Ends sessions, rebalances and delays that are over, and expires offsets."""
+        core = self._turn(now_ms)
+        core.deadlines.advance(now_ms)
+        return core.outbox.take()
+
+    # --- members. Group ids are not empty and session timeouts in range (`answers.refusal`). ---
+
+    def join_group(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
+        """The waiter is answered now, or parked until the group's rebalance is over: JoinGroupResponse."""
+        core = self._turn(now_ms)
+        Joining(core, caller, request, waiter).serve()
+        return core.outbox.take()
+
+    def sync_group(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
+        """The waiter is answered now, or parked until the leader's assignment is committed: SyncGroupResponse."""
+        core = self._turn(now_ms)
+        try:
+            membership.sync_group(core, request, waiter)
+        except KafkaError as error:
+            core.outbox.answer(waiter, SyncGroupResponse(error_code=error.code))
+        return core.outbox.take()
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResponse:
+        core = self._turn(now_ms)
+        return HeartbeatResponse(error_code=membership.heartbeat(core, request))
+
+    def leave_group(self, request: LeaveGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
+        """Of version 3 and later in form: a request of one member has it in `members` (`answers.batched_leave`); so is
+        the LeaveGroupResponse."""
+        core = self._turn(now_ms)
+        core.outbox.answer(waiter, membership.leave_group(core, request))
+        return core.outbox.take()
+
+    # --- offsets. Topics have their names, and ids where known, in every version; they exist and may be read. ---
+
+    def offset_commit(self, caller: Caller, request: OffsetCommitRequest, waiter: Waiter, now_ms: int) -> Effects:
+        """OffsetCommitResponse, once committed. Topics that have no id leave it zero."""
+        core = self._turn(now_ms)
+        try:
+            commits.offset_commit(core, caller.api_version, request, waiter)
+        except KafkaError as error:
+            core.outbox.answer(waiter, commit_error(request, error.code))
+        return core.outbox.take()
+
+    def offset_fetch(
+        self, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, waiter: Waiter
+    ) -> Effects:
+        """OffsetFetchResponse.OffsetFetchResponseGroup. `topics` None asks for all of them. With `require_stable` it
+        waits for the commits that are under way."""
+        core = self._core
+        try:
+            commits.offset_fetch(core, group, require_stable, waiter)
+        except KafkaError as error:
+            core.outbox.answer(waiter, commits.refused_fetch(group, error))
+        return core.outbox.take()
+
+    def offset_delete(self, request: OffsetDeleteRequest, waiter: Waiter, now_ms: int) -> Effects:
+        """OffsetDeleteResponse."""
+        core = self._turn(now_ms)
+        try:
+            commits.offset_delete(core, request, waiter)
+        except KafkaError as error:
+            core.outbox.answer(waiter, OffsetDeleteResponse(error_code=error.code))
+        return core.outbox.take()
+
+    def topics_deleted(self, topics: Sequence[tuple[str, Uuid]], now_ms: int) -> Effects:
+        """Committed offsets of topics that are no more are deleted; nobody is answered."""
+        core = self._turn(now_ms)
+        expiry.topics_deleted(core, topics)
+        return core.outbox.take()
+
+    # --- groups ---
+
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListGroupsResponse.ListedGroup]:
+        """Empty filters let everything through; names as clients send them, in any case."""
+        return admin.list_groups(self._core, states, types)
+
+    def describe_groups(self, caller: Caller, group_ids: Sequence[str]) -> list[DescribeGroupsResponse.DescribedGroup]:
+        return admin.describe_groups(self._core, caller.api_version, group_ids)
+
+    def delete_groups(self, group_ids: Sequence[str], waiter: Waiter, now_ms: int) -> Effects:
+        """A list of DeleteGroupsResponse.DeletableGroupResult."""
+        core = self._turn(now_ms)
+        admin.delete_groups(core, group_ids, waiter)
+        return core.outbox.take()
+
+    def _turn(self, now_ms: int) -> Core:
+        self._core.now_ms = now_ms
+        return self._core

@@ -1,0 +1,303 @@
+"""A shard of the group coordinator with a log in memory, and the requests that tests send it.
+
+Answers are kept under the waiter's name. What is appended is committed at once, unless `hold` says that a test will.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
+from kafkacore.coordinator.group.settings import GroupSettings
+from kafkacore.coordinator.group.shard import GroupShard
+from kafkacore.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+    SyncGroupRequest,
+)
+from kafkacore.protocol.uuid import ZERO, Uuid
+
+SETTINGS = GroupSettings(initial_rebalance_delay_ms=3_000)
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+class Client(NamedTuple):
+    """A caller."""
+
+    client_id: str | None = "client"
+    api_version: int = 9
+    client_host: str = "127.0.0.1"
+
+
+class Uuids:
+    """The same ones in every run."""
+
+    def __init__(self, seed: str = "") -> None:
+        self._seed = seed
+        self._count = 0
+
+    def __call__(self) -> bytes:
+        self._count += 1
+        return hashlib.sha256(f"{self._seed}{self._count}".encode()).digest()[:16]
+
+
+class GroupLog:
+    """A shard and the log beneath it."""
+
+    def __init__(self, settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000, hold: bool = False) -> None:
+        self.settings = settings
+        self.now_ms = now_ms
+        self.hold = hold
+        self.records: list[GroupRecord] = []  # committed
+        self.open: deque[Append] = deque()
+        self.answers: dict[Any, Any] = {}
+        self._uuids = Uuids()
+        self.shard = GroupShard(settings, self._uuids)
+        self.carry_out(self.shard.loaded(now_ms))
+
+    # --- the log ---
+
+    def carry_out(self, effects: Effects) -> None:
+        for waiter, response in effects.answers:
+            assert waiter not in self.answers, f"{waiter} was answered twice"
+            self.answers[waiter] = response
+        self.open.extend(effects.appends)
+        while self.open and not self.hold:
+            self.commit()
+
+    def commit(self) -> None:
+        """The oldest open append."""
+        append = self.open.popleft()
+        base_offset = len(self.records)
+        self.records.extend(append.records)
+        self.carry_out(self.shard.committed(append.token, base_offset, self.now_ms))
+
+    def fail(self, error: int) -> None:
+        """Every open append."""
+        failing, self.open = self.open, deque()
+        for append in failing:
+            self.carry_out(self.shard.failed(append.token, error, self.now_ms))
+
+    def time_out(self) -> None:
+        """The oldest open append, which stays open."""
+        self.carry_out(self.shard.timed_out(self.open[0].token))
+
+    def restarted(self) -> GroupLog:
+        """Another shard, loaded from this log."""
+        return loaded(self.records, self.settings, self.now_ms)
+
+    # --- time ---
+
+    def wait(self, ms: int) -> None:
+        """Every deadline on the way has its own tick."""
+        end = self.now_ms + ms
+        while True:
+            due_ms = self.shard.next_deadline_ms()
+            if due_ms is None or due_ms > end:
+                break
+            self.now_ms = max(self.now_ms, due_ms)
+            self.carry_out(self.shard.tick(self.now_ms))
+        self.now_ms = end
+
+    # --- requests; each returns its answer, or None while it is parked ---
+
+    def join(
+        self,
+        waiter: Any,
+        group: str = "g",
+        member: str = "",
+        instance: str | None = None,
+        protocols: Iterable[tuple[str, bytes]] = (("range", b"\x00\x00"),),
+        protocol_type: str = "consumer",
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        client: Client | None = None,
+    ) -> Any:
+        offered = [JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols]
+        request = JoinGroupRequest(
+            group_id=group,
+            member_id=member,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=offered,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+        )
+        self.carry_out(self.shard.join_group(client or Client(), request, waiter, self.now_ms))
+        return self.answers.get(waiter)
+
+    def sync(
+        self,
+        waiter: Any,
+        member: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        group: str = "g",
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Any:
+        given = [
+            SyncGroupRequest.SyncGroupRequestAssignment(member_id=each, assignment=data)
+            for each, data in (assignments or {}).items()
+        ]
+        request = SyncGroupRequest(
+            group_id=group,
+            member_id=member,
+            generation_id=generation,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=given,
+        )
+        self.carry_out(self.shard.sync_group(request, waiter, self.now_ms))
+        return self.answers.get(waiter)
+
+    def heartbeat(self, member: str, generation: int, group: str = "g", instance: str | None = None) -> int:
+        request = HeartbeatRequest(
+            group_id=group, member_id=member, generation_id=generation, group_instance_id=instance
+        )
+        return self.shard.heartbeat(request, self.now_ms).error_code
+
+    def leave(self, waiter: Any, *members: tuple[str, str | None], group: str = "g") -> Any:
+        """Members by id and instance id."""
+        named = [LeaveGroupRequest.MemberIdentity(member_id=each, group_instance_id=static) for each, static in members]
+        request = LeaveGroupRequest(group_id=group, members=named)
+        self.carry_out(self.shard.leave_group(request, waiter, self.now_ms))
+        return self.answers.get(waiter)
+
+    def commit_offsets(
+        self,
+        waiter: Any,
+        offsets: dict[tuple[str, int], int],
+        group: str = "g",
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str | None = "",
+        retention_ms: int = -1,
+        topic_id: Uuid = ZERO,
+        leader_epoch: int = -1,
+        version: int = 9,
+    ) -> Any:
+        by_topic: dict[str, list[Any]] = {}
+        for (topic, index), offset in offsets.items():
+            by_topic.setdefault(topic, []).append(
+                OffsetCommitRequest.OffsetCommitRequestPartition(
+                    partition_index=index,
+                    committed_offset=offset,
+                    committed_metadata=metadata,
+                    committed_leader_epoch=leader_epoch,
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group,
+            member_id=member,
+            generation_id_or_member_epoch=generation,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=partitions)
+                for topic, partitions in by_topic.items()
+            ],
+        )
+        self.carry_out(self.shard.offset_commit(Client(api_version=version), request, waiter, self.now_ms))
+        return self.answers.get(waiter)
+
+    def fetch(
+        self,
+        waiter: Any,
+        topics: dict[str, Sequence[int]] | None = None,
+        group: str = "g",
+        require_stable: bool = False,
+        member: str | None = None,
+        epoch: int = -1,
+        topic_id: Uuid = ZERO,
+    ) -> Any:
+        wanted = None
+        if topics is not None:
+            wanted = [
+                OffsetFetchRequest.OffsetFetchRequestTopics(
+                    name=topic, topic_id=topic_id, partition_indexes=list(indexes)
+                )
+                for topic, indexes in topics.items()
+            ]
+        request = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=group, topics=wanted, member_id=member, member_epoch=epoch
+        )
+        self.carry_out(self.shard.offset_fetch(request, require_stable, waiter))
+        return self.answers.get(waiter)
+
+    def offsets(self, group: str = "g") -> dict[tuple[str, int], int]:
+        """All that are committed."""
+        waiter = object()
+        fetched = self.fetch(waiter, None, group)
+        del self.answers[waiter]
+        return {
+            (topic.name, each.partition_index): each.committed_offset
+            for topic in fetched.topics
+            for each in topic.partitions
+        }
+
+    def delete_offsets(self, waiter: Any, topics: dict[str, Sequence[int]], group: str = "g") -> Any:
+        partition = OffsetDeleteRequest.OffsetDeleteRequestPartition
+        request = OffsetDeleteRequest(
+            group_id=group,
+            topics=[
+                OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name=topic, partitions=[partition(partition_index=index) for index in indexes]
+                )
+                for topic, indexes in topics.items()
+            ],
+        )
+        self.carry_out(self.shard.offset_delete(request, waiter, self.now_ms))
+        return self.answers.get(waiter)
+
+    def delete_groups(self, waiter: Any, *groups: str) -> Any:
+        self.carry_out(self.shard.delete_groups(groups, waiter, self.now_ms))
+        return self.answers.get(waiter)
+
+    def describe(self, group: str = "g", version: int = 6) -> Any:
+        return self.shard.describe_groups(Client(api_version=version), [group])[0]
+
+    # --- shortcuts ---
+
+    def form(self, count: int = 2, group: str = "g", session_ms: int = SESSION_MS) -> tuple[list[str], int]:
+        """A stable group of so many members: their ids, the leader first, and the generation."""
+        waiters = [f"{group}-forms-{number}" for number in range(count)]
+        old = Client(api_version=3)  # no id needed before they join
+        for waiter in waiters:
+            self.join(waiter, group, client=old, session_ms=session_ms)
+        for _ in range(count + 1):
+            if waiters[-1] in self.answers:
+                break
+            self.wait(self.settings.initial_rebalance_delay_ms)
+        joined = [self.answers.pop(waiter) for waiter in waiters]
+        leader, generation = joined[0].leader, joined[0].generation_id
+        ids = sorted((each.member_id for each in joined), key=lambda each: each != leader)
+        for number, each in enumerate(reversed(ids)):
+            given = {member: b"of %d" % place for place, member in enumerate(ids)} if each == leader else None
+            self.sync(waiters[number], each, generation, given, group)
+        for waiter in waiters:
+            assert self.answers.pop(waiter).error_code == 0
+        return ids, generation
+
+
+def loaded(records: Iterable[GroupRecord], settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000) -> GroupLog:
+    """A shard that has read these records."""
+    made = GroupLog(settings, now_ms)
+    made.shard = GroupShard(settings, Uuids("again"))
+    made.records = list(records)
+    for offset, (key, value) in enumerate(made.records):
+        made.shard.replay(key, value, offset)
+    made.carry_out(made.shard.loaded(now_ms))
+    return made

@@ -65,6 +65,7 @@ class SyncedMemoryLog(MemoryLog):
 
 class Caller:
     api_version = 4
+    forwarded = False
 
 
 class Applied:

@@ -11,6 +11,14 @@ write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRA
     > delete TOPIC
     > ids BROKER                  AllocateProducerIds
     > silence MS                  nobody is heard for a while, then the clock ticks
+    > config KIND NAME [check] CHANGES...   KIND is topic, broker, group or metrics, NAME - the empty one; a change is
+                                  key=value, key+=value, key-=value or key!, `check`: validate_only
+    > configs KIND NAME key=value...        AlterConfigs: all that is set from now on
+    > quota ENTITY... CHANGES...  an entity is kind:name, `kind:` the default; a change is key=value or key!
+    > elect preferred|unclean TOPIC:PARTITION...|all
+    > reassign TOPIC:PARTITION REPLICAS|cancel [another-factor]
+    > reassignments               those under way
+    > feature NAME LEVEL [safe|unsafe] [check]
 """
 
 from __future__ import annotations
@@ -29,13 +37,22 @@ from kafkacore.metadata.records import decode_record
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AllocateProducerIdsRequest,
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    ElectLeadersRequest,
+    IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest,
+    UpdateFeaturesRequest,
 )
 
 STORIES = sorted((Path(__file__).parent / "controller").glob("*.txt"))
 LIMIT_MS = 1000
+KINDS = {"topic": 2, "broker": 4, "metrics": 16, "group": 32}
+OPERATIONS = {"": 0, "!": 1, "+": 2, "-": 3}
 
 
 class Story:
@@ -111,6 +128,81 @@ class Story:
         response = await self.harness.controller.allocate_producer_ids(Caller(), request)
         return f"{response.producer_id_len} from {response.producer_id_start}"
 
+    async def config(self, kind: str, name: str, *words: str) -> str:
+        made = IncrementalAlterConfigsRequest
+        changes = [change(word) for word in words if word != "check"]
+        resource = made.AlterConfigsResource(
+            resource_type=KINDS[kind],
+            resource_name=name.strip("-"),
+            configs=[made.AlterableConfig(name=k, config_operation=o, value=v) for k, o, v in changes],
+        )
+        request = made(resources=[resource], validate_only="check" in words)
+        return result((await self.harness.controller.incremental_alter_configs(Caller(), request)).responses[0])
+
+    async def configs(self, kind: str, name: str, *words: str) -> str:
+        made = AlterConfigsRequest
+        configs = [made.AlterableConfig(name=k, value=v) for k, _, v in map(change, words)]
+        resource = made.AlterConfigsResource(resource_type=KINDS[kind], resource_name=name.strip("-"), configs=configs)
+        return result((await self.harness.controller.alter_configs(Caller(), made(resources=[resource]))).responses[0])
+
+    async def quota(self, *words: str) -> str:
+        made = AlterClientQuotasRequest
+        entity = [word.split(":") for word in words if ":" in word]
+        ops = [change(word) for word in words if ":" not in word]
+        entry = made.EntryData(
+            entity=[made.EntityData(entity_type=kind, entity_name=name or None) for kind, name in entity],
+            ops=[made.OpData(key=k, value=float(v or 0), remove=o == 1) for k, o, v in ops],
+        )
+        return result((await self.harness.controller.alter_client_quotas(Caller(), made(entries=[entry]))).entries[0])
+
+    async def elect(self, kind: str, *names: str) -> str:
+        made = ElectLeadersRequest
+        topics = [
+            made.TopicPartitions(topic=t, partitions=[int(p)]) for t, p in (n.split(":") for n in names if ":" in n)
+        ]
+        request = made(
+            election_type=["preferred", "unclean"].index(kind),
+            topic_partitions=None if names == ("all",) else topics,
+            timeout_ms=LIMIT_MS,
+        )
+        answer = await self.harness.controller.elect_leaders(Caller(), request)
+        return ", ".join(
+            f"{topic.topic}-{each.partition_id} {result(each)}"
+            for topic in answer.replica_election_results
+            for each in topic.partition_result
+        ) or "nothing"  # fmt: skip
+
+    async def reassign(self, name: str, replicas: str, another: str = "") -> str:
+        made = AlterPartitionReassignmentsRequest
+        topic, partition = name.split(":")
+        each = made.ReassignablePartition(
+            partition_index=int(partition), replicas=None if replicas == "cancel" else ids(replicas)
+        )
+        request = made(
+            topics=[made.ReassignableTopic(name=topic, partitions=[each])],
+            timeout_ms=LIMIT_MS,
+            allow_replication_factor_change=bool(another),
+        )
+        answer = await self.harness.controller.alter_partition_reassignments(Caller(), request)
+        return result(answer.responses[0].partitions[0])
+
+    async def reassignments(self) -> str:
+        request = ListPartitionReassignmentsRequest(topics=None, timeout_ms=LIMIT_MS)
+        answer = await self.harness.controller.list_partition_reassignments(Caller(), request)
+        return ", ".join(
+            f"{topic.name}-{each.partition_index} {each.replicas} adding {each.adding_replicas} "
+            f"removing {each.removing_replicas}"
+            for topic in answer.topics
+            for each in topic.partitions
+        ) or "none"  # fmt: skip
+
+    async def feature(self, name: str, level: str, *words: str) -> str:
+        made = UpdateFeaturesRequest
+        kind = 2 if "safe" in words else 3 if "unsafe" in words else 1
+        update = made.FeatureUpdateKey(feature=name, max_version_level=int(level), upgrade_type=kind)
+        request = made(feature_updates=[update], validate_only="check" in words, timeout_ms=LIMIT_MS)
+        return result(await self.harness.controller.update_features(Caller(), request))
+
     async def silence(self, ms: str) -> None:
         # In steps, as a clock goes: a controller that did not run fences nobody.
         for _ in range(10):
@@ -121,7 +213,15 @@ class Story:
 
 
 def ids(word: str) -> list[int]:
-    return [int(each) for each in word.split(",")]
+    return [int(each) for each in word.split(",") if each != "-"]
+
+
+def change(word: str) -> tuple[str, int, str | None]:
+    """Key, operation and value."""
+    if word.endswith("!"):
+        return word[:-1], OPERATIONS["!"], None
+    key, _, value = word.partition("=")
+    return key.rstrip("+-"), OPERATIONS[key[-1] if key[-1] in "+-" else ""], value
 
 
 def result(each: Any) -> str:

@@ -141,14 +141,18 @@ class BrokerConfig(BrokerKeys):
     def notes(self) -> Iterator[str]:
         """One line for each setting that is unknown, was removed from Kafka, or has no effect here."""
         for name in self.static:
-            key = self.key(name)
-            if key is None:
-                yield f"{name}: unknown key, kept but not used"
-            elif key.generation == "3.9" and not self.zookeeper_mode:
-                yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
-            elif not key.honoured:
-                yield f"{name}: valid, but kafkacore does not act on it yet"
+            yield from self.note(name)
         yield from relations.notes(self)
+
+    def note(self, name: str) -> Iterator[str]:
+        """Likewise of one setting that is set."""
+        key = self.key(name)
+        if key is None:
+            yield f"{name}: unknown key, kept but not used"
+        elif key.generation == "3.9" and not self.zookeeper_mode:
+            yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
+        elif not key.honoured:
+            yield f"{name}: valid, but kafkacore does not act on it yet"
 
     # -- what several keys say together
 

@@ -12,7 +12,7 @@ generation  the Kafka that knows the key: 3.9, 4.3, both, or own for a key of ka
 honoured    whether kafkacore acts on it, or only takes and validates it
 kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
 3.9         what was otherwise in 3.9, as `type=...;default=...;mode=...;check=...`
-broker      (of a topic's key) the broker's keys of the same meaning, first what counts, `*N` where the unit differs
+broker      (of a topic's or group's key) the broker's keys of the same meaning, first what counts, `*N` for other units
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLES: Final = os.path.join(os.path.dirname(__file__), "tables")
 class Key:
     """One row of a table. `default` is text, or None for Kafka's null; `required` says that there is no default.
 
-    `broker_keys` has names and factors of the broker's keys that a topic's key inherits from.
+    `broker_keys` has names and factors of the broker's keys that a topic's or group's key inherits from.
     """
 
     __slots__ = (
@@ -137,3 +137,5 @@ BROKER: Final = Keys("broker")
 BROKER_3_9: Final = Keys("broker", old=True)
 TOPIC: Final = Keys("topic")
 TOPIC_3_9: Final = Keys("topic", old=True)
+GROUP: Final = Keys("group")
+CLIENT_METRICS: Final = Keys("client_metrics")

@@ -10,6 +10,7 @@ release      a Kafka release or metadata version, as 3.9 or 3.9-IV0
 voters       entries `id@host:port` (controller.quorum.voters)
 addresses    entries `host:port` (controller.quorum.bootstrap.servers)
 replicas     `partition:broker` entries, or `*` (KIP-73)
+reset        where a share group begins: latest, earliest, or by_duration:PnDTnHnMn.nS (KIP-932)
 """
 
 from __future__ import annotations
@@ -188,10 +189,10 @@ def _satisfies(check: str, value: Value, checks: list[str]) -> bool:
             return _is_release(entries[0])
         case "replicas":
             return "".join(entries) == "*" or all(_is_replica(entry) for entry in entries)
-        case "voters":
-            return all(parse_voter(entry) for entry in entries)
-        case "addresses":
-            return all(parse_address(entry) for entry in entries)
+        case "reset":
+            return entries[0] in ("latest", "earliest") or _is_by_duration(entries[0])
+        case "voters" | "addresses":
+            return all(parse_voter(entry) if word == "voters" else parse_address(entry) for entry in entries)
     return word == "or"
 
 
@@ -210,6 +211,15 @@ def _is_replica(entry: str) -> bool:
     return not entry or (bool(colon) and partition.isdecimal() and broker.isdecimal())
 
 
+def _is_by_duration(text: str) -> bool:
+    """`by_duration:` and an ISO 8601 duration that is not negative."""
+    import re  # not needed by a start
+
+    word, _, duration = text.partition(":")
+    time = r"(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{0,9})?S)?)?"
+    return word == "by_duration" and re.fullmatch(rf"P(?=\d|T)(\d+D)?{time}", duration, re.IGNORECASE) is not None
+
+
 def _words(check: str, type_name: str) -> str:
     if ".." in check:
         low, _, high = check.partition("..")
@@ -222,6 +232,7 @@ def _words(check: str, type_name: str) -> str:
         "distinct": "without empty entries",
         "release": "naming a Kafka release from 0.8.0 to 3.9, as 3.9 or 3.9-IV0",
         "replicas": "of partition:broker entries, or *",
+        "reset": "that is latest, earliest or by_duration:PnDTnHnMn.nS",
         "voters": "of id@host:port entries",
         "addresses": "of host:port entries",
     }.get(word, "")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkacore.metadata import image as images
+from kafkacore.metadata.client_quotas import entity_of, kept_key
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
 from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, Records
@@ -404,10 +405,7 @@ def _dropped(kept: str, *fields: str) -> Replayer:
 
 
 def _quota(edit: Edit, record: Any, offset: int) -> None:
-    entity = tuple(
-        sorted([(each.entity_type, each.entity_name or "", each.entity_name is None) for each in record.entity])
-    )
-    edit.keep((record.NAME, entity, record.key), None if record.remove else record)
+    edit.keep(kept_key(entity_of(record.entity), record.key), None if record.remove else record)
 
 
 _REPLAYERS: Final[dict[str, Replayer]] = {

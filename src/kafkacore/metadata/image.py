@@ -149,8 +149,12 @@ class MetadataImage(NamedTuple):
         """What was set for a resource; the name "" of BROKER is every broker's default."""
         return self.configs.get((resource_type, name)) or NO_CONFIGS
 
+    def set_config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """Likewise; only what has a value."""
+        return {key: value for key, value in self.config(resource_type, name).items() if value is not None}
+
     def topic_overrides(self, name: str) -> Mapping[str, str]:
-        return {key: value for key, value in self.config(TOPIC, name).items() if value is not None}
+        return self.set_config(TOPIC, name)
 
     def is_active(self, broker_id: int) -> bool:
         """Unfenced and not leaving."""

@@ -26,6 +26,7 @@ from kafkacore.runtime.process import CONTROL, Runtime
 LOG: Final = logging.getLogger("kafkacore.network")
 
 BATCH: Final = 32  # requests that one callback of the loop starts
+NO_OVERRIDE: Final = -1  # of max.connections.per.ip, for an address
 _SWEEP_SECONDS: Final = 0.005
 
 Response = bytes | Sequence[bytes] | Iterator[bytes] | None
@@ -80,8 +81,7 @@ class Plane:
         for key, answers in self._lasting.items():
             self.native.install(key, answers.slot.api())
         for host, limit in self.limits.max_connections_per_ip_overrides:
-            for address in _addresses(host):
-                self.native.limit_address(address, limit)
+            self._limit(host, limit)
         for processor in self.processors:
             processor.serve(self.native)
         runtime.watch_fork(self)
@@ -109,16 +109,11 @@ class Plane:
         self._reading = True
         self._log_notices()
         loop.call_soon(self._drain)
-        rate = self.limits.max_connection_creation_rate
-        for number, opened in enumerate(self._sockets):
-            self._acceptor.add(self.native, opened.fileno(), number, rate if rate < 0x7FFFFFFF else 0)
-            self._accepting += 1
+        self._accept()
 
     async def stop(self, drain_ms: float = 0.0) -> None:
         """No new connections; those there are get `drain_ms` to hear their answers; then all are closed."""
-        while self._accepting:
-            self._accepting -= 1
-            self._acceptor.remove(self.native, self._accepting)
+        self._pause()
         self._close_sockets()
         if drain_ms > 0:
             self.native.start_draining()
@@ -133,6 +128,35 @@ class Plane:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self.native.fileno())
             loop.remove_reader(self.native.notices_fileno())
+
+    def set_limits(self, limits: PlaneLimits) -> None:
+        """From now on: max.connections, those of addresses and max.connection.creation.rate (KIP-402, KIP-612). The
+        others are of a plane's beginning. Names of hosts are looked up off the loop."""
+        was, self.limits = self.limits, limits
+        self.native.set_connection_limits(limits.max_connections, limits.max_connections_per_ip)
+        before, now = dict(was.max_connections_per_ip_overrides), dict(limits.max_connections_per_ip_overrides)
+        for host in before.keys() | now.keys():
+            if before.get(host) != now.get(host):
+                asyncio.get_running_loop().run_in_executor(None, self._limit, host, now.get(host, NO_OVERRIDE))
+        if was.max_connection_creation_rate != limits.max_connection_creation_rate and self._accepting:
+            self._pause()
+            self._accept()
+
+    def _limit(self, host: str, limit: int) -> None:
+        for address in _addresses(host):
+            self.native.limit_address(address, limit)
+
+    def _accept(self) -> None:
+        rate = self.limits.max_connection_creation_rate
+        for number, opened in enumerate(self._sockets):
+            self._acceptor.add(self.native, opened.fileno(), number, rate if rate < 0x7FFFFFFF else 0)
+            self._accepting += 1
+
+    def _pause(self) -> None:
+        """Newcomers wait in the system's backlog."""
+        while self._accepting:
+            self._accepting -= 1
+            self._acceptor.remove(self.native, self._accepting)
 
     def close_inherited(self) -> None:
         """In a child after fork: its copy of the listening sockets."""

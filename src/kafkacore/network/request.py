@@ -7,7 +7,7 @@ from kafkacore._named_tuple import NamedTuple
 
 class RequestContext(NamedTuple):
     """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` of the node's
-    clock."""
+    clock. `forwarded`: a broker has passed it on for the client (KIP-590)."""
 
     api_key: int
     api_version: int
@@ -17,3 +17,4 @@ class RequestContext(NamedTuple):
     client_host: str
     principal: str = "User:ANONYMOUS"
     received_ns: int = 0
+    forwarded: bool = False

@@ -71,11 +71,14 @@ class ReplicaManager:
         config: BrokerConfig,
         logs: Logs,
         publish: Callable[[list[Placed], list[Uuid]], None],
+        on_config: Callable[[BrokerConfig], None] = lambda config: None,
     ) -> None:
+        """`on_config` is given the broker's configuration each time it was changed at run time."""
         self._node_id = node_id
         self._config = config
         self._logs = logs
         self._publish = publish
+        self._on_config = on_config
         self._topics: dict[Uuid, Hosted] = {}
         self._by_name: dict[str, Hosted] = {}
         self._changed: set[Uuid] = set()
@@ -125,8 +128,7 @@ class ReplicaManager:
     def _apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         for topic_id in delta.topics_deleted:
             self._drop_topic(topic_id)
-        if any(kind == BROKER for kind, _ in delta.configs):
-            self._set_broker_config(image)
+        if any(kind == BROKER for kind, _ in delta.configs) and self.take_config(image):
             self._configure(image, list(self._topics.values()))
         else:
             names = [name for kind, name in delta.configs if kind == TOPIC]
@@ -137,7 +139,7 @@ class ReplicaManager:
     def _apply_all(self, image: MetadataImage) -> None:
         for topic_id in [topic_id for topic_id in self._topics if image.topic_by_id(topic_id) is None]:
             self._drop_topic(topic_id)
-        self._set_broker_config(image)
+        self.take_config(image)
         self._configure(image, list(self._topics.values()))
         for topic in image.topics():
             self._place(image, topic, topic.partition_rows)
@@ -214,14 +216,24 @@ class ReplicaManager:
         """With what was changed at run time."""
         return self._config
 
-    def _set_broker_config(self, image: MetadataImage) -> None:
-        """What was changed for brokers at run time (KIP-226) is what topics inherit."""
-        default = _set_values(image.config(BROKER, ""))
-        own = _set_values(image.config(BROKER, str(self._node_id)))
-        if default != self._config.dynamic_default or own != self._config.dynamic_broker:
-            self._config = self._config.with_dynamic(default=default, broker=own)
-            self._settings.clear()
+    def take_config(self, image: MetadataImage) -> bool:
+        """What was changed for brokers at run time (KIP-226) is what topics inherit; whether it is another one now."""
+        changed = self._adopt(image.set_config(BROKER, ""), image.set_config(BROKER, str(self._node_id)))
         self._logs.cordon(self._config.cordoned_log_dirs)
+        return changed
+
+    def _adopt(self, default: Mapping[str, str], own: Mapping[str, str]) -> bool:
+        if not (default or own or self._config.dynamic_default or self._config.dynamic_broker):
+            return False
+        from kafkacore.config.dynamic import adopted  # not needed before something was changed
+
+        config = adopted(self._config, default, own)
+        if config is self._config:
+            return False
+        self._config = config
+        self._settings.clear()
+        self._on_config(config)
+        return True
 
     def _configure(self, image: MetadataImage, topics: Iterable[Hosted]) -> None:
         for hosted in topics:
@@ -263,10 +275,6 @@ def _by_topic(image: MetadataImage, delta: MetadataDelta) -> dict[int, Sequence[
     for row in delta.partition_rows.difference(*created.values()):
         changed.setdefault(image.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS], []).append(row)
     return {**created, **changed}
-
-
-def _set_values(values: Mapping[str, str | None]) -> dict[str, str]:
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from typing import Final
 
 from kafkacore._fast import fetch, list_offsets, produce
@@ -30,6 +29,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.runtime.randomness import randomness
+from kafkacore.runtime.workers import Workers
 from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
@@ -66,7 +66,7 @@ class BrokerServer:
         publisher: MetadataPublisher,
         channel: ControllerChannel,
         logs: BrokerLogs,
-        blocking: Executor,
+        blocking: Workers,
         read_kraft_version: Callable[[], int],
         previous_epoch: int = -1,
         on_fault: Callable[[BaseException], None] = lambda error: None,
@@ -83,11 +83,10 @@ class BrokerServer:
         sessions = _fetch_sessions(config)
         self._hot = Hot(sessions, config.fetch_max_bytes)
         self._channel = channel
-        self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table)
+        self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table, self._reconfigure)
         self.context = BrokerContext(
             node_id=self.node_id,
             cluster_id=cluster_id,
-            config=config,
             read_image=lambda: publisher.image,
             read_kraft_version=read_kraft_version,
             replicas=self.replicas,
@@ -102,6 +101,7 @@ class BrokerServer:
         self.dispatcher = Dispatcher("broker", self.context, BROKER)
         self.context.api_ranges = self.dispatcher.api_ranges()
         self.plane = self._make_plane(runtime, environment)
+        self.context.loggers_changed = self._set_gate
         self.bound = self.plane.open()
         lifecycle = BrokerLifecycle(
             node_id=self.node_id,
@@ -143,6 +143,15 @@ class BrokerServer:
             plane.native.publish_gate(GatePolicy("punt"))
         return plane
 
+    def _set_gate(self) -> None:
+        """A request log that misses none needs the hot APIs' requests as well."""
+        self.plane.native.publish_gate(GatePolicy("punt" if request_log.enabled() else "serve"))
+
+    def _reconfigure(self, config: BrokerConfig) -> None:
+        """What was changed at run time, but for logs, which their topics' settings reach."""
+        self.plane.set_limits(limits_from(config))
+        self._blocking.resize(config.num_io_threads)
+
     def _advertised(self) -> list[AdvertisedListener]:
         """What clients are told: a port 0 is the one that was bound, the wildcard is this machine's name."""
         told = []
@@ -164,6 +173,7 @@ class BrokerServer:
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
         # What a log's topic is configured to is known now, and what of the directories is no log of ours.
+        self.replicas.take_config(self._publisher.image)
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
         self._publisher.subscribe(self._apply)
         self.moves.resume()

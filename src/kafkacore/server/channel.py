@@ -58,7 +58,8 @@ class ActiveController:
 
     async def _attempt(self, call: RequestContext | None, request: Message) -> Any | None:
         if self._leads and self._local is not None:
-            return await self._local.ask(call or self._own(request), request)
+            asked = self._own(request) if call is None else call._replace(forwarded=True)
+            return await self._local.ask(asked, request)
         where = self._replica.raft.leader_elsewhere
         if where is None or self._leads:
             return None
@@ -125,10 +126,10 @@ def _is_not_controller(answer: Any) -> bool:
     """At the top of the answer, or in the first thing it names."""
     if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
         return True
-    for field in ("topics", "responses", "results"):
+    for field in ("topics", "responses", "results", "entries", "replica_election_results", "partition_result"):
         named = getattr(answer, field, None)
         if named:
-            return getattr(named[0], "error_code", 0) == ErrorCode.NOT_CONTROLLER
+            return _is_not_controller(named[0])
     return False
 
 

@@ -34,7 +34,6 @@ class BrokerContext:
         *,
         node_id: int,
         cluster_id: str,
-        config: BrokerConfig,
         read_image: Callable[[], MetadataImage],
         replicas: ReplicaManager,
         logs: BrokerLogs,
@@ -48,7 +47,6 @@ class BrokerContext:
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
-        self.config = config
         self.read_image = read_image
         self.replicas = replicas
         self.logs = logs
@@ -62,6 +60,8 @@ class BrokerContext:
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
         self.moves: LogDirMoves
+        # Called when a level has changed that a client may set.
+        self.loggers_changed: Callable[[], None] = lambda: None
         self.finalized_epoch = -1  # the offset at which the finalised features were as they are
 
     @cached_property
@@ -73,6 +73,11 @@ class BrokerContext:
     @property
     def image(self) -> MetadataImage:
         return self.read_image()
+
+    @property
+    def config(self) -> BrokerConfig:
+        """With what was changed at run time."""
+        return self.replicas.config
 
     def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
         """Where a broker in the committed metadata is reached on a listener."""

@@ -73,8 +73,11 @@ class ControllerServer:
         )  # fmt: skip
         settings = Settings(cluster_id, config, randomness())
         records = bootstrap.read_bootstrap(config.metadata_log_dir) or ()
-        self.quorum = QuorumController(settings, self.replica.raft, records, self.replica.now_ms, on_root=on_root)
-        self.context = ControllerContext(self.node_id, cluster_id, config, self.quorum, self.replica.raft)
+        self._on_root = on_root
+        self.quorum = QuorumController(
+            settings, self.replica.raft, records, self.replica.now_ms, on_root=self._root_committed
+        )
+        self.context = ControllerContext(self.node_id, cluster_id, self.quorum, self.replica.raft)
         self.dispatcher = self.context.dispatcher = Dispatcher("controller", self.context, HANDLERS)
         self.context.api_ranges = self.dispatcher.api_ranges()
         retry_ms = config.controller_quorum_retry_backoff_ms
@@ -87,6 +90,12 @@ class ControllerServer:
 
     def _answer(self, call: RequestContext, body: memoryview) -> Answered:
         return self.dispatcher.answer(call, body)
+
+    def _root_committed(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        if self.quorum.config is not self.config:
+            self.config = self.quorum.config
+            self.plane.set_limits(limits_from(self.config))
+        self._on_root(image, delta)
 
     def _advertised(self) -> Endpoints:
         """What other nodes are told: a port 0 is the one that was bound, the wildcard is this machine's name."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum.controller import QuorumController
+from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.raft.driver import RaftDriver
@@ -19,19 +20,25 @@ if TYPE_CHECKING:
 class ControllerContext:
     """Belongs to the controller plane's loop."""
 
-    def __init__(
-        self, node_id: int, cluster_id: str, config: BrokerConfig, quorum: QuorumController, raft: RaftDriver
-    ) -> None:
+    def __init__(self, node_id: int, cluster_id: str, quorum: QuorumController, raft: RaftDriver) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
-        self.config = config
         self.quorum = quorum
         self.raft = raft
         self.dispatcher: Dispatcher
         self.api_ranges: Sequence[ApiRange] = ()
 
+    @property
+    def config(self) -> BrokerConfig:
+        """With what was changed at run time."""
+        return self.quorum.config
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.quorum.image
+
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
-        image = self.quorum.image
+        image = self.image
         return None if image.topic(name) is None else image.topic_overrides(name)
 
     @property

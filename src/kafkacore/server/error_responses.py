@@ -33,7 +33,11 @@ def error_response(request: Message, call: RequestContext, error: ErrorCode, mes
 
 
 # The versions with an error code at the top, where not all have one.
-_TOP_CODE: Final = {ApiKey.METADATA: (13, 0x7FFF), ApiKey.FIND_COORDINATOR: (0, 3)}
+_TOP_CODE: Final = {
+    ApiKey.METADATA: (13, 0x7FFF),
+    ApiKey.FIND_COORDINATOR: (0, 3),
+    ApiKey.ELECT_LEADERS: (1, 0x7FFF),
+}
 _LATE_MESSAGE: Final = frozenset({ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_QUORUM})
 
 
@@ -152,6 +156,77 @@ def _describe_configs(response: Any, request: Any, call: RequestContext, error: 
     ]
 
 
+def _alter_configs(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+    response.responses = [
+        response.AlterConfigsResourceResponse(
+            error_code=error,
+            error_message=message or error.message,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each in request.resources
+    ]
+
+
+def _elect_leaders(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+    response.replica_election_results = [
+        response.ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                response.PartitionResult(partition_id=each, error_code=error, error_message=message or error.message)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
+
+
+def _alter_client_quotas(
+    response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None
+) -> None:
+    response.entries = [
+        response.EntryData(
+            error_code=error,
+            error_message=message or error.message,
+            entity=[
+                response.EntityData(entity_type=each.entity_type, entity_name=each.entity_name) for each in entry.entity
+            ],
+        )
+        for entry in request.entries
+    ]
+
+
+def _describe_client_quotas(
+    response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None
+) -> None:
+    response.entries = None
+
+
+def _describe_producers(
+    response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None
+) -> None:
+    response.topics = [
+        response.TopicResponse(
+            name=topic.name,
+            partitions=[
+                response.PartitionResponse(
+                    partition_index=each, error_code=error, error_message=message or error.message
+                )
+                for each in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics
+    ]
+
+
+def _describe_transactions(
+    response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None
+) -> None:
+    response.transaction_states = [
+        response.TransactionState(transactional_id=each, error_code=error) for each in request.transactional_ids
+    ]
+
+
 def _find_coordinator(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
     if call.api_version >= 4:
         response.coordinators = [
@@ -176,4 +251,11 @@ _ITEMIZED: Final[dict[int, Build]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _epochs,
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _describe_topic_partitions,
+    ApiKey.ALTER_CONFIGS: _alter_configs,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _alter_configs,
+    ApiKey.ELECT_LEADERS: _elect_leaders,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+    ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
+    ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
 }

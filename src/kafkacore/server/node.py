@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkacore._fast.env import Environment
@@ -18,6 +18,7 @@ from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
+from kafkacore.runtime.workers import Workers
 from kafkacore.server.channel import ActiveController, ControllerChannel
 from kafkacore.server.metadata_feed import MetadataFeed
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
@@ -240,7 +241,7 @@ class Node:
         config, loop = self.config, runtime.loop(DATA)
         publisher = self._feed.publisher
         # Of handlers that wait for a disk; what is more than they can do waits its turn.
-        blocking = ThreadPoolExecutor(config.num_io_threads, "kafkacore-io")
+        blocking = Workers(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
         # What is not there was not left in order.

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkacore.config import BrokerConfig
+from kafkacore.metadata.image import CLIENT_METRICS, GROUP
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DescribeConfigsRequest
@@ -22,7 +23,12 @@ CONFIG = BrokerConfig(
     }
 )
 TOPICS: Mapping[str, Mapping[str, str]] = {"plain": {}, "set": {"max.message.bytes": "1000"}}
-CONTEXT = SimpleNamespace(node_id=1, config=CONFIG, topic_overrides=TOPICS.get)
+STORED = {
+    (GROUP, "g"): {"consumer.session.timeout.ms": "50000"},
+    (CLIENT_METRICS, "m"): {"metrics": "org.apache.kafka.consumer."},
+}
+IMAGE = SimpleNamespace(set_config=lambda kind, name: STORED.get((kind, name), {}))
+CONTEXT = SimpleNamespace(node_id=1, config=CONFIG, topic_overrides=TOPICS.get, image=IMAGE)
 
 
 def describe(kind: int, name: str, keys: list[str] | None = None, version: int = 4, **flags: bool) -> Any:
@@ -79,6 +85,24 @@ def test_what_is_asked_for_wrongly_is_refused_by_itself() -> None:
     assert describe(describe_configs.BROKER, "").configs == []
 
 
+def test_a_group_inherits_from_its_broker_and_needs_not_exist() -> None:
+    for name, value, source in (("g", "50000", 8), ("other", "45000", 5)):
+        [entry] = describe(GROUP, name, ["consumer.session.timeout.ms"], include_synonyms=True).configs
+        assert (entry.value, entry.config_source, entry.config_type) == (value, source, 3)
+        assert entry.synonyms[-1].name == "group.consumer.session.timeout.ms"
+    [entry] = describe(GROUP, "g", ["share.isolation.level"], include_synonyms=True).configs
+    assert (entry.value, [each.name for each in entry.synonyms]) == ("read_uncommitted", ["share.isolation.level"])
+    assert describe(GROUP, "").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_subscription_to_metrics_of_clients() -> None:
+    shown = {each.name: (each.value, each.config_source) for each in describe(CLIENT_METRICS, "m").configs}
+    assert shown == {"metrics": ("org.apache.kafka.consumer.", 7), "interval.ms": ("300000", 5), "match": ("", 5)}
+    assert describe(CLIENT_METRICS, "").error_code == ErrorCode.INVALID_REQUEST
+
+
 def test_loggers_have_their_levels() -> None:
     shown = {entry.name: entry.value for entry in describe(describe_configs.BROKER_LOGGER, "1").configs}
-    assert shown["root"] in ("WARNING", "INFO", "DEBUG", "ERROR", "CRITICAL")
+    assert shown["root"] in ("WARN", "INFO", "DEBUG", "ERROR", "FATAL")
+    # Those of other libraries are not the broker's.
+    assert "kafkacore.server" in shown and not any(name.startswith("pytest") for name in shown)

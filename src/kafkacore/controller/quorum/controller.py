@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum import activation, cluster
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
-from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
+from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Records
 from kafkacore.metadata.records import RecordWriter, Value, decode_record
 from kafkacore.protocol.errors import ErrorCode, error_for
@@ -43,6 +44,8 @@ class Caller(Protocol):
 
     @property
     def api_version(self) -> int: ...
+    @property
+    def forwarded(self) -> bool: ...
 
 
 class Quorum(Protocol):
@@ -52,6 +55,8 @@ class Quorum(Protocol):
     def leader_id(self) -> int: ...
     @property
     def end_offset(self) -> int: ...
+    @property
+    def kraft_version(self) -> int: ...
     def leads(self, epoch: int) -> bool:
         """Whether this replica leads the epoch now."""
 
@@ -169,6 +174,56 @@ class QuorumController:
 
         return await self._write(lambda: directories.assign(self._head, self._settings, request))
 
+    async def alter_configs(self, caller: Caller, request: Any) -> Any:
+        """POLICY_VIOLATION."""
+        from kafkacore.controller.quorum.configuration import ConfigAlteration  # not needed before somebody asks
+
+        return await self._write(
+            lambda: ConfigAlteration(self._head, self._settings, forwarded=caller.forwarded).legacy(request)
+        )
+
+    async def incremental_alter_configs(self, caller: Caller, request: Any) -> Any:
+        """POLICY_VIOLATION."""
+        from kafkacore.controller.quorum.configuration import ConfigAlteration  # not needed before somebody asks
+
+        return await self._write(
+            lambda: ConfigAlteration(self._head, self._settings, forwarded=caller.forwarded).incremental(request)
+        )
+
+    async def alter_client_quotas(self, caller: Caller, request: Any) -> Any:
+        """POLICY_VIOLATION."""
+        from kafkacore.controller.quorum import quotas  # not needed before somebody asks
+
+        return await self._write(lambda: quotas.alter_client_quotas(self._head, request))
+
+    async def elect_leaders(self, caller: Caller, request: Any) -> Any:
+        """INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        from kafkacore.controller.quorum.elections import LeaderElection  # not needed before somebody asks
+
+        return await self._user_write(request, lambda: LeaderElection(self._head, self._settings).decide(request))
+
+    async def alter_partition_reassignments(self, caller: Caller, request: Any) -> Any:
+        """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
+        from kafkacore.controller.quorum.reassignments import Reassignment  # not needed before somebody asks
+
+        return await self._user_write(request, lambda: Reassignment(self._head, self._settings).decide(request))
+
+    async def list_partition_reassignments(self, caller: Caller, request: Any) -> Any:
+        from kafkacore.controller.quorum import reassignments  # not needed before somebody asks
+
+        self._require_active()
+        return reassignments.list_reassignments(self.image, request)
+
+    async def update_features(self, caller: Caller, request: Any) -> Any:
+        """REQUEST_TIMED_OUT."""
+        from kafkacore.controller.quorum import features  # not needed before somebody asks
+
+        def decide() -> Decision:
+            kraft_version = self._quorum.kraft_version
+            return features.update_features(self._head, self._settings, request, caller.api_version, kraft_version)
+
+        return await self._user_write(request, decide)
+
     # --- what the log tells ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
@@ -265,7 +320,26 @@ class QuorumController:
 
     def _commit(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.image = image
+        if delta is None or any(kind == BROKER for kind, _ in delta.configs):
+            self._adopt_config(image)
         self._on_root(image, delta)
+
+    def _adopt_config(self, image: MetadataImage) -> None:
+        """What was changed for this node, and for all, decides as what was in its server.properties (KIP-226)."""
+        config = self._settings.config
+        default, own = image.set_config(BROKER, ""), image.set_config(BROKER, str(config.node_id))
+        if default or own or config.dynamic_default or config.dynamic_broker:
+            from kafkacore.config.dynamic import adopted  # not needed before something was changed
+
+            # The broker of the same node tells what there is to tell.
+            config = adopted(config, default, own, tell="broker" not in config.process_roles)
+            self._settings = self._settings._replace(config=config)
+            self.__dict__.pop("_descriptions", None)
+
+    @property
+    def config(self) -> BrokerConfig:
+        """With what was changed at run time."""
+        return self._settings.config
 
     async def _user_write(self, request: Any, decide: Callable[[], Decision]) -> Any:
         try:

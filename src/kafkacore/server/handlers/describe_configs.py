@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.sources import Described, Source
+from kafkacore.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from kafkacore.server import loggers
 from kafkacore.storage.names import topic_name_problem
 
-# Resource types (KIP-133, KIP-412).
-TOPIC: Final = 2
-BROKER: Final = 4
-BROKER_LOGGER: Final = 8
+BROKER_LOGGER: Final = 8  # a resource type that no record has: levels of loggers are not stored (KIP-412)
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -30,6 +28,8 @@ class ConfigView(Protocol):
     def node_id(self) -> int: ...
     @property
     def config(self) -> BrokerConfig: ...
+    @property
+    def image(self) -> MetadataImage: ...
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
         """What was set for a topic; None when there is no such topic."""
 
@@ -54,26 +54,29 @@ def _entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
     if resource.resource_type == BROKER:
         if not name:
             return _default_entries(context, request, resource)
-        _check_broker(context, name, "{0} is this broker, an empty name is all of them")
+        _check_broker(context, name, " or empty string,")
         return _broker_entries(context, request, resource)
     if resource.resource_type == BROKER_LOGGER:
         if not name:
-            raise error_for(ErrorCode.INVALID_REQUEST, "Loggers are those of one broker: name its id.")
-        _check_broker(context, name, "{0} is this broker")
+            raise error_for(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        _check_broker(context, name, "")
         return _logger_entries(resource)
-    raise error_for(
-        ErrorCode.INVALID_REQUEST, f"Resources of type {resource.resource_type} have no configuration here."
-    )
+    if resource.resource_type == GROUP:
+        return _group_entries(context, request, resource)
+    if resource.resource_type == CLIENT_METRICS:
+        return _client_metrics_entries(context, request, resource)
+    raise error_for(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.resource_type} for resource {name}")
 
 
-def _check_broker(context: ConfigView, name: str, expected: str) -> None:
+def _check_broker(context: ConfigView, name: str, otherwise: str) -> None:
     try:
         broker_id = int(name)
     except ValueError:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"A broker is named by its id, not {name!r}.") from None
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
     if broker_id != context.node_id:
         raise error_for(
-            ErrorCode.INVALID_REQUEST, f"Broker {name} was asked of another: {expected.format(context.node_id)}."
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {context.node_id}{otherwise} but received {name}",
         )
 
 
@@ -123,14 +126,33 @@ def _topic_entries(context: ConfigView, request: Any, resource: Any) -> list[Ent
     return [_entry(request, topic.describe(name)) for name in _wanted(topic.described_names(), resource)]
 
 
+def _group_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
+    """Of any name: a group can be configured before it exists."""
+    from kafkacore.config.group import GroupConfig
+
+    if not resource.resource_name:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    group = GroupConfig(context.config, context.image.set_config(GROUP, resource.resource_name))
+    return [_entry(request, group.describe(name)) for name in _wanted(group.described_names(), resource)]
+
+
+def _client_metrics_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
+    from kafkacore.config.client_metrics import ClientMetricsConfig
+
+    if not resource.resource_name:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    asked = ClientMetricsConfig(context.image.set_config(CLIENT_METRICS, resource.resource_name))
+    return [_entry(request, asked.describe(name)) for name in _wanted(asked.described_names(), resource)]
+
+
 def _logger_entries(resource: Any) -> list[Entry]:
-    loggers = {name: logging.getLogger(name) for name in ("root", *logging.root.manager.loggerDict)}
+    levels = loggers.levels()
     return [
         Entry(
             name=name,
-            value=logging.getLevelName(loggers[name].getEffectiveLevel()),
+            value=levels[name],
             config_source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
             config_type=0,
         )
-        for name in _wanted(loggers, resource)
+        for name in _wanted(levels, resource)
     ]

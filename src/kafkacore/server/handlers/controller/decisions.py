@@ -17,7 +17,13 @@ from kafkacore.server.controller_context import ControllerContext
 _METHODS: Final[dict[int, Any]] = {
     ApiKey.CREATE_TOPICS: QuorumController.create_topics,
     ApiKey.DELETE_TOPICS: QuorumController.delete_topics,
+    ApiKey.ALTER_CONFIGS: QuorumController.alter_configs,
     ApiKey.CREATE_PARTITIONS: QuorumController.create_partitions,
+    ApiKey.ELECT_LEADERS: QuorumController.elect_leaders,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: QuorumController.alter_partition_reassignments,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: QuorumController.list_partition_reassignments,
+    ApiKey.ALTER_CLIENT_QUOTAS: QuorumController.alter_client_quotas,
+    ApiKey.UPDATE_FEATURES: QuorumController.update_features,
     ApiKey.BROKER_REGISTRATION: QuorumController.register_broker,
     ApiKey.BROKER_HEARTBEAT: QuorumController.heartbeat,
     ApiKey.CONTROLLER_REGISTRATION: QuorumController.register_controller,

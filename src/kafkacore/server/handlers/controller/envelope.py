@@ -15,7 +15,19 @@ from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, E
 from kafkacore.server.controller_context import ControllerContext
 
 FORWARDABLE: Final = frozenset(
-    {ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DESCRIBE_QUORUM}
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+    }
 )
 _VERSION_BYTES: Final = 2  # of a serialized principal
 
@@ -31,6 +43,7 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
             call.listener,
             str(ipaddress.ip_address(request.client_host_address)),
             _principal(request.request_principal),
+            forwarded=True,
         )
     except ValueError as error:
         raise error_for(ErrorCode.INVALID_REQUEST, f"The envelope holds no request: {error}") from None

@@ -1,0 +1,182 @@
+"""What of a broker's configuration can be changed while it runs (KIP-226): checked when it is asked for, and sorted out
+when it is taken from the metadata, where anything may have been stored."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from kafkacore.config.broker import BrokerConfig
+from kafkacore.config.errors import ConfigError
+from kafkacore.config.keys import Key
+from kafkacore.config.values import HIDDEN, parse
+
+LOG: Final = logging.getLogger("kafkacore.config")
+
+# They are taken for a listener alone (listener.name.X.KEY).
+_OF_A_LISTENER: Final = frozenset(
+    "ssl." + name
+    for name in (
+        "key.password", "keystore.certificate.chain", "keystore.key", "keystore.location", "keystore.password",
+        "keystore.type", "truststore.certificates", "truststore.location", "truststore.password", "truststore.type",
+    )
+)  # fmt: skip
+_OF_EVERY_BROKER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+_THREADS: Final = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
+# Apache Kafka opens and closes listeners at run time; a node of ours has those that it was started with.
+_OF_A_START: Final = ("listeners", "listener.security.protocol.map")
+
+
+class DynamicConfigError(ConfigError):
+    """A change that a running broker does not take; the message is Kafka's where it has one."""
+
+    def __init__(self, problem: str, names: Iterable[str]) -> None:
+        super().__init__(", ".join(names), None, problem)
+
+    def __str__(self) -> str:
+        return f"{self.allowed}: [{self.key}]" if self.key else self.allowed
+
+
+def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: bool) -> BrokerConfig:
+    """The configuration with `values` in place of what was set for one broker (`of_one`) or for all of them.
+
+    Raises ConfigError.
+    """
+    for problem, wrong in _REFUSED:
+        names = [name for name in values if wrong(config, name)]
+        if names:
+            raise DynamicConfigError(problem, names)
+    for name, text in values.items():
+        key = config.key(name)
+        if key is not None:
+            parse(key, text)
+    if not of_one and (names := [name for name in values if _per_broker(config, name)]):
+        raise DynamicConfigError(
+            "Cannot update these configs at default cluster level, broker id must be specified", names
+        )
+    _check_start(config, values)
+    made = config.with_dynamic(broker=values) if of_one else config.with_dynamic(default=values)
+    _check_threads(config, made)
+    return made
+
+
+def adopted(
+    config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str], *, tell: bool = True
+) -> BrokerConfig:
+    """The configuration with what is stored for all brokers and for this one.
+
+    Never fails, for the metadata cannot be refused: what cannot be used is left out, and the log says so unless `tell`
+    is false. A secret is not logged. What makes no configuration together leaves the values that there were.
+    """
+    usable_default = _usable(config, default, of_one=False, tell=tell)
+    usable_broker = _usable(config, broker, of_one=True, tell=tell)
+    if usable_default == config.dynamic_default and usable_broker == config.dynamic_broker:
+        return config
+    try:
+        made = config.with_dynamic(default=usable_default, broker=usable_broker)
+    except ConfigError as error:
+        if tell:
+            LOG.warning("dynamic configuration is not applied, the node goes on with the one before: %s", error)
+        return config
+    if tell:
+        _tell(config, made)
+    return made
+
+
+def _tell(was: BrokerConfig, made: BrokerConfig) -> None:
+    names = dict.fromkeys((*was.dynamic_default, *was.dynamic_broker, *made.dynamic_default, *made.dynamic_broker))
+    for name in names:
+        text = made.get(name)
+        if text == was.get(name):
+            continue
+        key = made.key(name)
+        shown = HIDDEN if text is not None and (key is None or key.type == "password") else text
+        LOG.info("%s is %s now", name, "what it is by default" if shown is None else shown)
+        if text is not None:
+            for note in made.note(name):
+                LOG.warning("%s", note)
+
+
+def _usable(config: BrokerConfig, values: Mapping[str, str], *, of_one: bool, tell: bool) -> dict[str, str]:
+    made = {}
+    for name, text in values.items():
+        problem = _problem(config, name, text, of_one=of_one)
+        if problem is None:
+            made[name] = text
+        elif tell:
+            LOG.warning("%s is stored as a dynamic setting and ignored: %s", name, problem)
+    return made
+
+
+def _problem(config: BrokerConfig, name: str, text: str, *, of_one: bool) -> str | None:
+    for problem, wrong in _REFUSED:
+        if wrong(config, name):
+            return problem
+    if not of_one and _per_broker(config, name):
+        return "it can only be set for one broker"
+    try:
+        key = config.key(name)
+        if key is not None:
+            parse(key, text)
+        _check_start(config, {name: text})
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+def _read_only(config: BrokerConfig, name: str) -> bool:
+    """By the exact name: what is a listener's own is dynamic."""
+    key = _known(config, name)
+    return key is not None and not key.dynamic
+
+
+def _without_listener(config: BrokerConfig, name: str) -> bool:
+    return name in _OF_A_LISTENER
+
+
+def _per_broker(config: BrokerConfig, name: str) -> bool:
+    if name.startswith("listener.name."):
+        base = config.key(name)
+        return base is None or base.name not in _OF_EVERY_BROKER
+    key = _known(config, name)
+    return key is not None and key.mode == "per-broker"
+
+
+def _known(config: BrokerConfig, name: str) -> Key | None:
+    """None for a key of another release as well: Kafka stores what it does not know."""
+    key = config.keys.get(name)
+    absent = "4.3" if config.zookeeper_mode else "3.9"
+    return None if key is None or key.generation == absent else key
+
+
+_REFUSED: Final[tuple[tuple[str, Callable[[BrokerConfig, str], bool]], ...]] = (
+    ("Cannot update these configs dynamically", _read_only),
+    (
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+        _without_listener,
+    ),
+)
+
+
+def _check_start(config: BrokerConfig, values: Mapping[str, str]) -> None:
+    names = [name for name in _OF_A_START if name in values and values[name] != config.static.get(name)]
+    if names:
+        raise DynamicConfigError(
+            "A running broker keeps its listeners: set this in server.properties and restart", names
+        )
+
+
+def _check_threads(config: BrokerConfig, made: BrokerConfig) -> None:
+    for name in _THREADS:
+        was, now = config.value(name), made.value(name)
+        assert isinstance(was, int)
+        assert isinstance(now, int)
+        allowed = None
+        if now < was // 2:
+            allowed = f"value should be at least half the current value {was}"
+        elif now > was * 2:
+            allowed = f"value should not be greater than double the current value {was}"
+        if allowed is not None:
+            problem = f"Dynamic thread count update validation failed for {name}={now}, {allowed}"
+            raise DynamicConfigError(problem, ())

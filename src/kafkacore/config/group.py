@@ -1,0 +1,100 @@
+"""The configuration of a group (KIP-848, KIP-932, KIP-1071): its own settings over its broker's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from kafkacore.config.broker import BrokerConfig
+from kafkacore.config.errors import ConfigError
+from kafkacore.config.keys import BROKER, GROUP
+from kafkacore.config.values import Value, default, parse, render
+
+if TYPE_CHECKING:
+    from kafkacore.config.sources import Described
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_KINDS: Final = ("consumer", "share", "streams")
+# The broker's key that bounds it is named otherwise than the others.
+_STANDBYS: Final = "streams.num.standby.replicas"
+_MOST_STANDBYS: Final = "group.streams.max.standby.replicas"
+
+
+class GroupConfig:
+    """Values are taken as they are: stored settings outlive changes of the rules. `validate` is for new ones."""
+
+    def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> None:
+        self.broker = broker
+        self.overrides = overrides
+
+    @classmethod
+    def validate(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupConfig:
+        """The configuration that a request asks for. Raises ConfigError (INVALID_CONFIG)."""
+        for name, text in overrides.items():
+            if name not in GROUP:
+                raise ConfigError(name, text, "unknown group config name")
+            parse(GROUP[name], text)
+        config = cls(broker, overrides)
+        for key in GROUP:
+            config._check_bounds(key.name)
+        for kind in _KINDS:
+            config._check_heartbeat(f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
+        return config
+
+    def value(self, name: str) -> Value:
+        """Raises KeyError for a name that is no key."""
+        key = GROUP[name]
+        if name in self.overrides:
+            return parse(key, self.overrides[name])
+        return self.broker.value(key.broker_keys[0][0]) if key.broker_keys else default(key)
+
+    def describe(self, name: str) -> Described:
+        """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
+        from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
+
+        key = GROUP.get(name)
+        value = render(self.value(name)) if key is not None else None
+        synonyms: list[Synonym] = []
+        if name in self.overrides:
+            synonyms.append(Synonym(name, value, Source.GROUP_CONFIG))
+        if key is not None and key.broker_keys:
+            synonyms += self.broker.synonyms(key.broker_keys[0][0])
+        elif key is not None:
+            synonyms.append(Synonym(name, render(default(key)), Source.DEFAULT_CONFIG))
+        return Described(
+            name=name,
+            value=value,
+            source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+            sensitive=key is None,
+            read_only=False,
+            type_id=TYPE_IDS[key.type] if key is not None else 0,
+            synonyms=tuple(synonyms),
+            documentation=GROUP.documentation(name),
+        )
+
+    def described_names(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*GROUP.names(), *self.overrides)))
+
+    def _check_bounds(self, name: str) -> None:
+        """Between what the broker's keys allow. An interval that the group does not set is the broker's business."""
+        if name.endswith(".assignment.interval.ms") and name not in self.overrides:
+            return
+        kind, _, rest = name.partition(".")
+        value = self.value(name)
+        least, most = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+        if name == _STANDBYS:
+            most = _MOST_STANDBYS
+        if least in BROKER and _number(value) < _number(self.broker.value(least)):
+            raise ConfigError(name, value, f"must be greater than or equal to {least}={self.broker.value(least)}")
+        if most in BROKER and _number(value) > _number(self.broker.value(most)):
+            raise ConfigError(name, value, f"must be less than or equal to {most}={self.broker.value(most)}")
+
+    def _check_heartbeat(self, session: str, heartbeat: str) -> None:
+        if _number(self.value(session)) <= _number(self.value(heartbeat)):
+            raise ConfigError(session, self.value(session), f"must be greater than {heartbeat}={self.value(heartbeat)}")
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,87 @@
+"""What the settings of a resource may be, whoever asks for them: ControllerConfigurationValidator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from kafkacore.config import ConfigError, TopicConfig
+from kafkacore.config.keys import TOPIC as TOPIC_KEYS
+from kafkacore.controller.quorum.decisions import Settings
+from kafkacore.metadata.image import BROKER, GROUP, TOPIC, ConfigKey, MetadataImage
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.storage.names import topic_name_problem
+
+
+def check_resource(
+    image: MetadataImage, settings: Settings, key: ConfigKey, values: Mapping[str, str], changed: AbstractSet[str]
+) -> None:
+    """`values` is all that would be set, `changed` what of it is new. Raises KafkaError.
+
+    A broker's values are its own business: it has checked them before it passed them on, and leaves out what it cannot
+    use.
+    """
+    kind, name = key
+    if kind == TOPIC:
+        _check_topic(image, settings, name, values, changed)
+    elif kind == BROKER:
+        _check_broker(image, settings, name)
+    elif kind == GROUP:
+        _check_group(settings, name, values)
+    else:
+        _check_client_metrics(name, values)
+
+
+def _check_topic(
+    image: MetadataImage, settings: Settings, name: str, values: Mapping[str, str], changed: AbstractSet[str]
+) -> None:
+    if not name:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    problem = topic_name_problem(name)
+    if problem:
+        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
+    # What an older release has left and nobody knows any more is no reason to refuse other settings.
+    known = {each: value for each, value in values.items() if each in changed or each in TOPIC_KEYS}
+    try:
+        TopicConfig.validate(settings.config, known)
+    except ConfigError as error:
+        raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if image.topic(name) is None:
+        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _check_broker(image: MetadataImage, settings: Settings, name: str) -> None:
+    if not name:
+        return
+    try:
+        node_id = int(name)
+    except ValueError:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
+    if node_id < 0:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
+    if node_id not in image.brokers and node_id not in image.controllers and node_id != settings.config.node_id:
+        raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
+
+
+def _check_group(settings: Settings, name: str, values: Mapping[str, str]) -> None:
+    from kafkacore.config.group import GroupConfig
+
+    if not name:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+    try:
+        GroupConfig.validate(settings.config, values)
+    except ConfigError as error:
+        raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+def _check_client_metrics(name: str, values: Mapping[str, str]) -> None:
+    from kafkacore.config.client_metrics import ClientMetricsConfig, MatchError
+
+    if not name:
+        raise error_for(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    try:
+        ClientMetricsConfig.validate(values)
+    except MatchError as error:
+        raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
+    except ConfigError as error:
+        raise error_for(ErrorCode.INVALID_REQUEST, str(error)) from None

@@ -1,0 +1,82 @@
+"""ElectLeaders: the preferred replica, or any that lives, becomes the leader (KIP-460)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from kafkacore.controller.common.partition_change import Election, Target, change
+from kafkacore.controller.quorum.decisions import Decision, Settings, limit_records, min_isr
+from kafkacore.controller.quorum.leaders import LeaderChanges
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.metadata.partitions import NO_LEADER
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.messages import ElectLeadersResponse, Message
+
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+_ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
+_FAILED: Final = {
+    PREFERRED: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    UNCLEAN: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+}
+Result = ElectLeadersResponse.ReplicaElectionResult
+PartitionResult = ElectLeadersResponse.PartitionResult
+
+
+class LeaderElection:
+    """One ElectLeaders request."""
+
+    def __init__(self, image: MetadataImage, settings: Settings) -> None:
+        self._image, self._settings = image, settings
+        self._changes = LeaderChanges(image, settings)
+        self._records: list[Message] = []
+
+    def decide(self, request: Any) -> Decision:
+        """Raises INVALID_REQUEST for an election type that is none, POLICY_VIOLATION for too much at once."""
+        kind = request.election_type
+        if kind not in _ELECTIONS:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
+        if request.topic_partitions is None:
+            results = self._everywhere(kind)
+        else:
+            results = [self._topic(each.topic, each.partitions, kind) for each in request.topic_partitions]
+        limit_records(len(self._records))
+        return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
+
+    def _everywhere(self, kind: int) -> list[Any]:
+        """Of every partition but those that have their leader already."""
+        results = []
+        for topic in self._image.topics():
+            result = self._topic(topic.name, range(len(topic.partition_rows)), kind)
+            result.partition_result = [
+                each for each in result.partition_result if each.error_code != ErrorCode.ELECTION_NOT_NEEDED
+            ]
+            results.append(result)
+        return results
+
+    def _topic(self, name: str, partitions: Iterable[int], kind: int) -> Any:
+        result = Result(topic=name)
+        for partition in partitions:
+            error, message = self._elect(name, partition, kind)
+            result.partition_result.append(
+                PartitionResult(partition_id=partition, error_code=error, error_message=message)
+            )
+        return result
+
+    def _elect(self, name: str, partition: int, kind: int) -> tuple[ErrorCode, str | None]:
+        topic = self._image.topic(name)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}"
+        was = self._image.partition(topic, partition)
+        if was is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{partition}"
+        settled = was.leader == was.replicas[0] if kind == PREFERRED else was.leader != NO_LEADER
+        if settled:
+            return ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.message
+        rules = self._changes.rules(was, min_isr(self._image, self._settings, topic))
+        record = change(was, topic.topic_id, Target(election=_ELECTIONS[kind]), rules)
+        if record is None:
+            return _FAILED[kind], _FAILED[kind].message
+        self._records.append(record)
+        return ErrorCode.NONE, None

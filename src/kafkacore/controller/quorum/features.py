@@ -1,0 +1,144 @@
+"""UpdateFeatures: the levels that the cluster agrees to use (KIP-584, KIP-1022)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS, Decision, Settings
+from kafkacore.metadata.image import BROKER, MetadataImage
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.features import (
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    FEATURES,
+    HONOURED,
+    KRAFT_VERSION,
+    METADATA_VERSION,
+    METADATA_VERSIONS,
+)
+from kafkacore.protocol.messages import ConfigRecord, FeatureLevelRecord, Message, UpdateFeaturesResponse
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+_RESULTS_UNTIL: Final = 1  # version that tells each feature
+_DOWNGRADE_ALLOWED_UNTIL: Final = 0  # version that has a boolean instead of types
+Result = UpdateFeaturesResponse.UpdatableFeatureResult
+
+
+def update_features(
+    image: MetadataImage, settings: Settings, request: Any, api_version: int, kraft_version: int
+) -> Decision:
+    """All of them or none; the answer tells the first that is refused."""
+    levels = {**image.features, **{each.feature: each.max_version_level for each in request.feature_updates}}
+    records: list[Message] = []
+    try:
+        for each in request.feature_updates:
+            current = kraft_version if each.feature == KRAFT_VERSION else image.features.get(each.feature, 0)
+            kind = each.upgrade_type
+            if api_version <= _DOWNGRADE_ALLOWED_UNTIL:
+                kind = SAFE_DOWNGRADE if each.allow_downgrade else UPGRADE
+            _check_level(image, settings, each.feature, each.max_version_level, current, kind)
+            if each.feature == METADATA_VERSION:
+                _check_metadata_version(current, each.max_version_level, kind)
+            elif each.feature == KRAFT_VERSION:
+                continue  # at its level already: anything else is refused
+            else:
+                _check_dependencies(each.feature, each.max_version_level, levels)
+            records.append(FeatureLevelRecord(name=each.feature, feature_level=each.max_version_level))
+    except KafkaError as error:
+        problem = f"The update failed for all features since the following feature had an error: {error}"
+        return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=problem))
+    response = UpdateFeaturesResponse(error_message=None)
+    if api_version <= _RESULTS_UNTIL:
+        response.results = [Result(feature=each.feature, error_message=None) for each in request.feature_updates]
+    enabled = levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0 and not image.elr_enabled
+    if enabled:
+        records = [*_least_isr(image, settings), *records]
+    return Decision([] if request.validate_only else records, response)
+
+
+def _refused(name: str, level: int, why: str) -> KafkaError:
+    return error_for(ErrorCode.INVALID_UPDATE_VERSION, f"Invalid update version {level} for feature {name}. {why}")
+
+
+def _check_level(image: MetadataImage, settings: Settings, name: str, level: int, current: int, kind: int) -> None:
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise _refused(name, level, "The controller does not support the given upgrade type.")
+    if level < 0:
+        raise _refused(name, level, "A feature version cannot be less than 0.")
+    problem = _unsupported(image, settings, name, level)
+    if problem is None and level < current and kind == UPGRADE:
+        problem = (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade."
+        )
+    if problem is None and level > current and kind != UPGRADE:
+        problem = "Can't downgrade to a newer version."
+    if problem is None and name == KRAFT_VERSION and level != current:
+        problem = (
+            "Can't downgrade the version of this feature."
+            if level < current
+            else "The voters of this quorum are in its configuration: format the storage with --standalone instead."
+        )
+    if problem is None and level > current and name not in HONOURED:
+        problem = "kafkacore does not act on this feature yet: clients would rely on what nobody serves."
+    if problem is not None:
+        raise _refused(name, level, problem)
+
+
+def _unsupported(image: MetadataImage, settings: Settings, name: str, level: int) -> str | None:
+    """Every node of the cluster must support a level; 0 is a feature's absence."""
+    feature = FEATURES.get(name)
+    own = (0, 0) if feature is None else (feature.lowest, feature.highest)
+    nodes = [(f"Local controller {settings.config.node_id}", own)]
+    nodes += [(f"Broker {key}", _range(each, name)) for key, each in sorted(image.brokers.items())]
+    others = [(key, each) for key, each in sorted(image.controllers.items()) if key != settings.config.node_id]
+    nodes += [(f"Controller {key}", _range(each, name)) for key, each in others]
+    for who, (lowest, highest) in nodes:
+        if (lowest, highest) == (0, 0) and level > 0:
+            return f"{who} does not support this feature."
+        if not lowest <= level <= highest:
+            return f"{who} only supports versions {lowest}-{highest}"
+    return None
+
+
+def _range(node: Any, name: str) -> tuple[int, int]:
+    found: tuple[int, int] = node.features.get(name, (0, 0))
+    return found
+
+
+def _check_metadata_version(current: int, level: int, kind: int) -> None:
+    if level >= current:
+        return
+    changes = any(version.changes_records for version in METADATA_VERSIONS if level < version.level <= current)
+    if changes:
+        why = (
+            "Unsafe metadata downgrade is not supported in this version."
+            if kind == UNSAFE_DOWNGRADE
+            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        )
+        problem = f"Unsupported metadata.version downgrade from {current} to {level}. {why}"
+        raise error_for(ErrorCode.INVALID_UPDATE_VERSION, problem)
+
+
+def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
+    for other, needed in FEATURES[name].needs.get(level, {}).items():
+        if levels.get(other, 0) < needed:
+            why = f"{name} {level} needs {other} {needed} or later, not {levels.get(other, 0)}."
+            raise _refused(name, level, why)
+
+
+def _least_isr(image: MetadataImage, settings: Settings) -> list[Message]:
+    """From now on the least ISR must be the same for every controller, and none of one broker alone (KIP-966)."""
+    records: list[Message] = []
+    if MIN_IN_SYNC_REPLICAS not in image.config(BROKER, ""):
+        value = str(
+            settings.config.static.get(MIN_IN_SYNC_REPLICAS, settings.config.keys[MIN_IN_SYNC_REPLICAS].default)
+        )
+        records.append(ConfigRecord(resource_type=BROKER, resource_name="", name=MIN_IN_SYNC_REPLICAS, value=value))
+    for (kind, name), values in sorted(image.configs.items(), key=lambda item: item[0]):
+        if kind == BROKER and name and MIN_IN_SYNC_REPLICAS in values:
+            records.append(
+                ConfigRecord(resource_type=BROKER, resource_name=name, name=MIN_IN_SYNC_REPLICAS, value=None)
+            )
+    return records

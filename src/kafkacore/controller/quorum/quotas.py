@@ -1,0 +1,137 @@
+"""AlterClientQuotas: what users, client ids and addresses may use of a cluster (KIP-546)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.controller.quorum.decisions import Decision, limit_records
+from kafkacore.metadata.client_quotas import CLIENT_ID, IP, USER, Entity, entity_of, quota_of
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import AlterClientQuotasResponse, ClientQuotaRecord, Message
+
+_DOUBLE: Final = 0  # no limit and no need to be whole
+_INT_MAX: Final = 0x7FFFFFFF
+_LONG_MAX: Final = 0x7FFFFFFFFFFFFFFF
+_FRACTION: Final = 1e-6
+Entry = AlterClientQuotasResponse.EntryData
+EntityData = AlterClientQuotasResponse.EntityData
+
+
+class Kind(NamedTuple):
+    """`most` is the largest value of a whole number, 0 for a double."""
+
+    type_name: str
+    most: int
+
+
+_OF_CLIENTS: Final[Mapping[str, Kind]] = {
+    "producer_byte_rate": Kind("LONG", _LONG_MAX),
+    "consumer_byte_rate": Kind("LONG", _LONG_MAX),
+    "request_percentage": Kind("DOUBLE", _DOUBLE),
+    "controller_mutation_rate": Kind("DOUBLE", _DOUBLE),
+}
+_OF_ADDRESSES: Final[Mapping[str, Kind]] = {"connection_creation_rate": Kind("INT", _INT_MAX)}
+
+
+def alter_client_quotas(image: MetadataImage, request: Any) -> Decision:
+    """Each entity by itself, its quotas all or none. Raises POLICY_VIOLATION for too much at once."""
+    records: list[Message] = []
+    results = []
+    seen: set[Entity] = set()
+    for entry in request.entries:
+        entity = entity_of(entry.entity)
+        result = Entry(entity=[EntityData(**_fields(each)) for each in entry.entity], error_message=None)
+        try:
+            if entity in seen:
+                raise error_for(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_shown(entity)}")
+            seen.add(entity)
+            records += _records_of(image, entity, entry)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
+    limit_records(len(records))
+    return Decision([] if request.validate_only else records, AlterClientQuotasResponse(entries=results))
+
+
+def _fields(each: Any) -> dict[str, Any]:
+    return {"entity_type": each.entity_type, "entity_name": each.entity_name}
+
+
+def _shown(entity: Entity) -> str:
+    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)
+
+
+def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> list[Message]:
+    keys = [op.key for op in entry.ops]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise error_for(
+            ErrorCode.INVALID_REQUEST,
+            f"Duplicate quota key {twice} not updating quota for this entity {_shown(entity)}",
+        )
+    allowed = _check_entity(entity, entry)
+    records: list[Message] = []
+    for op in entry.ops:
+        data = [ClientQuotaRecord.EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+        if op.remove:
+            if quota_of(image, entity, op.key) is not None:
+                records.append(ClientQuotaRecord(entity=data, key=op.key, value=0.0, remove=True))
+            continue
+        _check_value(allowed, op.key, op.value)
+        if quota_of(image, entity, op.key) != op.value:
+            records.append(ClientQuotaRecord(entity=data, key=op.key, value=op.value, remove=False))
+    return records
+
+
+def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
+    """What quotas the entity may have."""
+    kinds = {kind for kind, _ in entity}
+    problem = None
+    if not entity:
+        problem = "Invalid empty client quota entity"
+    elif len(kinds) != len(entry.entity):
+        problem = "Invalid client quota entity, duplicate entity entry"
+    for kind, name in entity:
+        if kind not in (USER, CLIENT_ID, IP):
+            problem = problem or f"Unhandled client quota entity type: {kind}"
+        elif name == "":
+            problem = problem or f"Empty {kind} not supported"
+    if problem is None and IP in kinds:
+        if len(kinds) > 1:
+            problem = "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
+        else:
+            problem = _address_problem(entity[0][1])
+    if problem is not None:
+        raise error_for(ErrorCode.INVALID_REQUEST, problem)
+    return _OF_ADDRESSES if IP in kinds else _OF_CLIENTS
+
+
+def _address_problem(address: str | None) -> str | None:
+    """Apache Kafka looks names up as well; a controller of ours, which waits for nobody, takes what is an address."""
+    import ipaddress
+
+    try:
+        if address is not None:
+            ipaddress.ip_address(address)
+    except ValueError:
+        return f"{address} is not a valid IP address."
+    return None
+
+
+def _check_value(allowed: Mapping[str, Kind], key: str, value: float) -> None:
+    kind = allowed.get(key)
+    problem = None
+    if kind is None:
+        problem = f"Invalid configuration key {key}"
+    elif not value > 0.0:
+        problem = f"Quota {key} must be greater than 0"
+    elif kind.most and value > kind.most:
+        problem = f"Proposed value for {key} is too large for {'an INT' if kind.type_name == 'INT' else 'a LONG'}."
+    elif kind.most and math.fmod(value, 1.0) > _FRACTION:
+        problem = f"{key} cannot be a fractional value."
+    if problem is not None:
+        raise error_for(ErrorCode.INVALID_REQUEST, problem)

@@ -1,0 +1,167 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: which brokers have a partition (KIP-455, KIP-860)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kafkacore.controller.common.partition_change import Election, Target, change
+from kafkacore.controller.quorum.decisions import Decision, Settings, limit_records, min_isr, unclean_elections
+from kafkacore.controller.quorum.leaders import LeaderChanges
+from kafkacore.metadata.image import MetadataImage, Topic
+from kafkacore.metadata.partitions import CHUNK_ROWS, Partition
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import (
+    AlterPartitionReassignmentsResponse,
+    ListPartitionReassignmentsResponse,
+    Message,
+)
+
+TopicResult = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+PartitionResult = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+class Reassignment:
+    """One AlterPartitionReassignments request."""
+
+    def __init__(self, image: MetadataImage, settings: Settings) -> None:
+        self._image, self._settings = image, settings
+        self._changes = LeaderChanges(image, settings)
+
+    def decide(self, request: Any) -> Decision:
+        """Each partition by itself. Raises POLICY_VIOLATION for too much at once."""
+        records: list[Message] = []
+        response = AlterPartitionReassignmentsResponse(
+            error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+        )
+        for asked in request.topics:
+            topic_result = TopicResult(name=asked.name)
+            for each in asked.partitions:
+                result = PartitionResult(partition_index=each.partition_index, error_message=None)
+                try:
+                    record = self._alter(asked.name, each, request.allow_replication_factor_change)
+                    if record is not None:
+                        records.append(record)
+                except KafkaError as error:
+                    result.error_code, result.error_message = error.code, str(error)
+                topic_result.partitions.append(result)
+            response.responses.append(topic_result)
+        limit_records(len(records))
+        return Decision(records, response)
+
+    def _alter(self, name: str, asked: Any, another_factor: bool) -> Message | None:
+        topic = self._image.topic(name)
+        if topic is None:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        was = self._image.partition(topic, asked.partition_index)
+        if was is None:
+            raise error_for(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{asked.partition_index}."
+            )
+        if asked.replicas is None:
+            target = self._reverted(topic, was)
+        else:
+            self._check(asked.replicas)
+            if not another_factor:
+                _check_factor(was, asked.replicas)
+            target = _reassigned(was, asked.replicas)
+        rules = self._changes.rules(was, min_isr(self._image, self._settings, topic))
+        record: Message | None = change(was, topic.topic_id, target, rules)
+        return record
+
+    def _check(self, replicas: Sequence[int]) -> None:
+        problem = None
+        if not replicas:
+            problem = "The manual partition assignment includes an empty replica list."
+        for before, broker_id in zip([None, *sorted(replicas)], sorted(replicas), strict=False):
+            if broker_id not in self._image.brokers:
+                problem = (
+                    f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
+                )
+            elif broker_id == before:
+                problem = f"The manual partition assignment includes the broker {broker_id} more than once."
+            if problem:
+                break
+        if problem:
+            raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
+
+    def _reverted(self, topic: Topic, was: Partition) -> Target:
+        """Back to what there was before the reassignment that is under way."""
+        if not in_progress(was):
+            raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+        replicas = [each for each in was.replicas if each not in was.adding]
+        isr = [each for each in was.isr if each not in was.adding]
+        unclean = unclean_elections(self._image, self._settings, topic.name)
+        if not isr:
+            # Whoever is in sync was about to come: the first of the others may have lost records.
+            if not replicas:
+                raise error_for(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    "Invalid replica assignment: addingReplicas contains all replicas.",
+                )
+            if not unclean:
+                raise error_for(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Unable to revert partition assignment for {topic.name}:{was.partition} because it would require "
+                    "an unclean leader election.",
+                )
+            isr = replicas[:1]
+        election = Election.UNCLEAN if unclean else Election.ONLINE
+        return Target(isr=isr, replicas=replicas, removing=(), adding=(), election=election)
+
+
+def in_progress(partition: Partition) -> bool:
+    return bool(partition.removing or partition.adding)
+
+
+def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
+    """First the new replicas beside the old ones; when they are in sync, the old ones go."""
+    removing = sorted(set(was.replicas) - set(wanted))
+    adding = sorted(set(wanted) - set(was.replicas))
+    # What a reassignment under way says stays, where this one says nothing, as in Kafka.
+    return Target(replicas=[*wanted, *removing], removing=removing or None, adding=adding or None)
+
+
+def _check_factor(was: Partition, wanted: Sequence[int]) -> None:
+    factor = len((set(was.replicas) | set(was.adding)) - set(was.removing))
+    if factor != len(wanted):
+        raise error_for(
+            ErrorCode.INVALID_REPLICATION_FACTOR, f"The replication factor is changed from {factor} to {len(wanted)}"
+        )
+
+
+def list_reassignments(image: MetadataImage, request: Any) -> Any:
+    """Those under way: of the partitions that are asked for, or of all."""
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    if request.topics is None:
+        asked: Iterable[tuple[Topic, Iterable[int]]] = _under_way(image)
+    else:
+        named = [(image.topic(each.name), each.partition_indexes) for each in request.topics]
+        asked = [(topic, indexes) for topic, indexes in named if topic is not None]
+    for topic, indexes in asked:
+        partitions = [image.partition(topic, index) for index in indexes]
+        ongoing = [_ongoing(each) for each in partitions if each is not None and in_progress(each)]
+        if ongoing:
+            response.topics.append(OngoingTopic(name=topic.name, partitions=ongoing))
+    return response
+
+
+def _under_way(image: MetadataImage) -> list[tuple[Topic, list[int]]]:
+    """Few partitions have anything rare: only those are looked at."""
+    found: dict[int, list[int]] = {}
+    for number, chunk in enumerate(image.partition_chunks):
+        for index in chunk.rare:
+            row = image.partition_at(number * CHUNK_ROWS + index)
+            found.setdefault(row.topic_row, []).append(row.partition)
+    return [(image.topic_at(row), sorted(indexes)) for row, indexes in sorted(found.items())]
+
+
+def _ongoing(partition: Partition) -> Any:
+    return OngoingPartition(
+        partition_index=partition.partition,
+        replicas=list(partition.replicas),
+        adding_replicas=list(partition.adding),
+        removing_replicas=list(partition.removing),
+    )

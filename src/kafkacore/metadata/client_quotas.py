@@ -1,0 +1,40 @@
+"""Client quotas in an image (KIP-546): what ClientQuotaRecords add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kafkacore.metadata.image import MetadataImage
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+RECORD: Final = "ClientQuotaRecord"
+
+# Kinds and names, in order of the kinds; the name None is every other one's default.
+Entity = tuple[tuple[str, str | None], ...]
+
+
+def entity_of(data: Iterable[Any]) -> Entity:
+    """From EntityData of a request or a record; of a kind that is there twice, the last."""
+    return tuple(sorted({each.entity_type: each.entity_name for each in data}.items()))
+
+
+def kept_key(entity: Entity, quota: str) -> tuple[str, Entity, str]:
+    """Where an image keeps the record of one quota."""
+    return RECORD, entity, quota
+
+
+def client_quotas(image: MetadataImage) -> Mapping[Entity, Mapping[str, float]]:
+    """Quotas by entity."""
+    found: dict[Entity, dict[str, float]] = {}
+    for key, record in image.kept.items():
+        if key[0] == RECORD:
+            found.setdefault(key[1], {})[record.key] = record.value
+    return found
+
+
+def quota_of(image: MetadataImage, entity: Entity, quota: str) -> float | None:
+    record = image.kept.get(kept_key(entity, quota))
+    return None if record is None else float(record.value)

@@ -1,0 +1,130 @@
+"""AlterConfigs and IncrementalAlterConfigs on a broker (KIP-133, KIP-339, KIP-412): what only it can judge is judged
+here, what is its own is done here, and the rest is passed on to the active controller."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from kafkacore.config import BrokerConfig, ConfigError
+from kafkacore.config.changes import APPEND, DELETE, NAMES, SUBTRACT, changed
+from kafkacore.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import Message
+from kafkacore.server import loggers
+from kafkacore.server.context import BrokerContext
+from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
+
+_STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
+Settled = dict[int, tuple[int, str | None]]  # error and message of a resource of the request, by its place there
+
+
+async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> Message:
+    settled = _settle(broker, call, request)
+    rest = [each for at, each in enumerate(request.resources) if at not in settled]
+    told: dict[tuple[int, str], tuple[int, str | None]] = {}
+    if rest:
+        forwarded = type(request)(resources=rest, validate_only=request.validate_only)
+        answer: Any = await broker.channel.forward(call, forwarded)
+        told = {
+            (each.resource_type, each.resource_name): (each.error_code, each.error_message) for each in answer.responses
+        }
+    response: Any = apis.response_class(call.api_key)()
+    for at, each in enumerate(request.resources):
+        key = each.resource_type, each.resource_name
+        error, message = settled[at] if at in settled else told[key]
+        response.responses.append(
+            response.AlterConfigsResourceResponse(
+                error_code=error, error_message=message, resource_type=key[0], resource_name=key[1]
+            )
+        )
+    made: Message = response
+    return made
+
+
+def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Settled:
+    """The resources that no controller needs to hear of."""
+    settled: Settled = {}
+    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    for at, resource in enumerate(request.resources):
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise error_for(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_configs(call, resource)
+            if resource.resource_type == BROKER_LOGGER and call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
+                loggers.alter(broker.node_id, resource, validate_only=request.validate_only)
+                settled[at] = ErrorCode.NONE, None
+                broker.loggers_changed()
+            elif resource.resource_type == BROKER:
+                _check_broker(broker, call, resource)
+            elif resource.resource_type not in _STORED:
+                raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+        except KafkaError as error:
+            settled[at] = error.code, str(error)
+    return settled
+
+
+def _check_configs(call: RequestContext, resource: Any) -> None:
+    names = [config.name for config in resource.configs]
+    if len(set(names)) != len(names):
+        raise error_for(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [config.name for config in resource.configs if config.value is None and not _deletes(call, config)]
+    if nulls:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+
+
+def _deletes(call: RequestContext, config: Any) -> bool:
+    return call.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS and config.config_operation == DELETE
+
+
+def _check_broker(broker: BrokerContext, call: RequestContext, resource: Any) -> None:
+    """Of this broker or of all. Raises INVALID_REQUEST for what they must not be together, as Kafka does
+    (KAFKA-13609), and INVALID_CONFIG for a list that is none."""
+    from kafkacore.config.dynamic import check_change  # not needed before somebody asks
+
+    name = resource.resource_name
+    if name:
+        _check_id(broker, name)
+    config = broker.config
+    if call.api_key == ApiKey.ALTER_CONFIGS:
+        values = {each.name: each.value for each in resource.configs}
+    else:
+        values = _changed(config, resource, dict(config.dynamic_broker if name else config.dynamic_default))
+    try:
+        check_change(config, values, of_one=bool(name))
+    except ConfigError as error:
+        raise error_for(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _check_id(broker: BrokerContext, name: str) -> None:
+    try:
+        broker_id = int(name)
+    except ValueError:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}") from None
+    if broker_id != broker.node_id:
+        raise error_for(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker.node_id}, but received {name}"
+        )
+
+
+def _changed(config: BrokerConfig, resource: Any, values: dict[str, str]) -> dict[str, str]:
+    for each in resource.configs:
+        name, operation = each.name, each.config_operation
+        if operation not in NAMES:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+        key = config.keys.get(name)
+        if operation in (APPEND, SUBTRACT):
+            if key is None:
+                raise error_for(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
+            if key.type != "list":
+                problem = f"Config value {NAMES[operation].lower()} is not allowed for config key: {name}"
+                raise error_for(ErrorCode.INVALID_CONFIG, problem)
+        value = changed(values.get(name), operation, each.value, None if key is None else key.default)
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
+    return values

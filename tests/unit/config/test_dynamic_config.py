@@ -1,0 +1,121 @@
+"""What of a broker can be changed while it runs."""
+
+import logging
+
+import pytest
+
+from kafkacore.config import BrokerConfig, ConfigError
+from kafkacore.config.changes import APPEND, DELETE, SET, SUBTRACT, changed
+from kafkacore.config.dynamic import adopted, check_change
+
+STATIC = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "log.segment.bytes": "2000000",
+}
+CONFIG = BrokerConfig(STATIC)
+
+
+def refused(values, *, of_one=True):
+    with pytest.raises(ConfigError) as error:
+        check_change(CONFIG, values, of_one=of_one)
+    return str(error.value)
+
+
+def test_what_counts_is_the_broker_then_all_of_them_then_the_file_then_the_default():
+    config = check_change(CONFIG, {"log.segment.bytes": "3000000"}, of_one=False)
+    assert config.log_segment_bytes == 3_000_000
+    config = check_change(config, {"log.segment.bytes": "4000000"}, of_one=True)
+    assert config.log_segment_bytes == 4_000_000
+    assert [(each.value, each.source) for each in config.synonyms("log.segment.bytes")] == [
+        ("4000000", 2), ("3000000", 3), ("2000000", 4), ("1073741824", 5),
+    ]  # fmt: skip
+    assert CONFIG.log_segment_bytes == 2_000_000
+
+
+def test_what_may_not_change_is_refused_in_kafkas_words():
+    assert refused({"log.retention.hours": "1", "node.id": "2"}) == (
+        "Cannot update these configs dynamically: [log.retention.hours, node.id]"
+    )
+    assert refused({"ssl.keystore.location": "x"}) == (
+        "These security configs can be dynamically updated only per-listener using the listener prefix: "
+        "[ssl.keystore.location]"
+    )
+    assert refused({"listener.name.plaintext.ssl.keystore.location": "x"}, of_one=False) == (
+        "Cannot update these configs at default cluster level, broker id must be specified: "
+        "[listener.name.plaintext.ssl.keystore.location]"
+    )
+    assert "restart" in refused({"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093,X://:1"})
+
+
+@pytest.mark.parametrize("name", ["leader.replication.throttled.rate", "max.connections", "my.own.key"])
+def test_what_may_change_for_all_brokers(name):
+    assert check_change(CONFIG, {name: "17"}, of_one=False).get(name) == "17"
+
+
+def test_values_are_checked_alone_and_together():
+    assert "log.segment.bytes=17" in refused({"log.segment.bytes": "17"})
+    assert "log.retention.ms" in refused({"log.retention.ms": "0"})
+
+
+@pytest.mark.parametrize(("threads", "allowed"), [("4", True), ("3", False), ("16", True), ("17", False)])
+def test_threads_change_by_a_half_or_to_the_double_at_once(threads, allowed):
+    if allowed:
+        assert check_change(CONFIG, {"num.io.threads": threads}, of_one=True).num_io_threads == int(threads)
+    else:
+        assert f"num.io.threads={threads}" in refused({"num.io.threads": threads})
+
+
+def test_what_is_stored_and_cannot_be_used_is_left_out_and_told(caplog):
+    stored = {"log.segment.bytes": "nonsense", "node.id": "7", "listeners": "X://:1", "message.max.bytes": "5000"}
+    with caplog.at_level(logging.INFO, "kafkacore.config"):
+        config = adopted(CONFIG, {"principal.builder.class": "x"}, stored)
+    assert config.dynamic_broker == {"message.max.bytes": "5000"}
+    assert config.dynamic_default == {}
+    told = "\n".join(caplog.messages)
+    assert "message.max.bytes is 5000 now" in told
+    for name in (*stored, "principal.builder.class"):
+        assert name in told
+
+
+def test_what_makes_no_configuration_together_changes_nothing(caplog):
+    stored = {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"}
+    assert adopted(CONFIG, {}, stored) is CONFIG
+    assert "not applied" in caplog.text
+
+
+def test_a_secret_is_not_logged(caplog):
+    with caplog.at_level(logging.INFO, "kafkacore.config"):
+        config = adopted(CONFIG, {}, {"listener.name.plaintext.ssl.key.password": "topsecret", "custom": "topsecret"})
+    assert config.get("custom") == "topsecret"
+    assert "topsecret" not in caplog.text
+    assert "kafkacore does not act on it" in caplog.text
+
+
+def test_what_is_taken_back_is_the_default_again(caplog):
+    with_it = adopted(CONFIG, {}, {"message.max.bytes": "5000"})
+    with caplog.at_level(logging.INFO, "kafkacore.config"):
+        without = adopted(with_it, {}, {})
+    assert without.message_max_bytes == 1_048_588
+    assert "message.max.bytes is what it is by default now" in caplog.text
+    assert adopted(without, {}, {}) is without
+
+
+@pytest.mark.parametrize(
+    ("current", "operation", "given", "made"),
+    [
+        ("a", SET, "b", "b"),
+        ("a", DELETE, None, None),
+        ("a,b", APPEND, "b,c", "a,b,c"),
+        (None, APPEND, "c", "default,c"),
+        ("a,b,a", SUBTRACT, "a", "b,a"),
+        (None, SUBTRACT, "default", ""),
+        ("", APPEND, "c,,", "c"),
+        ("a", SUBTRACT, "x", "a"),
+    ],
+)
+def test_one_change_of_a_setting(current, operation, given, made):
+    assert changed(current, operation, given, "default") == made

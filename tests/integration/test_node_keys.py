@@ -20,8 +20,10 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 from kafkacore.runtime.process import DATA, Runtime, default_processors
 from kafkacore.server.node import Node
+from kafkacore.storage.directory_load import DirectoryLoad
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.tools.dev import configuration, prepare
+from processes import wait_until
 
 
 @contextmanager
@@ -164,6 +166,38 @@ def test_metrics_are_where_they_are_asked_for(tmp_path: Path) -> None:
         assert node.metrics_address is not None
         with urllib.request.urlopen(node.metrics_address, timeout=20) as page:
             assert b"kafka_" in page.read()
+
+
+def test_metrics_tell_what_a_start_has_yet_to_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with started(tmp_path, "metrics.port=0") as node:
+        create(node, "t", 3)
+        assert produce(node, "t", b"x") == 0
+    seen, work = threading.Event(), DirectoryLoad.work
+
+    def held(self: DirectoryLoad, number: int) -> None:
+        assert seen.wait(20)
+        work(self, number)
+
+    monkeypatch.setattr(DirectoryLoad, "work", held)
+    again = Node(node.config)
+    starting = threading.Thread(target=again.start)
+    starting.start()
+    try:
+        address = wait_until(lambda: again.metrics_address, what="a page of metrics")
+        wanted = f'kafka_log_logmanager_remaininglogstorecover{{dir="{tmp_path}"}} 1'
+        wait_until(lambda: wanted in page_of(address), what="logs to recover")
+        assert 'remainingsegmentstorecover{dir="' + str(tmp_path) + '",threadNum="0"} 0' in page_of(address)
+    finally:
+        seen.set()
+        starting.join()
+    assert "remaining" not in page_of(address)
+    assert "kafka_server_kafkaserver_brokerstate" in page_of(address)
+    again.stop()
+
+
+def page_of(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=20) as page:
+        return str(page.read(), "utf-8")
 
 
 def test_logs_are_opened_by_as_many_threads_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,9 @@ class SimulatedFiles:
             {entry.rsplit("/", 1)[1] for entry in entries if dirname(entry) == normpath(path) and entry != "/"}
         )
 
+    def list_directories(self, path):
+        return [name for name in self.list(path) if self.is_directory(f"{path}/{name}")]
+
     def is_directory(self, path):
         return normpath(path) in self.directories
 

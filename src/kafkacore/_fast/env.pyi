@@ -1,3 +1,6 @@
+def list_directory(path: str, only_directories: bool = False) -> list[str]:
+    """The names in a directory, sorted, or those of the directories in it. Lets go of the GIL once. Raises OSError."""
+
 class ManualClock:
     def __init__(self, wall_ms: int = ..., monotonic_ns: int = ...) -> None: ...
     def advance_ms(self, ms: float) -> None: ...

@@ -2,15 +2,17 @@
 tests."""
 
 cimport cython
-from libc.errno cimport EAGAIN, EINTR, EIO, EOPNOTSUPP, errno
+from libc.errno cimport EAGAIN, EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.stddef cimport size_t
+from libc.string cimport memcpy, strcmp, strlen
 
 from kafkacore._fast.atomics cimport add64, load64
 
 cdef extern from * nogil:
     """
+    #include <dirent.h>
     #include <errno.h>
     #include <fcntl.h>
     #include <stdio.h>
@@ -39,6 +41,14 @@ cdef extern from * nogil:
         struct stat about;
         return fstat(file, &about) ? -errno : (int64_t) about.st_size;
     }
+    static inline struct dirent *kc_next_entry(DIR *listing) {
+        errno = 0;  /* only that tells the end from an error */
+        return readdir(listing);
+    }
+    static inline int kc_is_directory(const char *path) {
+        struct stat about;
+        return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    }
     static inline int64_t kc_send_parts(int handle, const struct iovec *parts, int count, int more) {
         struct msghdr message = {0};
         message.msg_iov = (struct iovec *) parts;
@@ -57,6 +67,16 @@ cdef extern from * nogil:
     int64_t kc_read_nowait(int file, void *into, size_t size, int64_t offset)
     bint kc_is_memory_file(int file)
     int64_t kc_file_size(int file)
+    bint kc_is_directory(const char *path)
+    ctypedef struct Listing "DIR":
+        pass
+    ctypedef struct Entry "struct dirent":
+        char d_name[256]
+        unsigned char d_type
+    int DT_DIR, DT_LNK, DT_UNKNOWN
+    Listing *c_opendir "opendir"(const char *path)
+    Entry *kc_next_entry(Listing *listing)
+    int c_closedir "closedir"(Listing *listing)
     int64_t kc_send_parts(int handle, const IoVec *parts, int count, bint more)
     int64_t c_recv "recv"(int handle, void *into, size_t size, int flags)
     int64_t c_sendfile "sendfile"(int out, int file, int64_t *offset, size_t size)
@@ -74,8 +94,14 @@ cdef extern from * nogil:
     int c_fallocate "fallocate"(int file, int mode, int64_t offset, int64_t size)
     int c_fadvise "posix_fadvise"(int file, int64_t offset, int64_t size, int advice)
 
+cdef extern from "Python.h":
+    object PyUnicode_DecodeFSDefault(const char *text)
+
+import os
+
 cdef enum:
     COPY_BYTES = 65536  # one step of the copying fallback of send_file
+    NAMES_BYTES = 4096  # what the names of a small directory take
 
 
 # Clock
@@ -191,6 +217,89 @@ cdef int real_want(void *self, int file, int64_t offset, size_t size) noexcept n
 
 cdef int real_descriptor(void *self, int file) noexcept nogil:
     return file
+
+
+# Names in a directory
+
+ctypedef struct Names:
+    char *bytes           # each ends with 0
+    size_t size
+    size_t room
+
+
+cdef int add_name(Names *names, const char *name) noexcept nogil:
+    cdef size_t size = strlen(name) + 1
+    cdef char *larger
+    if names.size + size > names.room:
+        larger = <char *> realloc(names.bytes, names.room * 2 + size)
+        if larger == NULL:
+            return -ENOMEM
+        names.bytes = larger
+        names.room = names.room * 2 + size
+    memcpy(names.bytes + names.size, name, size)
+    names.size += size
+    return 0
+
+
+cdef bint leads_to_directory(const char *path, const Entry *entry) noexcept nogil:
+    cdef size_t size = strlen(path)
+    cdef char *whole
+    cdef bint found
+    if entry.d_type != DT_LNK and entry.d_type != DT_UNKNOWN:
+        return entry.d_type == DT_DIR
+    whole = <char *> malloc(size + strlen(entry.d_name) + 2)
+    if whole == NULL:
+        return True  # who opens it has no memory either
+    memcpy(whole, path, size)
+    whole[size] = c"/"
+    memcpy(whole + size + 1, entry.d_name, strlen(entry.d_name) + 1)
+    found = kc_is_directory(whole)
+    free(whole)
+    return found
+
+
+cdef int read_names(const char *path, bint only_directories, Names *names) noexcept nogil:
+    cdef Listing *listing = c_opendir(path)
+    cdef Entry *entry
+    cdef int result = 0
+    if listing == NULL:
+        return -errno
+    while result == 0:
+        entry = kc_next_entry(listing)
+        if entry == NULL:
+            result = -errno
+            break
+        if strcmp(entry.d_name, b".") == 0 or strcmp(entry.d_name, b"..") == 0:
+            continue
+        if not only_directories or leads_to_directory(path, entry):
+            result = add_name(names, entry.d_name)
+    c_closedir(listing)
+    return result
+
+
+def list_directory(str path not None, bint only_directories=False):
+    cdef bytes encoded = os.fsencode(path)
+    cdef const char *text = encoded
+    cdef Names names = Names(<char *> malloc(NAMES_BYTES), 0, NAMES_BYTES)
+    cdef list found = []
+    cdef size_t at = 0
+    cdef int result = -ENOMEM
+    if b"\0" in encoded:
+        free(names.bytes)
+        raise ValueError(f"a null byte in the path {path!r}")
+    if names.bytes != NULL:
+        with nogil:
+            result = read_names(text, only_directories, &names)
+    try:
+        if result < 0:
+            raise OSError(-result, os.strerror(-result), path)
+        while at < names.size:
+            found.append(PyUnicode_DecodeFSDefault(names.bytes + at))
+            at += strlen(names.bytes + at) + 1
+    finally:
+        free(names.bytes)
+    found.sort()
+    return found
 
 
 # Transport: TCP

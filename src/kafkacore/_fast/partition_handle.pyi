@@ -1,6 +1,6 @@
 """Python's hold on a partition and its log. A method that may wait for a device lets go of the GIL meanwhile."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -40,25 +40,10 @@ class ReadBytes(NamedTuple):
     diverging_end_offset: int
     aborted: list[tuple[int, int]]  # (producer id, first offset), of a read with isolation 1
 
-class LoadReport(NamedTuple):
-    recovered_bytes: int
-    truncated_bytes: int
-    recovered_segments: int
-    dropped_segments: int
-
 class SegmentInfo(NamedTuple):
     base_offset: int
     size_bytes: int
     sealed: bool
-
-class LoadProgress:
-    """How far loads have come: bytes looked through so far, of any number of logs."""
-
-    def __init__(self) -> None: ...
-    @property
-    def bytes_done(self) -> int: ...
-    @property
-    def segments_done(self) -> int: ...
 
 class PartitionHandle:
     """One partition on one log directory. Costs no file until the first append.
@@ -147,23 +132,6 @@ class PartitionHandle:
 
     def close(self, gone: bool = False) -> None:
         """No more appends; whoever waits is told. `gone`: the partition is deleted."""
-
-    def load(
-        self,
-        base_offsets: Sequence[int],
-        indexed: Iterable[bool],
-        snapshots: Sequence[int] = (),
-        *,
-        aborted: Collection[int] = ...,
-        log_start_offset: int = 0,
-        recovery_point: int = 0,
-        gaps_until: int = 0,
-        clean: bool = False,
-        progress: LoadProgress | None = None,
-    ) -> LoadReport:
-        """Takes up what the directory holds, before the first use (see storage.log_loader). Blocking. Raises
-        OSError.
-        """
 
     def restore_high_watermark(self, offset: int) -> None:
         """From replication-offset-checkpoint, after `load` and before a role: within the log."""

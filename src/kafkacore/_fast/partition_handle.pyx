@@ -3,7 +3,6 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.errno cimport EINVAL
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 
@@ -24,9 +23,6 @@ from kafkacore._fast.partition cimport (
     partition_become, partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers,
     partition_fail, partition_high_watermark, partition_new, partition_read, partition_release, partition_restore,
     partition_satisfies, partition_unwait, partition_wait,
-)
-from kafkacore._fast.recovery cimport (
-    FILE_HAS_ABORTED, FILE_HAS_INDEXES, LoadPlan, LoadReport as NativeReport, log_load,
 )
 from kafkacore._fast.segment cimport file_of, segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
@@ -64,13 +60,6 @@ class ReadBytes(NamedTuple):
     diverging_epoch: int
     diverging_end_offset: int
     aborted: list[tuple[int, int]]
-
-
-class LoadReport(NamedTuple):
-    recovered_bytes: int
-    truncated_bytes: int
-    recovered_segments: int
-    dropped_segments: int
 
 
 class SegmentInfo(NamedTuple):
@@ -134,16 +123,6 @@ cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, int
     return error
 
 
-cdef int64_t *copy_offsets(offsets) except NULL:
-    cdef int64_t *copied = <int64_t *> malloc((len(offsets) + 1) * sizeof(int64_t))
-    cdef int i
-    if copied == NULL:
-        raise MemoryError
-    for i, offset in enumerate(offsets):
-        copied[i] = offset
-    return copied
-
-
 cdef enum:
     TRUNCATE = 0
     TRUNCATE_FULLY = 1
@@ -171,20 +150,6 @@ cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) no
 
 
 # --- partitions ---
-
-cdef class LoadProgress:
-    """How far loads have come, for whoever shows it: bytes looked through so far, of any number of logs."""
-    cdef int64_t bytes
-    cdef int64_t segments
-
-    @property
-    def bytes_done(self):
-        return load64(&self.bytes)
-
-    @property
-    def segments_done(self):
-        return load64(&self.segments)
-
 
 @cython.no_gc  # refers to nothing that refers back; and its directory must outlive the partition
 cdef class PartitionHandle:
@@ -360,55 +325,6 @@ cdef class PartitionHandle:
             partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
 
     # --- its life on disk; all of these block ---
-
-    def load(self, base_offsets, indexed, snapshots=(), *, aborted=frozenset(), int64_t log_start_offset=0,
-             int64_t recovery_point=0, int64_t gaps_until=0, bint clean=False, LoadProgress progress=None):
-        """Takes up what the directory holds, before the first use: `base_offsets` of its .log files, growing; for each
-        in `indexed`, whether its .index and .timeindex are there; offsets of its producer snapshots, growing; `aborted`
-        base offsets of its .txnindex files; `gaps_until`: compaction may have left gaps below it. Unless
-        `clean`, what lies behind the recovery point is checked and rebuilt. Gives a LoadReport; raises OSError."""
-        cdef LoadPlan plan
-        cdef NativeReport report
-        cdef int result
-        cdef int64_t *offsets = NULL
-        cdef int32_t *files = NULL
-        cdef int64_t *taken = NULL
-        if progress is None:
-            progress = LoadProgress()
-        try:
-            offsets = copy_offsets(base_offsets)
-            taken = copy_offsets(snapshots)
-            files = <int32_t *> calloc(len(base_offsets) + 1, sizeof(int32_t))
-            if files == NULL:
-                raise MemoryError
-            for i, has in enumerate(indexed):
-                files[<int> i] = FILE_HAS_INDEXES if has else 0
-                if base_offsets[i] in aborted:
-                    files[<int> i] |= FILE_HAS_ABORTED
-            plan.base_offsets = offsets
-            plan.files = files
-            plan.count = <int32_t> len(base_offsets)
-            plan.snapshots = taken
-            plan.snapshot_count = <int32_t> len(snapshots)
-            plan.log_start_offset = log_start_offset
-            plan.recovery_point = recovery_point
-            plan.clean = clean
-            plan.progress = &progress.bytes
-            plan.segments_done = &progress.segments
-            plan.gaps_until = gaps_until
-            with nogil:
-                result = log_load(&self.partition.log, &plan, &report)
-        finally:
-            free(offsets)
-            free(files)
-            free(taken)
-        if result == -EINVAL:
-            raise OSError(EINVAL,
-                          f"{self.topic}-{self.index} in {self.directory.path}: leader-epoch-checkpoint is malformed")
-        if result < 0:
-            raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
-        return LoadReport(report.recovered_bytes, report.truncated_bytes, report.recovered_segments,
-                          report.dropped_segments)
 
     def restore_high_watermark(self, int64_t offset):
         """From replication-offset-checkpoint, after `load` and before a role: within the log."""

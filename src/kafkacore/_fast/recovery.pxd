@@ -24,6 +24,7 @@ ctypedef struct LoadPlan:
     bint clean                       # the node was shut down in order
     int64_t *progress                # atomic: bytes looked through so far
     int64_t *segments_done           # atomic: segments, likewise
+    int64_t *segments_left           # atomic: of this log, those that are yet to be checked
 
 ctypedef struct LoadReport:
     int64_t recovered_bytes

@@ -5,7 +5,7 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memset
 
-from kafkacore._fast.atomics cimport add64, store32
+from kafkacore._fast.atomics cimport add64, store32, store64
 from kafkacore._fast.epochs cimport (
     epochs_assign, epochs_latest, epochs_read, epochs_truncate_end, epochs_truncate_start,
 )
@@ -249,16 +249,30 @@ cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
             and not may_have_gap(recovery, load.state_offset))
 
 
+cdef bint needs_recovery(const Recovery *recovery, int32_t i) noexcept nogil:
+    return (recovery.damaged[i] or not recovery.plan.files[i] & FILE_HAS_INDEXES
+            or (not recovery.plan.clean and is_unflushed(recovery, i)))
+
+
+cdef void count_left(const Recovery *recovery) noexcept nogil:
+    cdef int64_t left = 0
+    cdef int32_t i
+    for i in range(recovery.load.count):
+        left += needs_recovery(recovery, i)
+    store64(recovery.plan.segments_left, left)
+
+
 cdef int recover_all(Recovery *recovery) noexcept nogil:
     cdef Load *load = &recovery.load
     cdef int32_t i = 0
     cdef int result
+    count_left(recovery)
     while i < load.count:
         if not recovery.plan.clean and is_unflushed(recovery, i) and load.snapshots_end > load.segments[i].base_offset:
             load.snapshots_end = load.segments[i].base_offset  # what is behind it was perhaps of other records
-        if recovery.damaged[i] or not recovery.plan.files[i] & FILE_HAS_INDEXES or (
-                not recovery.plan.clean and is_unflushed(recovery, i)):
+        if needs_recovery(recovery, i):
             result = recover_segment(recovery, i)
+            add64(recovery.plan.segments_left, -1)
             # Damage to what was synced is no sign of a crash: what lies behind it was acknowledged, and stays.
             if not recovery.plan.clean and is_unflushed(recovery, i) and (
                     result > 0 or (result == 0 and lacks_its_end(recovery, i))):
@@ -461,6 +475,7 @@ cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept n
     cdef int result = -ENOMEM
     if begin_load(&recovery, log, plan, report):
         result = run_load(&recovery)
+    store64(plan.segments_left, 0)
     for i in range(load.count):
         segment_release(load.segments[i])
     free(load.segments)

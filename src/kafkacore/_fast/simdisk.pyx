@@ -490,6 +490,9 @@ cdef class SimulatedDisk:
         mutex_unlock(&self.disk.lock)
         return found
 
+    def list_directories(self, str path):
+        return [name for name in self.list(path) if self.is_directory(f"{path}/{name}")]
+
     def is_directory(self, str path):
         cdef Inode *inode
         mutex_lock(&self.disk.lock)

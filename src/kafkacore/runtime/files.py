@@ -14,6 +14,8 @@ import struct
 import threading
 from typing import Final, Protocol
 
+from kafkacore._fast.env import list_directory
+
 
 class Lock(Protocol):
     """A lock that is held until it is closed."""
@@ -58,6 +60,9 @@ class Files(Protocol):
 
     def make_directories(self, path: str) -> None:
         """With those above it, durable; none is an error where it exists."""
+
+    def list_directories(self, path: str) -> list[str]:
+        """The names of the directories in a directory, sorted."""
 
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
@@ -142,8 +147,11 @@ class OsFiles:
             os.mkdir(path)
         self.sync_directory(above)
 
+    def list_directories(self, path: str) -> list[str]:
+        return list_directory(path, only_directories=True)
+
     def list(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return list_directory(path)
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -9,6 +10,7 @@ from kafkacore.observability.metrics import Kind, Sample
 
 if TYPE_CHECKING:
     from kafkacore.server.broker import BrokerServer
+    from kafkacore.storage.log_manager import LogManager
 
 _SERVER: Final = "kafka.server"
 _LOG: Final = "kafka.log"
@@ -53,3 +55,14 @@ def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
         for path, is_so in found.items():
             tags = (("logDirectory", path),)
             yield Sample(_LOG, "LogManager", f"LogDirectory{what}", Kind.GAUGE, is_so, tags)
+
+
+def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
+    """How much of a start's loads remains, while they go on (KIP-831): logs of each directory, and segments of the log
+    that each of its threads recovers."""
+    for load in manager.loads:
+        tags = (("dir", os.path.abspath(load.directory.path)),)
+        yield Sample(_LOG, "LogManager", "remainingLogsToRecover", Kind.GAUGE, load.remaining, tags)
+        for number, segments in enumerate(load.segments_to_recover()):
+            numbered = (*tags, ("threadNum", str(number)))
+            yield Sample(_LOG, "LogManager", "remainingSegmentsToRecover", Kind.GAUGE, segments, numbered)

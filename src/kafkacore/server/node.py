@@ -30,6 +30,7 @@ from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
 
 if TYPE_CHECKING:
+    from kafkacore.observability.metrics import MetricRegistry, Source
     from kafkacore.server.broker import BrokerServer
     from kafkacore.server.controller import ControllerServer
     from kafkacore.storage.log_manager import LogManager
@@ -63,6 +64,7 @@ class Node:
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
         self.metrics_address: str | None = None
+        self._metrics: MetricRegistry | None = None
         self._feed: MetadataFeed
         self._replica: MetadataReplica
         self._channel: ControllerChannel
@@ -143,10 +145,11 @@ class Node:
             self._start_isolated_controller(runtime, environment, directories)
         else:
             self._start_controller(runtime, environment, directories)
-        if "broker" in config.process_roles:
-            self._start_broker(runtime, environment, directories)
         if config.metrics_port >= 0:
             self._start_metrics(runtime)
+        if "broker" in config.process_roles:
+            self._start_broker(runtime, environment, directories)
+        self._show_planes()
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
     def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
@@ -255,6 +258,8 @@ class Node:
             failed=[path for path in config.log_dirs if path in directories.failed],
         )
 
+        self._show_recovery(manager)
+
         async def make() -> BrokerServer:
             return BrokerServer(
                 config,
@@ -329,25 +334,44 @@ class Node:
         self._broker = None
 
     def _start_metrics(self, runtime: Runtime) -> None:
+        """Before the broker, whose logs may take long to recover."""
         from kafkacore.observability.metrics import MetricRegistry
-        from kafkacore.observability.planes import plane_source
         from kafkacore.observability.prometheus import MetricsServer
-        from kafkacore.server.metrics import broker_metrics
 
-        loop = runtime.loop(DATA if self._broker is not None else CONTROLLER)
-        registry = MetricRegistry()
-        for role in (self._broker, self._controller):
-            if role is not None:
-                registry.add(plane_source(role.plane))
-        if self._broker is not None:
-            broker = self._broker
-            registry.add(lambda: broker_metrics(broker))
+        loop = runtime.loop(DATA if "broker" in self.config.process_roles else CONTROLLER)
+        self._metrics = MetricRegistry()
         # Where the first listener is: whoever may connect there may see how it fares.
         host = self.config.listeners[0].host
-        server = MetricsServer(registry)
+        server = MetricsServer(self._metrics)
         loop.run(server.start(host, self.config.metrics_port))
         self._undo.append(lambda: loop.run(server.stop(), _STOP_SECONDS))
         self.metrics_address = f"http://{host or 'localhost'}:{server.port}/metrics"
+
+    def _show(self, source: Source) -> None:
+        """Until what was begun before is undone."""
+        registry = self._metrics
+        if registry is not None:
+            registry.add(source)
+            self._undo.append(lambda: registry.remove(source))
+
+    def _show_planes(self) -> None:
+        if self._metrics is None:
+            return
+        from kafkacore.observability.planes import plane_source
+        from kafkacore.server.metrics import broker_metrics
+
+        for role in (self._broker, self._controller):
+            if role is not None:
+                self._show(plane_source(role.plane))
+        broker = self._broker
+        if broker is not None:
+            self._show(lambda: broker_metrics(broker))
+
+    def _show_recovery(self, manager: LogManager) -> None:
+        if self._metrics is not None:
+            from kafkacore.server.metrics import recovery_metrics
+
+            self._show(lambda: recovery_metrics(manager))
 
     # --- stopping ---
 
@@ -358,7 +382,7 @@ class Node:
                 undo()
             except Exception:
                 LOG.exception("node %d: a part of the shutdown failed", self.config.node_id)
-        self._broker = self._controller = self.metrics_address = None
+        self._broker = self._controller = self.metrics_address = self._metrics = None
         for part in ("_feed", "_replica", "_channel"):
             self.__dict__.pop(part, None)
 

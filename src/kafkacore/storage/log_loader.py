@@ -7,56 +7,34 @@ import logging
 import os
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._named_tuple import NamedTuple
+from kafkacore._fast import partition_load
+from kafkacore._fast.partition_load import LoadProgress, LoadReport, LogFiles, LogLoad
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import names
 from kafkacore.storage.checkpoints import LEADER_EPOCH
 from kafkacore.storage.errors import MalformedFileError
 
 if TYPE_CHECKING:
-    from kafkacore._fast.partition_handle import LoadProgress, LoadReport, PartitionHandle
+    from kafkacore._fast.partition_handle import PartitionHandle
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 _INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
 _SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED  # of the metadata log, which deletes it itself
 
 
-class LogFiles(NamedTuple):
-    """Offsets grow. `indexed`: of each segment, whether both its indexes are there; `aborted`: of those with a
-    transaction index."""
-
-    base_offsets: list[int]
-    indexed: list[bool]
-    snapshots: list[int]
-    aborted: frozenset[int]
-
-
 def survey(path: str, files: Files = OS_FILES) -> LogFiles:
-    """Finishes or takes back what a crash interrupted, and tells what is there. Raises OSError.
+    """What is there, once what a crash interrupted is finished or taken back. Raises OSError.
 
     `.deleted` and `.cleaned` files go, and with the latter every `.swap` file from the first of them on (KAFKA-6264);
     other `.swap` files take the place of the segments that they were made from; an index without its segment goes.
     """
-    listed = files.list(path)
-    changed = _remove_leftovers(path, listed, files)
-    changed |= _finish_swaps(path, files)
-    found: dict[str, set[int]] = {}
-    for name in files.list(path) if changed else listed:
-        parsed = names.parse_file_name(name)
-        if parsed is not None:
-            found.setdefault(parsed[1], set()).add(parsed[0])
-    base_offsets = sorted(found.get(names.LOG, ()))
-    for suffix in _INDEXES:
-        for offset in found.get(suffix, set()).difference(base_offsets):
-            LOG.warning("%s: %s has no segment and is removed", path, names.file_name(offset, suffix))
-            files.unlink(os.path.join(path, names.file_name(offset, suffix)))
-    both = found.get(names.OFFSET_INDEX, set()) & found.get(names.TIME_INDEX, set())
-    return LogFiles(
-        base_offsets,
-        [offset in both for offset in base_offsets],
-        sorted(found.get(names.PRODUCER_SNAPSHOT, ())),
-        frozenset(found.get(names.TRANSACTION_INDEX, ())),
-    )
+    found = LogFiles(files.list(path))
+    if found.has_left_overs:
+        _remove_leftovers(path, files.list(path), files)
+        _finish_swaps(path, files)
+        _remove_lone_indexes(path, files.list(path), files)
+        found = LogFiles(files.list(path))
+    return found
 
 
 def load(
@@ -71,19 +49,23 @@ def load(
     files: Files = OS_FILES,
 ) -> LoadReport:
     """Takes up the log in `path`, where `partition` keeps it. Blocks. Raises OSError, MalformedFileError."""
-    found = survey(path, files)
+    log = LogLoad(
+        partition,
+        survey(path, files),
+        clean=clean,
+        log_start_offset=log_start_offset,
+        recovery_point=recovery_point,
+        gaps_until=gaps_until,
+        progress=progress,
+    )
+    partition_load.run([log])
+    return finish(log, path)
+
+
+def finish(log: LogLoad, path: str) -> LoadReport:
+    """Once it has run. Raises OSError, MalformedFileError."""
     try:
-        report = partition.load(
-            found.base_offsets,
-            found.indexed,
-            found.snapshots,
-            aborted=found.aborted,
-            log_start_offset=log_start_offset,
-            recovery_point=recovery_point,
-            gaps_until=gaps_until,
-            clean=clean,
-            progress=progress,
-        )
+        report = log.report()
     except OSError as error:
         raise _named(path, error) from None
     if report.truncated_bytes or report.dropped_segments:
@@ -93,6 +75,8 @@ def load(
             report.truncated_bytes,
             report.dropped_segments,
         )
+    if report.recovered_segments:
+        LOG.info("%s: %d segments, %d bytes are recovered", path, report.recovered_segments, report.recovered_bytes)
     return report
 
 
@@ -112,7 +96,7 @@ def _named(path: str, error: OSError) -> Exception:
     return error
 
 
-def _remove_leftovers(path: str, listed: list[str], files: Files) -> bool:
+def _remove_leftovers(path: str, listed: list[str], files: Files) -> None:
     cleaned = [name for name in listed if name.endswith(names.CLEANED)]
     first_cleaned = min((_offset(name) for name in cleaned), default=None)
     gone = [
@@ -124,14 +108,22 @@ def _remove_leftovers(path: str, listed: list[str], files: Files) -> bool:
     for name in gone + cleaned:
         LOG.info("%s: removes %s, left by an earlier run", path, name)
         files.unlink(os.path.join(path, name))
-    return bool(gone or cleaned)
 
 
-def _finish_swaps(path: str, files: Files) -> bool:
+def _remove_lone_indexes(path: str, listed: list[str], files: Files) -> None:
+    parsed = {name: names.parse_file_name(name) for name in listed}
+    segments = {found[0] for found in parsed.values() if found is not None and found[1] == names.LOG}
+    for name, found in parsed.items():
+        if found is not None and found[1] in _INDEXES and found[0] not in segments:
+            LOG.warning("%s: %s has no segment and is removed", path, name)
+            files.unlink(os.path.join(path, name))
+
+
+def _finish_swaps(path: str, files: Files) -> None:
     listed = files.list(path)
     swaps = [name for name in listed if name.endswith(names.SWAP)]
     if not swaps:
-        return False
+        return
     segments = [name for name in swaps if name.endswith(names.LOG + names.SWAP)]
     first = min((_offset(name) for name in segments), default=0)
     end = max((_next_offset(os.path.join(path, name), files) for name in segments), default=0)
@@ -144,7 +136,6 @@ def _finish_swaps(path: str, files: Files) -> bool:
         LOG.info("%s: finishes the swap of %s", path, name)
         files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(names.SWAP)))
     files.sync_directory(path)
-    return True
 
 
 def _offset(name: str) -> int:

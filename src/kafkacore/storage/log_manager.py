@@ -6,28 +6,29 @@ import errno
 import logging
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from kafkacore._fast import log_move
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import LoadProgress, PartitionHandle, new_partitions
+from kafkacore._fast.partition_handle import PartitionHandle, new_partitions
 from kafkacore._fast.uuid import ZERO, Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.process import DATA_NICE
-from kafkacore.storage import checkpoints, clean_shutdown, log_loader, names, partition_metadata
+from kafkacore.storage import checkpoints, clean_shutdown, directory_load, names
+from kafkacore.storage.directory_load import DirectoryLoad
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 from kafkacore.storage.future_logs import FutureLog, FutureLogs, MoveCancelled
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 SHUT_THREADS: Final = 32
-PROGRESS_S: Final = 5.0
 
 Key = tuple[str, int]
 
@@ -80,7 +81,7 @@ class LogManager:
         files: Files = OS_FILES,
     ) -> None:
         """Raises OSError."""
-        self.progress = LoadProgress()
+        self.loads: list[DirectoryLoad] = []  # while a start loads them
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
@@ -139,21 +140,28 @@ class LogManager:
         """Takes up every log that the directories hold, several at once. Raises LogDirectoryError for what is no log
         directory; a directory whose disk fails is left out. Removes the clean shutdown marks first (KAFKA-10471).
         Of a partition that two directories have, `place_of` tells which it is in; the other is put aside."""
-        with ThreadPoolExecutor(self._recovery_threads * max(len(self._directories), 1), "kafkacore-load") as pool:
-            work = [
-                (directory, pool.submit(self._load_one, directory, name, parsed))
-                for directory in self._directories
-                if not directory.failed
-                for name, parsed in self._begin_directory(directory)
-            ]
-            self._show_progress([future for _, future in work])
-            for directory, future in work:
-                try:
-                    future.result()
-                except OSError:
-                    LOG.exception("loading a log in %s failed", directory.path)
-                    self.fail(directory)
+        began = time.monotonic()
+        self.loads = [
+            DirectoryLoad(
+                directory,
+                self._begin_directory(directory),
+                self._recovery_threads,
+                settings_of=self._settings_of,
+                take_up=self._take_up,
+                fail=self.fail,
+                files=self._files,
+            )
+            for directory in self._directories
+            if not directory.failed
+        ]
+        try:
+            directory_load.run(self.loads)
+        finally:
+            loads, self.loads = self.loads, []
         self._settle_doubles(place_of)
+        total = sum(load.total for load in loads)
+        if total:
+            LOG.info("%d logs are loaded after %.0f ms", total, (time.monotonic() - began) * 1000)
 
     def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
         """A move that was interrupted between its two renames leaves a log in both directories."""
@@ -173,21 +181,7 @@ class LogManager:
                     LOG.warning("%s-%d lies in %s, its log in %s is put aside", *key, place, one.path)
                     self._put_aside(one, one.partitions.pop(key), names.Kind.STRAY)
 
-    def _show_progress(self, loads: list[Future[None]]) -> None:
-        """Until all are over, a line now and then; none for a load that is short."""
-        waiting: set[Future[None]] = set(loads)
-        while waiting:
-            _, waiting = wait(waiting, PROGRESS_S)
-            if waiting:
-                LOG.info(
-                    "loading logs: %d of %d remain; %d segments looked at, %d MiB checked so far",
-                    len(waiting),
-                    len(loads),
-                    self.progress.segments_done,
-                    self.progress.bytes_done >> 20,
-                )
-
-    def _begin_directory(self, directory: ManagedDirectory) -> list[tuple[str, names.PartitionDirectory]]:
+    def _begin_directory(self, directory: ManagedDirectory) -> list[directory_load.Found]:
         path = directory.path
         try:
             directory.clean = clean_shutdown.exists(path, self._files)
@@ -199,7 +193,7 @@ class LogManager:
             directory.cleaned = self._read_checkpoint(path, checkpoints.CLEANER_OFFSET)
             directory.log_starts = self._read_checkpoint(path, checkpoints.LOG_START_OFFSET)
             directory.high_watermarks = self._read_checkpoint(path, checkpoints.REPLICATION_OFFSET)
-            found = [name for name in self._files.list(path) if self._files.is_directory(os.path.join(path, name))]
+            found = self._files.list_directories(path)
         except OSError:
             LOG.exception("the log directory %s cannot be read", path)
             self.fail(directory)
@@ -230,27 +224,15 @@ class LogManager:
             self._doom(os.path.join(path, name), 0)
         return parsed if parsed.kind in (names.Kind.LIVE, names.Kind.FUTURE) else None
 
-    def _load_one(self, directory: ManagedDirectory, name: str, parsed: names.PartitionDirectory) -> None:
-        path = os.path.join(directory.path, name)
-        key = (parsed.topic, parsed.partition)
-        topic_id = partition_metadata.read(path, self._files)
-        suffix = name.removeprefix(names.partition_directory_name(*key))
-        handle = log_move.new_future(directory.native, *key, topic_id, self._settings_of(parsed.topic), suffix)
-        log_loader.load(
-            handle,
-            path,
-            clean=directory.clean,
-            log_start_offset=directory.log_starts.get(key, 0),
-            recovery_point=directory.recovery_points.get(key, 0),
-            gaps_until=directory.cleaned.get(key, 0),
-            progress=self.progress,
-            files=self._files,
-        )
+    def _take_up(self, directory: ManagedDirectory, found: directory_load.Found, handle: PartitionHandle) -> None:
+        name, parsed = found
         if parsed.kind is names.Kind.FUTURE:
             other = self.futures.add(FutureLog(handle, directory, name))
             if other is not None:
+                path = os.path.join(directory.path, name)
                 raise LogDirectoryError(f"{path}: {other.path} is on its way too; move the older of the two away")
             return
+        key = (parsed.topic, parsed.partition)
         handle.restore_high_watermark(directory.high_watermarks.get(key, 0))
         with self._mutex:
             directory.partitions[key] = handle

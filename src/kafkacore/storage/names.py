@@ -94,6 +94,8 @@ def parse_partition_directory(name: str) -> PartitionDirectory | None:
     topic, dash, partition = stem.rpartition("-")
     if not dash or not topic or not (partition.isascii() and partition.isdigit()) or int(partition) >= 1 << 31:
         return None
+    if partition[0] == "0" != partition:
+        return None  # `t-07`: two names of one partition
     return PartitionDirectory(topic, int(partition), kind)
 
 

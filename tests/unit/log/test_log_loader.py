@@ -11,7 +11,8 @@ from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import LoadProgress, PartitionHandle
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.partition_load import LoadProgress
 from kafkacore._fast.uuid import Uuid
 from kafkacore.config.broker import BrokerConfig
 from kafkacore.config.topic import TopicConfig

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def test_a_log_costs_no_file_until_its_first_append(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_a_clean_shutdown_is_marked_and_loaded_without_recovery(tmp_path: Path) -> None:
+def test_a_clean_shutdown_is_marked_and_loaded_without_recovery(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafkacore.storage")
     manager = manager_of(tmp_path)
     topic_id = filled(manager)
     stored = manager.get("orders", 0).read(0, 1 << 20).records  # type: ignore[union-attr]
@@ -64,7 +68,8 @@ def test_a_clean_shutdown_is_marked_and_loaded_without_recovery(tmp_path: Path) 
 
     manager = manager_of(tmp_path)
     assert not clean_shutdown.exists(str(tmp_path))
-    assert manager.progress.bytes_done == 0
+    assert "its 2 logs need no recovery" in caplog.text
+    assert "recovered" not in caplog.text
     handle = manager.get("orders", 0)
     assert handle is not None
     assert (handle.topic_id, handle.end_offset, handle.synced_offset, handle.high_watermark) == (topic_id, 90, 90, 90)
@@ -73,7 +78,10 @@ def test_a_clean_shutdown_is_marked_and_loaded_without_recovery(tmp_path: Path) 
     manager.close()
 
 
-def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(tmp_path: Path) -> None:
+def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kafkacore.storage")
     manager = manager_of(tmp_path)
     filled(manager)
     del manager
@@ -83,7 +91,9 @@ def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(tmp_p
     with log.open("ab") as file:
         file.write(batch()[:70])
     manager = manager_of(tmp_path)
-    assert manager.progress.bytes_done > 0
+    assert "its 2 logs are recovered" in caplog.text
+    checked = sum(each.size_bytes for each in manager.get("orders", 0).segments())  # type: ignore[union-attr]
+    assert f"orders-0: 3 segments, {checked} bytes are recovered" in caplog.text
     assert manager.get("orders", 0).end_offset == 90  # type: ignore[union-attr]
     assert log.stat().st_size == whole
     manager.close()

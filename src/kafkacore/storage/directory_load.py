@@ -1,0 +1,169 @@
+"""What a start loads of one log directory, the threads that do, and how far they are (KIP-831)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, Final
+
+from kafkacore._fast import log_move, partition_load
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.partition_load import LoadProgress, LogLoad
+from kafkacore.runtime.files import Files
+from kafkacore.storage import clean_shutdown, log_loader, names, partition_metadata
+
+if TYPE_CHECKING:
+    from kafkacore.storage.log_manager import ManagedDirectory
+
+LOG: Final = logging.getLogger("kafkacore.storage")
+PROGRESS_S: Final = 5.0
+# Logs that need no recovery are loaded so many at a time without the GIL: to hand it over takes longer than one load.
+CLEAN_BATCH: Final = 32
+
+Found = tuple[str, names.PartitionDirectory]
+
+
+class DirectoryLoad:
+    """The logs that were found in a directory, and what loads them. `threads` are loaded at a time
+    (num.recovery.threads.per.data.dir); `take_up` is called with each that is loaded, on its thread."""
+
+    def __init__(
+        self,
+        directory: ManagedDirectory,
+        found: Iterable[Found],
+        threads: int,
+        *,
+        settings_of: Callable[[str], LogSettings],
+        take_up: Callable[[ManagedDirectory, Found, PartitionHandle], None],
+        fail: Callable[[ManagedDirectory], None],
+        files: Files,
+    ) -> None:
+        self.directory = directory
+        self._todo = deque(found)
+        self.total = len(self._todo)
+        self._settings_of = settings_of
+        self._take_up = take_up
+        self._fail = fail
+        self._files = files
+        self._progress = [LoadProgress() for _ in range(threads)]
+        self._done = [0] * threads
+
+    # --- how far it is; read on any thread ---
+
+    @property
+    def threads(self) -> int:
+        """As many as have something to do."""
+        return min(len(self._progress), self.total)
+
+    @property
+    def remaining(self) -> int:
+        return self.total - sum(self._done)
+
+    def segments_to_recover(self) -> list[int]:
+        """Of the log that each thread has under way."""
+        return [progress.segments_to_recover for progress in self._progress]
+
+    def tell_begin(self) -> None:
+        if self.total and self.directory.clean:
+            LOG.info("%s was left in order: its %d logs need no recovery", self.directory.path, self.total)
+        elif self.total:
+            LOG.info("%s has no %s: its %d logs are recovered", self.directory.path, clean_shutdown.NAME, self.total)
+
+    def tell_progress(self) -> None:
+        if self.remaining:
+            LOG.info(
+                "%s: %d of %d logs remain, and of those under way %d segments; %d segments are done, %d MiB checked",
+                self.directory.path,
+                self.remaining,
+                self.total,
+                sum(self.segments_to_recover()),
+                sum(progress.segments_done for progress in self._progress),
+                sum(progress.bytes_done for progress in self._progress) >> 20,
+            )
+
+    # --- a thread's part ---
+
+    def work(self, number: int) -> None:
+        """Some logs after others, until there is none or the directory has failed. Raises LogDirectoryError,
+        MalformedFileError."""
+        while not self.directory.failed:
+            some = self._take()
+            if not some:
+                return
+            try:
+                self._load(some, self._progress[number])
+            except OSError:
+                LOG.exception("loading logs in %s failed", self.directory.path)
+                self._fail(self.directory)
+                return
+            self._done[number] += len(some)
+
+    def _take(self) -> list[Found]:
+        taken: list[Found] = []
+        with contextlib.suppress(IndexError):
+            while len(taken) < (CLEAN_BATCH if self.directory.clean else 1):
+                taken.append(self._todo.popleft())
+        return taken
+
+    def _load(self, found: list[Found], progress: LoadProgress) -> None:
+        handles = [self._new_handle(name, parsed) for name, parsed in found]
+        self._read_topic_ids(found, handles)
+        loads = [
+            self._load_of(name, parsed, handle, progress) for (name, parsed), handle in zip(found, handles, strict=True)
+        ]
+        partition_load.run(loads)
+        for one, load in zip(found, loads, strict=True):
+            log_loader.finish(load, self._path(one[0]))
+            self._take_up(self.directory, one, load.handle)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory.path, name)
+
+    def _new_handle(self, name: str, parsed: names.PartitionDirectory) -> PartitionHandle:
+        topic, index, kind = parsed
+        suffix = name.removeprefix(names.partition_directory_name(topic, index)) if kind is names.Kind.FUTURE else ""
+        return log_move.new_future(self.directory.native, topic, index, None, self._settings_of(topic), suffix)
+
+    def _read_topic_ids(self, found: list[Found], handles: list[PartitionHandle]) -> None:
+        for (name, _), handle, is_read in zip(found, handles, partition_load.read_topic_ids(handles), strict=True):
+            if not is_read:
+                topic_id = partition_metadata.read(self._path(name), self._files)
+                if topic_id is not None:
+                    handle.assign_topic_id(topic_id)
+
+    def _load_of(
+        self, name: str, parsed: names.PartitionDirectory, handle: PartitionHandle, progress: LoadProgress
+    ) -> LogLoad:
+        directory, key = self.directory, (parsed.topic, parsed.partition)
+        return LogLoad(
+            handle,
+            log_loader.survey(self._path(name), self._files),
+            clean=directory.clean,
+            log_start_offset=directory.log_starts.get(key, 0),
+            recovery_point=directory.recovery_points.get(key, 0),
+            gaps_until=directory.cleaned.get(key, 0),
+            progress=progress,
+        )
+
+
+def run(loads: list[DirectoryLoad]) -> None:
+    """All of them at once, with a line now and then unless it is over soon. Raises as `work`."""
+    parts = [(load, number) for load in loads for number in range(load.threads)]
+    if not parts:
+        return
+    for load in loads:
+        load.tell_begin()
+    with ThreadPoolExecutor(len(parts), "kafkacore-load") as pool:
+        futures = [pool.submit(load.work, number) for load, number in parts]
+        waiting: set[Future[None]] = set(futures)
+        while waiting:
+            _, waiting = wait(waiting, PROGRESS_S)
+            for load in loads if waiting else ():
+                load.tell_progress()
+    for future in futures:
+        future.result()

@@ -1,0 +1,235 @@
+"""Loads of log directories: names of files, topic ids, how many remain while they go on (KIP-831), who fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.env import Environment, list_directory
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.partition_load import LogFiles, read_topic_ids
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import ZERO, Uuid
+from kafkacore.server.metrics import recovery_metrics
+from kafkacore.storage import directory_load, names, partition_metadata
+from kafkacore.storage.errors import MalformedFileError
+from kafkacore.storage.log_manager import LogManager
+from processes import wait_until
+
+SETTINGS = LogSettings(segment_bytes=1024)
+SUFFIXES = [".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint", ".log.deleted",
+            ".checkpoint.deleted", ".log.cleaned", ".index.swap", ".tmp", "", ".logs"]  # fmt: skip
+NAMES = st.one_of(
+    st.builds(
+        lambda offset, digits, suffix: f"{offset:0{digits}d}{suffix}",
+        st.one_of(st.integers(0, 9), st.integers((1 << 63) - 2, 1 << 64), st.just(10**19)),
+        st.sampled_from([20, 20, 20, 20, 19, 21]),
+        st.sampled_from(SUFFIXES),
+    ),
+    st.sampled_from(["partition.metadata", "leader-epoch-checkpoint", "x.swap", "\udcff.log", "größe.log", ""]),
+)
+
+
+def plainly(listed: list[str]) -> tuple[list[int], bool]:
+    """What LogFiles should find: base offsets, and whether anything is left over."""
+    parsed = [found for found in map(names.parse_file_name, listed) if found is not None]
+    bases = {offset for offset, suffix in parsed if suffix == names.LOG}
+    lone = any(
+        suffix in (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX) and offset not in bases
+        for offset, suffix in parsed
+    )
+    half_done = any(
+        name.endswith((names.DELETED, names.CLEANED, names.SWAP)) and not name.endswith(".checkpoint.deleted")
+        for name in listed
+        if name.isascii()
+    )
+    return sorted(bases), lone or half_done
+
+
+@given(st.lists(NAMES, unique=True, max_size=30))
+def test_files_are_known_by_their_names(listed: list[str]) -> None:
+    found = LogFiles(sorted(listed))
+    assert (found.base_offsets, found.has_left_overs) == plainly(listed)
+
+
+def test_a_directory_is_listed_with_names_of_any_kind(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "to-b").symlink_to(tmp_path / "b")
+    (tmp_path / "to-nowhere").symlink_to(tmp_path / "c")
+    odd = os.fsdecode(b"\xff" + b"n" * 250)
+    (tmp_path / odd).write_bytes(b"")
+    many = [f"many-{i:04d}" for i in range(500)]
+    for name in many:
+        (tmp_path / name).write_bytes(b"")
+    assert list_directory(str(tmp_path)) == sorted(["a", "b", "to-b", "to-nowhere", odd, *many])
+    assert list_directory(str(tmp_path), only_directories=True) == ["b", "to-b"]
+    with pytest.raises(NotADirectoryError, match="/a'"):
+        list_directory(f"{tmp_path}/a")
+    with pytest.raises(ValueError, match="null"):
+        list_directory("a\0b")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACg", True),
+        ("version: 0\ntopic_id: _-Zz09AAAAAAAAAAAAAACg\n", True),
+        ("topic_id: AAAAAAAAAAAAAAAAAAAACg\nversion: 0", False),  # read by Python
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACh", False),  # spare bits
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", False),  # nobody's
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAA+/", False),
+        ("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAACg", False),
+        ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACg\n\n", False),
+        ("", False),
+    ],
+)
+def test_topic_ids_are_read_as_they_are_written(tmp_path: Path, text: str, is_read: bool) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / partition_metadata.NAME).write_text(text)
+    directory = LogDirectory(Environment(), str(tmp_path))
+    handles = [PartitionHandle(directory, "t", index, None, SETTINGS) for index in range(2)]
+    assert read_topic_ids(handles) == [is_read, False]
+    assert handles[1].topic_id == ZERO
+    if is_read:
+        assert handles[0].topic_id == partition_metadata.read(f"{tmp_path}/t-0")
+    else:
+        assert handles[0].topic_id == ZERO
+
+
+def filled(disk: SimulatedDisk, partitions: int = 2, batches: int = 24) -> Uuid:
+    """Logs of some segments each, that nobody shut."""
+    disk.make_directories("/data")
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
+    topic_id = Uuid.random()
+    for handle in manager.create("orders", topic_id, range(partitions)):
+        handle.become_leader(1, 5)
+        for number in range(batches):
+            builder = RecordBatchBuilder()
+            builder.append(timestamp=1_700_000_000_000 + number, key=b"k", value=b"v" * 200)
+            assert handle.append(builder.build()).error == 0
+        handle.flush()
+    return topic_id
+
+
+def shown(manager: LogManager) -> dict[str, int]:
+    return {sample.mbean: int(sample.value) for sample in recovery_metrics(manager)}  # type: ignore[call-overload]
+
+
+def beans(threads: int) -> Iterator[str]:
+    yield "kafka.log:type=LogManager,name=remainingLogsToRecover,dir=/data"
+    for number in range(threads):
+        yield f"kafka.log:type=LogManager,name=remainingSegmentsToRecover,dir=/data,threadNum={number}"
+
+
+def test_what_remains_is_told_while_a_start_recovers(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "kafkacore.storage")
+    disk = SimulatedDisk()
+    filled(disk, batches=120)
+    manager = manager_of(disk, threads=3)
+    assert shown(manager) == {}
+    disk.slow_down(2000)
+    loading = threading.Thread(target=manager.load)
+    loading.start()
+    logs, *segments = beans(3)
+
+    def all_at_work() -> dict[str, int] | None:
+        now = shown(manager)
+        return now if now.get(segments[0], 0) > 1 and now.get(segments[1], 0) > 1 else None
+
+    first = wait_until(all_at_work, what="two logs under recovery")
+    assert sorted(first) == sorted(beans(3))
+    assert (first[logs], first[segments[2]]) == (2, 0)
+    whole = first[segments[0]]
+    later = wait_until(lambda: (now := shown(manager)).get(segments[0], 0) < whole and now, what="one segment less")
+    assert later[logs] <= 2
+    disk.slow_down(0)
+    loading.join()
+    assert shown(manager) == {}
+    assert "/data has no .kafka_cleanshutdown: its 2 logs are recovered" in caplog.text
+    assert "2 logs are loaded after" in caplog.text
+    manager.close()
+
+
+def test_a_long_load_says_now_and_then_how_far_it_is(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "kafkacore.storage")
+    monkeypatch.setattr(directory_load, "PROGRESS_S", 0.01)
+    disk = SimulatedDisk()
+    filled(disk, partitions=3)
+    told = threading.Event()
+
+    def settings_of(topic: str) -> LogSettings:
+        """As soon as the third log is begun, until the line is there."""
+        seen.append(topic)
+        if len(seen) == 3:
+            told.wait(20)
+        return SETTINGS
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "1 of 3 logs remain" in record.getMessage():
+                told.set()
+
+    seen: list[str] = []
+    handler = Told()
+    logging.getLogger("kafkacore.storage").addHandler(handler)
+    try:
+        manager = LogManager(disk.environment(), ["/data"], settings_of, recovery_threads=1, files=disk)
+        manager.load()
+    finally:
+        logging.getLogger("kafkacore.storage").removeHandler(handler)
+    assert told.is_set()
+    manager.close()
+
+
+def manager_of(disk: SimulatedDisk, threads: int = 2) -> LogManager:
+    return LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, recovery_threads=threads, files=disk)
+
+
+def test_an_id_that_only_python_reads_is_the_logs() -> None:
+    disk = SimulatedDisk()
+    topic_id = filled(disk, partitions=2)
+    disk.write("/data/orders-0/partition.metadata", f"topic_id:{topic_id}\nversion : 0\n".encode())
+    disk.unlink("/data/orders-1/partition.metadata")
+    manager = manager_of(disk)
+    manager.load()
+    ids = {handle.index: handle.topic_id for handle in manager}
+    assert ids == {0: topic_id, 1: ZERO}
+    manager.close()
+
+
+def test_a_malformed_id_is_refused_by_its_name() -> None:
+    disk = SimulatedDisk()
+    filled(disk)
+    disk.write("/data/orders-1/partition.metadata", b"version: 0\ntopic_id: ?")
+    with pytest.raises(MalformedFileError, match=r"/data/orders-1/partition\.metadata"):
+        manager_of(disk).load()
+
+
+def test_a_disk_that_fails_takes_the_other_logs_of_its_directory_along() -> None:
+    disk = SimulatedDisk()
+    filled(disk, partitions=3)
+    disk.fail("read", after=9)
+    manager = manager_of(disk)
+    manager.load()
+    assert manager.directories() == [("/data", False)]
+    assert manager.loads == []
+    manager.close()
+
+
+def test_two_names_of_one_partition_are_not_both_a_log() -> None:
+    assert names.parse_partition_directory("orders-07") is None
+    assert names.parse_partition_directory("orders-0") == ("orders", 0, names.Kind.LIVE)
+    assert names.parse_partition_directory("orders-10") == ("orders", 10, names.Kind.LIVE)

@@ -77,6 +77,7 @@ class ApacheKafka:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "offsets.topic.num.partitions": "1",
+            "group.initial.rebalance.delay.ms": "0",
             # What `kafkacore dev` sets too: a client suite makes and deletes many topics.
             "log.segment.delete.delay.ms": "1000",
             **overrides,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kafkacore.config.broker import BrokerConfig
 
 _MIN_DEDUPE_BYTES_PER_THREAD = 1024 * 1024
+_LAST_CODEC = 4
 
 
 def check(config: BrokerConfig) -> None:
@@ -28,6 +29,7 @@ def check(config: BrokerConfig) -> None:
     _check_control_plane(config)
     _check_connections(config)
     _check_sasl(config)
+    _check_groups(config)
 
 
 def notes(config: BrokerConfig) -> Iterator[str]:
@@ -251,3 +253,9 @@ def _check_sasl(config: BrokerConfig) -> None:
     enabled = config.value(name if config.is_set(name) else "sasl.enabled.mechanisms")
     if config.sasl_mechanism_inter_broker_protocol not in (enabled if isinstance(enabled, tuple) else ()):
         raise _refuse(config, "sasl.mechanism.inter.broker.protocol", "must be one of sasl.enabled.mechanisms")
+
+
+def _check_groups(config: BrokerConfig) -> None:
+    codec = "offsets.topic.compression.codec"
+    if config.is_set(codec) and not 0 <= config.offsets_topic_compression_codec <= _LAST_CODEC:
+        raise _refuse(config, codec, "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast import fetch, list_offsets, produce
 from kafkacore._fast.env import Environment
@@ -42,6 +42,10 @@ from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, Brok
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.registrar import Registrar
+from kafkacore.storage.names import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from kafkacore.server.groups import Groups
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # of the machine's memory: one part in so many is for fetch sessions
@@ -97,6 +101,7 @@ class BrokerServer:
             waits=PartitionWaits(),
             fetch_sessions=sessions,
             blocking=blocking,
+            make_groups=lambda: self._make_groups(environment),
         )
         self.dispatcher = Dispatcher("broker", self.context, BROKER)
         self.context.api_ranges = self.dispatcher.api_ranges()
@@ -151,6 +156,15 @@ class BrokerServer:
         """What was changed at run time, but for logs, which their topics' settings reach."""
         self.plane.set_limits(limits_from(config))
         self._blocking.resize(config.num_io_threads)
+
+    def _make_groups(self, environment: Environment) -> Groups:
+        from kafkacore.server.groups import Groups  # not before there are any
+
+        context = self.context
+        return Groups(
+            self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
+            self._blocking,
+        )  # fmt: skip
 
     def _advertised(self) -> list[AdvertisedListener]:
         """What clients are told: a port 0 is the one that was bound, the wildcard is this machine's name."""
@@ -212,6 +226,8 @@ class BrokerServer:
         await self.registrar.stop()
         for deadline in self._deadlines:
             deadline.cancel()
+        if self.context.groups_made is not None:
+            await self.context.groups.close()
         await self.plane.stop(drain_ms)
         self._assignments.close()
         self.context.auto_topics.close()
@@ -255,6 +271,8 @@ class BrokerServer:
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.replicas.apply(image, delta)
+        if self.context.groups_made is not None or image.topic(OFFSETS_TOPIC) is not None:
+            self.context.groups.apply(image, delta)
         if delta is None or delta.configs or delta.features:
             self._tell_cordoned(image)
         self._assignments.tell(self._logs.take_placed())

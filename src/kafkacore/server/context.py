@@ -24,6 +24,7 @@ from kafkacore.server.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
     from kafkacore.metadata.answers import PartitionAnswers, WholeAnswers
+    from kafkacore.server.groups import Groups
 
 
 class BrokerContext:
@@ -43,6 +44,7 @@ class BrokerContext:
         waits: PartitionWaits,
         fetch_sessions: FetchSessionCache,
         blocking: Executor,
+        make_groups: Callable[[], Groups],
         read_kraft_version: Callable[[], int],
     ) -> None:
         self.node_id = node_id
@@ -56,6 +58,7 @@ class BrokerContext:
         self.waits = waits
         self.fetch_sessions = fetch_sessions
         self.blocking = blocking
+        self._make_groups = make_groups
         self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
@@ -69,6 +72,15 @@ class BrokerContext:
         from kafkacore.metadata.answers import WholeAnswers  # not needed before somebody asks for Metadata
 
         return WholeAnswers()
+
+    @cached_property
+    def groups(self) -> Groups:
+        return self._make_groups()
+
+    @property
+    def groups_made(self) -> Groups | None:
+        """None as long as nobody has needed them."""
+        return self.__dict__.get("groups")
 
     @property
     def image(self) -> MetadataImage:

@@ -19,6 +19,10 @@ Build = Callable[[Any, Any, RequestContext, ErrorCode, str | None], None]
 
 def error_response(request: Message, call: RequestContext, error: ErrorCode, message: str | None) -> Message:
     """`message` is shown where the version of the response has a place for it."""
+    if request.API_KEY in _OF_A_GROUP:
+        from kafkacore.coordinator.group.answers import whole_request
+
+        return whole_request(request, error, call.api_version)
     response: Any = apis.response_class(request.API_KEY)()
     fill = _ITEMIZED.get(request.API_KEY)
     if fill is not None:
@@ -32,10 +36,15 @@ def error_response(request: Message, call: RequestContext, error: ErrorCode, mes
     return made
 
 
+_OF_A_GROUP: Final = frozenset({
+    ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_DELETE,
+})  # fmt: skip
 # The versions with an error code at the top, where not all have one.
 _TOP_CODE: Final = {
     ApiKey.METADATA: (13, 0x7FFF),
     ApiKey.FIND_COORDINATOR: (0, 3),
+    ApiKey.OFFSET_FETCH: (2, 7),
     ApiKey.ELECT_LEADERS: (1, 0x7FFF),
 }
 _LATE_MESSAGE: Final = frozenset({ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_QUORUM})
@@ -239,6 +248,36 @@ def _find_coordinator(response: Any, request: Any, call: RequestContext, error: 
         response.error_message = message or error.message
 
 
+def _describe_groups(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+    response.groups = [response.DescribedGroup(group_id=group_id, error_code=error) for group_id in request.groups]
+
+
+def _delete_groups(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+    response.results = [
+        response.DeletableGroupResult(group_id=group_id, error_code=error) for group_id in request.groups_names
+    ]
+
+
+def _offset_fetch(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+    if call.api_version >= 8:
+        response.groups = [
+            response.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error) for group in request.groups
+        ]
+    elif call.api_version < 2:
+        response.topics = [
+            response.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    response.OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=-1, metadata="", error_code=error
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+
+
 _ITEMIZED: Final[dict[int, Build]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.LIST_OFFSETS: _list_offsets,
@@ -258,4 +297,7 @@ _ITEMIZED: Final[dict[int, Build]] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
+    ApiKey.DESCRIBE_GROUPS: _describe_groups,
+    ApiKey.DELETE_GROUPS: _delete_groups,
+    ApiKey.OFFSET_FETCH: _offset_fetch,
 }

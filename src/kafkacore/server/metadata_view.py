@@ -26,6 +26,11 @@ class MetadataView:
             found = self._endpoints[broker_id] = None if broker is None else broker.endpoint(self._listener)
             return found
 
+    def alive_endpoint(self, broker_id: int) -> Endpoint | None:
+        """The same of a broker that is not fenced."""
+        where = self.endpoint(broker_id)
+        return None if where is None or self.image.brokers[broker_id].fenced else where
+
     def alive_brokers(self) -> list[tuple[BrokerRegistration, Endpoint]]:
         """Unfenced brokers that have this listener, by id."""
         alive = []

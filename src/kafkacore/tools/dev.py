@@ -100,6 +100,8 @@ def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConf
         "controller.quorum.bootstrap.servers": f"{HOST}:0",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
+        # As the server.properties that Apache Kafka ships: who tries something out does not wait for more members.
+        "group.initial.rebalance.delay.ms": "0",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",

@@ -141,15 +141,15 @@ def test_malformed_bytes_close_the_connection() -> None:
         answer(dispatcher, call(ApiKey.FIND_COORDINATOR, 4), b"\x01\xff\xff\xff\xff\x0f")
 
 
-def test_this_node_coordinates_groups_and_nobody_transactions() -> None:
-    told = asked(FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"]), 4)
-    assert isinstance(told, FindCoordinatorResponse)
-    assert [(each.key, each.node_id, each.host, each.port) for each in told.coordinators] == [
-        ("a", 7, "h", 9092),
-        ("b", 7, "h", 9092),
-    ]
+def test_nobody_coordinates_transactions_or_shares() -> None:
     told = asked(FindCoordinatorRequest(key_type=1, key="t"), 3)
+    assert isinstance(told, FindCoordinatorResponse)
     assert (told.error_code, told.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    told = asked(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:t:0", "g:t:1"]), 6)
+    assert [(each.key, each.error_code) for each in told.coordinators] == [
+        ("g:t:0", ErrorCode.INVALID_REQUEST),
+        ("g:t:1", ErrorCode.INVALID_REQUEST),
+    ]
 
 
 def test_producer_ids_are_given_to_idempotent_producers_alone() -> None:

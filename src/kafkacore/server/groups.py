@@ -1,0 +1,193 @@
+"""This broker's part in coordinating groups: `__consumer_offsets`, the shards of its partitions that are led here, and
+whom a request about a group goes to.
+
+Made when the topic exists or somebody first asks for a coordinator: a node without groups pays nothing for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from functools import lru_cache
+from typing import Any, Final
+
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore.config import BrokerConfig
+from kafkacore.coordinator.group.effects import Effects
+from kafkacore.coordinator.group.settings import GroupSettings, group_settings
+from kafkacore.coordinator.group.shard import GroupShard
+from kafkacore.coordinator.journal import JournalSettings
+from kafkacore.coordinator.runtime import CoordinatorRuntime, RuntimePorts, RuntimeSettings
+from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.image import MetadataImage, Topic
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.replication.replica_manager import ReplicaManager
+from kafkacore.runtime.clock import Clock
+from kafkacore.runtime.scheduler import Scheduler
+from kafkacore.server.auto_topics import AutoTopics
+from kafkacore.server.partition_waits import PartitionWaits
+from kafkacore.storage.names import OFFSETS_TOPIC
+
+LOG: Final = logging.getLogger("kafkacore.server")
+CREATION_PATIENCE_S: Final = 2.0  # who asks first waits so long for the topic; then the client asks again
+KNOWN_GROUPS: Final = 10_000  # whose partition is remembered
+_INT_BITS: Final = 32
+
+Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
+
+
+class Groups:
+    """Belongs to the data plane's loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        replicas: ReplicaManager,
+        read_image: Callable[[], MetadataImage],
+        auto_topics: AutoTopics,
+        waits: PartitionWaits,
+        clock: Clock,
+        blocking: Executor,
+    ) -> None:
+        self.settings: GroupSettings = group_settings(config)
+        self._config = config
+        self._replicas = replicas
+        self._read_image = read_image
+        self._auto_topics = auto_topics
+        self._waits = waits
+        self._clock = clock
+        self._blocking = blocking
+        self._loop = asyncio.get_running_loop()
+        self._scheduler = Scheduler(clock, self._loop.call_later)
+        self._led: set[int] = set()
+        self._awaiting: list[asyncio.Future[None]] = []
+        self._closed = False
+        self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            self._make_shard,
+            RuntimeSettings(
+                OFFSETS_TOPIC,
+                JournalSettings(
+                    config.group_coordinator_append_linger_ms,
+                    config.offsets_commit_timeout_ms,
+                    config.offsets_topic_compression_codec,
+                ),
+                config.offsets_load_buffer_size,
+            ),
+            RuntimePorts(clock, self._scheduler, self._run_blocking, self._wait, self._max_batch_bytes),
+        )
+
+    # --- what the runtime is given ---
+
+    def _make_shard(self) -> GroupShard:
+        return GroupShard(self.settings, Uuid.random)
+
+    async def _run_blocking(self, work: Callable[[], Any]) -> Any:
+        return await self._loop.run_in_executor(self._blocking, work)
+
+    async def _wait(self, log: PartitionHandle, kind: int, at: int, limit_s: float) -> bool:
+        return await self._waits.any([(log, kind, at)], limit_s)
+
+    def _max_batch_bytes(self) -> int:
+        return self._replicas.topic_config(self._read_image(), OFFSETS_TOPIC).max_message_bytes
+
+    # --- what the committed metadata says ---
+
+    def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """After the replica manager: partitions have their roles."""
+        if delta is not None and delta.topics_deleted:
+            gone = [(name, topic_id) for topic_id, name in delta.topics_deleted.items()]
+            self.runtime.tell(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))
+        elif delta is not None and not delta.partition_rows:
+            return
+        leading = {each.index: each for each in self._led_by(image.topic(OFFSETS_TOPIC))}
+        for index in self._led - leading.keys():
+            self.runtime.resign(index)
+        for index, log in leading.items():
+            self.runtime.lead(index, log.leader_epoch, log)
+        self._led = set(leading)
+        awaiting, self._awaiting = self._awaiting, []
+        for future in awaiting:
+            if not future.done():
+                future.set_result(None)
+
+    def _led_by(self, topic: Topic | None) -> Iterator[PartitionHandle]:
+        for index in range(len(topic.partition_rows) if topic is not None else 0):
+            log = self._replicas.by_name(OFFSETS_TOPIC, index)
+            if log is not None and log.role == "leader":
+                yield log
+
+    # --- whose partition a group is ---
+
+    def partition_of(self, group_id: str) -> int:
+        topic = self._read_image().topic(OFFSETS_TOPIC)
+        count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partition_rows)
+        return java_hash(group_id) % count
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The id of the broker that leads its partition; -1: nobody does."""
+        image = self._read_image()
+        topic = image.topic(OFFSETS_TOPIC)
+        partition = None if topic is None else image.partition(topic, self.partition_of(group_id))
+        return -1 if partition is None else partition.leader
+
+    async def create_topic(self) -> None:
+        """Until it is here, or was refused, or the client had better ask again."""
+        self._auto_topics.request([OFFSETS_TOPIC])
+        try:
+            async with asyncio.timeout(CREATION_PATIENCE_S):
+                if await self._auto_topics.asked(OFFSETS_TOPIC):
+                    while self._read_image().topic(OFFSETS_TOPIC) is None:
+                        await self._applied()
+        except TimeoutError:
+            LOG.warning("%s is not there after %.0f s; clients ask again", OFFSETS_TOPIC, CREATION_PATIENCE_S)
+
+    async def _applied(self) -> None:
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._awaiting.append(future)
+        await future
+
+    # --- requests ---
+
+    def ask(self, group_id: str, operation: Operation) -> asyncio.Future[Any]:
+        """Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE (the node stops)."""
+        self._check_open()
+        return self.runtime.ask(self.partition_of(group_id), operation)
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        """Raises as `ask`."""
+        self._check_open()
+        return self.runtime.shard(self.partition_of(group_id))
+
+    def by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            found.setdefault(self.partition_of(group_id), []).append(group_id)
+        return found
+
+    def now_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    async def close(self) -> None:
+        """Whoever waits is told to look for another coordinator."""
+        self._closed = True
+        await self.runtime.close()
+        self._scheduler.close()
+
+
+@lru_cache(KNOWN_GROUPS)
+def java_hash(text: str) -> int:
+    """`Utils.abs(text.hashCode())`: of UTF-16 units, 31 bits."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    if value >= 1 << (_INT_BITS - 1):
+        value = (1 << _INT_BITS) - value
+    return 0 if value == 1 << (_INT_BITS - 1) else value

@@ -1,0 +1,42 @@
+"""What the handlers of groups have in common: one group's shard is asked, and its answer told in the API's form."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from kafkacore.coordinator.group import answers
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.messages import Message
+from kafkacore.server.context import BrokerContext
+from kafkacore.server.groups import Operation
+
+T = TypeVar("T")
+
+
+def ask(
+    broker: BrokerContext, call: RequestContext, request: Any, operation: Operation
+) -> Message | Awaitable[Message]:
+    """For an API of one group whose errors are told once for the whole request. At once where nothing is waited for;
+    a JoinGroup may be parked for minutes, and costs a future meanwhile."""
+    groups = broker.groups
+    refused = answers.refusal(groups.settings, request, call.api_version)
+    if refused is not None:
+        return refused
+    try:
+        future = groups.ask(request.group_id, operation)
+    except KafkaError as error:
+        return answers.whole_request(request, error.code, call.api_version)
+    return future.result() if future.done() else future
+
+
+def then(answer: T | Awaitable[T], shape: Callable[[T], Message]) -> Message | Awaitable[Message]:
+    """The same in another form."""
+    if isinstance(answer, Awaitable):
+        return _later(answer, shape)
+    return shape(answer)
+
+
+async def _later(answer: Awaitable[T], shape: Callable[[T], Message]) -> Message:
+    return shape(await answer)

@@ -1,0 +1,29 @@
+"""Which partition a group belongs to."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacore.server.groups import java_hash
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("hello", 99162322),
+        ("Aa", 2112),
+        ("BB", 2112),
+        ("hello world", 1794106052),
+        ("polygenelubricants", 0),  # its hash is the least int, of which there is no absolute value
+        ("drumwood boulderhead", 0),  # 0 itself
+        ("\U0001f600", 31 * 0xD83D + 0xDE00),  # two UTF-16 units
+    ],
+)
+def test_a_groups_partition_is_by_javas_hash(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+def test_a_negative_hash_counts_as_it_is_above_zero() -> None:
+    assert java_hash("zzzzzz") == 685785664

@@ -58,10 +58,11 @@ class Joining:
             return
         group = known or new_group(core, group_id)
         if not self._accepted(group, member_id):
-            member = group.remove(member_id)
-            if member is not None:
-                core.deadlines.cancel(member.session)
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+            member = group.remove(member_id)
+            if member is not None:  # the others need not wait for it
+                core.deadlines.cancel(member.session)
+                complete_when_all_joined(core, group)
         elif group.deleting:
             self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
         elif not group.supports(self._request.protocol_type, [name for name, _ in self._protocols]):

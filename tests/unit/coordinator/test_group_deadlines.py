@@ -1,0 +1,76 @@
+"""Deadlines that are put off, drawn nearer and cancelled, against a list that is sorted each time."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkacore.coordinator.group.deadlines import Deadline, Deadlines
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.integers(0, 7), st.integers(0, 50)),
+        st.tuples(st.just("cancel"), st.integers(0, 7), st.just(0)),
+        st.tuples(st.just("advance"), st.just(0), st.integers(0, 20)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_each_fires_once_when_it_is_due(steps: list[tuple[str, int, int]]) -> None:
+    deadlines, fired, now = Deadlines(), [], 0
+    numbered = [Deadline().call(fired.append, number) for number in range(8)]
+    expected: dict[int, int] = {}
+    for what, number, ms in steps:
+        if what == "set":
+            deadlines.set(numbered[number], now + ms)
+            expected[number] = now + ms
+        elif what == "cancel":
+            deadlines.cancel(numbered[number])
+            expected.pop(number, None)
+        else:
+            now += ms
+            due = {each for each, at in expected.items() if at <= now}
+            deadlines.advance(now)
+            assert sorted(fired) == sorted(due)
+            fired.clear()
+            for each in due:
+                del expected[each]
+        next_ms = deadlines.next_ms()
+        if expected:
+            assert next_ms is not None
+            assert next_ms <= min(expected.values())
+
+
+def test_putting_off_and_cancelling_leave_no_more_than_as_many_dead_entries_as_live_ones() -> None:
+    deadlines = Deadlines()
+    kept = [Deadline() for _ in range(100)]
+    for round_number in range(100):
+        for each in kept:
+            deadlines.set(each, 1_000_000 + round_number)  # put off
+    assert len(deadlines) == 100
+    for round_number in range(100):
+        for each in kept:
+            deadlines.set(each, 900_000 - round_number)  # drawn nearer
+    assert len(deadlines) <= 300
+    for _ in range(10_000):
+        passing = Deadline()
+        deadlines.set(passing, 2_000_000)
+        deadlines.cancel(passing)
+    assert len(deadlines) <= 400
+
+
+def test_one_that_an_action_cancels_or_puts_off_does_not_fire() -> None:
+    deadlines, fired = Deadlines(), []
+    second, third = Deadline().call(fired.append, 2), Deadline().call(fired.append, 3)
+
+    def first_fires() -> None:
+        deadlines.cancel(second)
+        deadlines.set(third, 50)
+
+    deadlines.set(Deadline().call(first_fires), 1)
+    deadlines.set(second, 2)
+    deadlines.set(third, 3)
+    deadlines.advance(10)
+    assert fired == []
+    deadlines.advance(50)
+    assert fired == [3]

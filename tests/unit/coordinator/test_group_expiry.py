@@ -1,0 +1,235 @@
+"""Offsets and groups that nobody needs any more (KIP-211), and DeleteGroups, ListGroups, DescribeGroups."""
+
+import pytest
+
+from group_log import SETTINGS, Client, GroupLog, loaded
+from kafkacore.coordinator.group import expiry, records
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import ZERO, Uuid
+
+DAY_MS = 86_400_000
+RETENTION_MS = SETTINGS.offsets_retention_ms
+LOOK_MS = SETTINGS.offsets_retention_check_interval_ms
+OLD = Client(api_version=3)
+TOPIC_ID = Uuid(bytes(range(16)))
+
+
+def groups(log: GroupLog) -> list[str]:
+    return [each.group_id for each in log.shard.list_groups([], [])]
+
+
+# --- expiry ---
+
+
+def test_a_simple_groups_offset_expires_after_its_commit_and_the_group_with_the_last() -> None:
+    log = GroupLog()
+    log.commit_offsets("old", {("t", 0): 5})
+    log.wait(DAY_MS)
+    log.commit_offsets("young", {("t", 1): 5})
+    log.wait(RETENTION_MS - DAY_MS + LOOK_MS)
+    assert log.offsets() == {("t", 1): 5}
+    assert groups(log) == ["g"]
+    log.wait(DAY_MS + LOOK_MS)
+    assert groups(log) == []
+    assert log.records[-1] == (records.group_key("g"), None)
+    assert groups(log.restarted()) == []
+
+
+def test_offsets_of_a_group_count_from_when_it_became_empty() -> None:
+    log = GroupLog()
+    (member,), generation = log.form(1, session_ms=1_800_000)
+    log.commit_offsets("c", {("t", 0): 5}, member=member, generation=generation)
+    for _ in range(RETENTION_MS // 1_200_000):
+        log.wait(1_200_000)
+        log.heartbeat(member, generation)
+    log.leave("l", (member, None))
+    log.wait(RETENTION_MS - LOOK_MS)
+    assert log.offsets() == {("t", 0): 5}
+    log.wait(2 * LOOK_MS)
+    assert groups(log) == []
+
+
+def test_of_a_group_that_consumes_only_topics_it_has_left_expire() -> None:
+    log = GroupLog()
+    metadata = b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff"
+    log.join("j", client=OLD, protocols=[("range", metadata)], session_ms=1_800_000)
+    log.wait(3_000)
+    member = log.answers["j"].member_id
+    log.sync("s", member, 1, {})
+    log.commit_offsets("c", {("t", 0): 5, ("left", 0): 6}, member=member, generation=1)
+    for _ in range(RETENTION_MS // 1_200_000 + 1):
+        log.wait(1_200_000)
+        log.heartbeat(member, 1)
+    assert log.offsets() == {("t", 0): 5}
+
+
+def test_a_retention_of_the_clients_own_comes_first() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=LOOK_MS // 2, version=3)
+    log.commit_offsets("d", {("t", 1): 5}, retention_ms=2 * RETENTION_MS, version=3)
+    log.wait(LOOK_MS)
+    assert log.offsets() == {("t", 1): 5}
+    log.wait(RETENTION_MS + LOOK_MS)
+    assert log.offsets() == {("t", 1): 5}
+
+
+def test_a_group_without_members_and_offsets_goes_at_the_next_look() -> None:
+    log = GroupLog()
+    log.join("told")  # and never comes
+    log.wait(LOOK_MS)
+    assert groups(log) == []
+
+
+def test_a_group_that_has_members_and_no_offsets_stays() -> None:
+    log = GroupLog()
+    (member,), generation = log.form(1, session_ms=1_800_000)
+    log.wait(LOOK_MS)
+    assert log.heartbeat(member, generation) == ErrorCode.NONE
+
+
+def test_a_look_takes_no_longer_than_a_few_thousand_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
+    monkeypatch.setattr(expiry, "MAX_TOMBSTONES_PER_APPEND", 8)
+    log = GroupLog()
+    for number in range(10):
+        log.commit_offsets(number, {("t", index): 5 for index in range(10)}, f"g-{number}", retention_ms=1, version=3)
+    log.now_ms += LOOK_MS
+    ticks = 0
+    while len(log.restarted().shard.list_groups([], [])) > 0:
+        effects = log.shard.tick(log.now_ms)
+        assert all(len(each.records) <= 9 for each in effects.appends)
+        log.carry_out(effects)
+        ticks += 1
+    assert ticks == 5
+
+
+def test_an_offset_that_is_committed_anew_while_it_expires_stays() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
+    log.hold = True
+    log.commit_offsets("anew", {("t", 0): 6})
+    log.wait(LOOK_MS)
+    log.commit()
+    assert not log.open
+    assert log.offsets() == {("t", 0): 6}
+
+
+def test_a_commit_behind_its_groups_end_makes_another_group() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
+    log.hold = True
+    log.wait(LOOK_MS)
+    log.commit_offsets("anew", {("t", 1): 6})
+    log.commit()
+    assert groups(log) == []
+    log.commit()
+    assert log.offsets() == log.restarted().offsets() == {("t", 1): 6}
+
+
+def test_an_expiry_that_could_not_be_written_is_tried_again() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
+    log.hold = True
+    log.wait(LOOK_MS)
+    assert log.join("j").error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert log.offsets() == {("t", 0): 5}
+    assert log.join("k").error_code == ErrorCode.MEMBER_ID_REQUIRED
+    log.hold = False
+    log.wait(LOOK_MS)
+    assert log.offsets() == {}
+
+
+def test_offsets_of_a_deleted_topic_go_with_it() -> None:
+    log = GroupLog()
+    log.commit_offsets("a", {("t", 0): 5, ("u", 0): 6})
+    log.commit_offsets("b", {("t", 0): 5}, "h", topic_id=TOPIC_ID)
+    log.carry_out(log.shard.topics_deleted([("t", Uuid(bytes(15) + b"\1"))], log.now_ms))
+    assert (log.offsets(), log.offsets("h")) == ({("u", 0): 6}, {("t", 0): 5})  # of another topic of that name
+    log.carry_out(log.shard.topics_deleted([("t", TOPIC_ID)], log.now_ms))
+    assert log.offsets("h") == {}
+
+
+# --- DeleteGroups ---
+
+
+def test_groups_are_deleted_with_their_offsets() -> None:
+    log = GroupLog()
+    log.commit_offsets("a", {("t", 0): 5, ("t", 1): 6}, "simple")
+    log.form(1, "busy")
+    results = log.delete_groups("d", "simple", "busy", "none", "simple")
+    assert [(each.group_id, each.error_code) for each in results] == [
+        ("simple", 0),
+        ("busy", ErrorCode.NON_EMPTY_GROUP),
+        ("none", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    assert groups(log) == groups(log.restarted()) == ["busy"]
+    assert log.restarted().offsets("simple") == {}
+
+
+def test_a_deletion_that_failed_leaves_the_group() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5})
+    log.hold = True
+    log.delete_groups("d", "g")
+    assert log.delete_groups("twice", "g")[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert log.answers["d"][0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert groups(log) == ["g"]
+    assert log.offsets() == {("t", 0): 5}
+
+
+def test_a_group_whose_first_offset_is_being_committed_is_deleted() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("c", {("t", 0): 5})
+    log.delete_groups("d", "g")
+    log.commit()
+    log.commit()
+    assert log.answers["d"][0].error_code == 0
+    assert groups(log) == []
+    assert log.offsets() == {}
+
+
+def test_whoever_was_told_an_id_by_a_deleted_group_begins_anew() -> None:
+    log = GroupLog()
+    told = log.join("told").member_id
+    log.delete_groups("d", "g")
+    assert log.join("joins", member=told).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- ListGroups and DescribeGroups ---
+
+
+def test_groups_are_listed_by_state_and_type() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, "simple")
+    log.form(1, "busy")
+    listed = {
+        each.group_id: (each.protocol_type, each.group_state, each.group_type) for each in log.shard.list_groups([], [])
+    }
+    assert listed == {"simple": ("", "Empty", "classic"), "busy": ("consumer", "Stable", "classic")}
+    assert [each.group_id for each in log.shard.list_groups([" STABLE", "Dead"], [])] == ["busy"]
+    assert len(log.shard.list_groups([], ["Classic"])) == 2
+    assert log.shard.list_groups([], ["consumer"]) == log.shard.list_groups([], ["nonsense"]) == []
+
+
+@pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_a_group_that_is_not_there_is_dead(version: int, error: ErrorCode) -> None:
+    described = GroupLog().describe("none", version)
+    assert (described.group_state, described.error_code) == ("Dead", error)
+
+
+def test_a_group_that_rebalances_shows_no_subscriptions() -> None:
+    log = GroupLog()
+    log.join("a", client=OLD)
+    described = log.describe()
+    assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
+    (member,) = described.members
+    assert (member.client_id, member.client_host, member.member_metadata) == ("client", "/127.0.0.1", b"")
+
+
+def test_topics_without_an_id_are_anybodys() -> None:
+    log = loaded([])
+    log.commit_offsets("c", {("t", 0): 5}, topic_id=ZERO)
+    log.carry_out(log.shard.topics_deleted([("t", TOPIC_ID)], log.now_ms))
+    assert log.offsets() == {}

@@ -1,0 +1,262 @@
+"""JoinGroup: who is let in, who is told to come again, and when a rebalance is over."""
+
+from typing import Any
+
+import pytest
+
+from group_log import SETTINGS, Client, GroupLog, loaded
+from kafkacore.protocol.errors import ErrorCode
+
+OLD = Client(api_version=3)  # before a member needs its id first
+RANGE = ("range", b"\0\0")
+STICKY = ("sticky", b"\0\1")
+
+
+def code(answer: Any) -> ErrorCode:
+    return ErrorCode(answer.error_code)
+
+
+def test_a_newcomer_is_told_its_id_and_joins_with_it() -> None:
+    log = GroupLog()
+    told = log.join("a")
+    assert code(told) == ErrorCode.MEMBER_ID_REQUIRED
+    assert told.member_id.startswith("client-")
+    assert told.protocol_name is None
+    assert log.join("b", member=told.member_id) is None  # parked
+    log.wait(SETTINGS.initial_rebalance_delay_ms)
+    joined = log.answers["b"]
+    assert code(joined) == ErrorCode.NONE
+    assert (joined.member_id, joined.leader, joined.generation_id) == (told.member_id, told.member_id, 1)
+    assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
+
+
+def test_an_older_newcomer_needs_no_id_first_and_a_static_one_never() -> None:
+    log = GroupLog()
+    assert log.join("old", client=OLD) is None
+    assert log.join("static", instance="i-1") is None
+    log.wait(2 * SETTINGS.initial_rebalance_delay_ms)
+    assert log.answers["old"].protocol_name == "range"
+    assert log.answers["static"].member_id.startswith("i-1-")
+
+
+def test_an_empty_protocol_name_is_null_since_version_7_only() -> None:
+    log = GroupLog()
+    assert log.join("old", protocols=(), client=Client(api_version=6)).protocol_name == ""
+    assert log.join("new", protocols=(), client=Client(api_version=7)).protocol_name is None
+
+
+def test_a_member_of_a_group_that_is_not_there_is_unknown() -> None:
+    log = GroupLog()
+    answer = log.join("a", member="who")
+    assert (code(answer), answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "who")
+    assert log.records == []
+
+
+def test_a_member_that_is_not_in_the_group_is_unknown() -> None:
+    log = GroupLog()
+    log.form(1)
+    assert code(log.join("a", member="who")) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("protocol_type", "protocols"), [("", [RANGE]), ("consumer", [])])
+def test_a_first_member_must_offer_a_protocol(protocol_type: str, protocols: list[tuple[str, bytes]]) -> None:
+    log = GroupLog()
+    answer = log.join("a", protocol_type=protocol_type, protocols=protocols)
+    assert code(answer) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert len(log.records) == 1  # as in Kafka, the group is there all the same, empty
+    assert log.describe().group_state == "Empty"
+
+
+@pytest.mark.parametrize(("protocol_type", "protocols"), [("connect", [RANGE]), ("consumer", [STICKY])])
+def test_a_later_member_must_fit_in(protocol_type: str, protocols: list[tuple[str, bytes]]) -> None:
+    log = GroupLog()
+    log.form(1)
+    answer = log.join("a", protocol_type=protocol_type, protocols=protocols)
+    assert code(answer) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_the_protocol_that_most_members_like_best_is_taken_of_those_that_all_have() -> None:
+    log = GroupLog()
+    log.join("a", protocols=[("own", b""), RANGE, STICKY], client=OLD)
+    log.join("b", protocols=[STICKY, RANGE], client=OLD)
+    log.join("c", protocols=[STICKY, RANGE], client=OLD)
+    log.wait(10_000)
+    assert {log.answers[each].protocol_name for each in "abc"} == {"sticky"}
+
+
+def test_only_the_leader_is_told_the_members() -> None:
+    log = GroupLog()
+    log.join("a", client=OLD, protocols=[("range", b"of a")])
+    log.join("b", instance="i", protocols=[("range", b"of b")])
+    log.wait(10_000)
+    leader, other = log.answers["a"], log.answers["b"]
+    assert [(each.member_id, each.group_instance_id, each.metadata) for each in leader.members] == [
+        (leader.member_id, None, b"of a"),
+        (other.member_id, "i", b"of b"),
+    ]
+    assert (other.members, other.leader) == ([], leader.member_id)
+
+
+def test_an_initial_rebalance_waits_on_while_members_come_but_no_longer_than_the_rebalance_timeout() -> None:
+    log = GroupLog()
+    log.join(0, client=OLD, rebalance_ms=8_000)
+    for number in range(1, 10):
+        log.wait(1_000)
+        log.join(number, client=OLD, rebalance_ms=8_000)
+        if 0 in log.answers:
+            break
+    # 3 seconds, 3 more, and the 2 that are left.
+    assert number == 8
+    assert len(log.answers[0].members) == 8
+
+
+def test_an_initial_rebalance_ends_after_one_quiet_delay() -> None:
+    log = GroupLog()
+    log.join("a", client=OLD)
+    log.wait(2_999)
+    assert "a" not in log.answers
+    log.wait(1)
+    assert log.answers["a"].generation_id == 1
+
+
+def test_whoever_does_not_join_again_within_the_rebalance_timeout_is_out() -> None:
+    log = GroupLog()
+    (first, second), _ = log.form(2, session_ms=600_000)
+    log.join("again", member=first, session_ms=600_000)
+    assert log.heartbeat(second, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    log.wait(59_999)
+    assert "again" not in log.answers
+    log.wait(1)
+    assert [each.member_id for each in log.answers["again"].members] == [first]
+    assert log.heartbeat(second, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_is_over_when_the_last_member_has_joined() -> None:
+    log = GroupLog()
+    (first, second), _ = log.form(2)
+    assert log.join("first", member=first) is None
+    log.join("second", member=second)
+    assert (log.answers["first"].generation_id, log.answers["second"].generation_id) == (2, 2)
+
+
+def test_a_rebalance_waits_for_somebody_who_was_told_an_id() -> None:
+    log = GroupLog()
+    (first,), _ = log.form(1)
+    told = log.join("newcomer")
+    assert log.join("first", member=first) is None
+    log.join("joins", member=told.member_id)
+    assert {log.answers["first"].generation_id, log.answers["joins"].generation_id} == {2}
+
+
+def test_somebody_who_was_told_an_id_and_does_not_come_holds_up_a_rebalance_for_a_session() -> None:
+    log = GroupLog()
+    (first,), _ = log.form(1)
+    log.join("newcomer", session_ms=7_000)
+    log.join("first", member=first)
+    log.wait(6_999)
+    assert "first" not in log.answers
+    log.wait(1)
+    assert log.answers["first"].generation_id == 2
+
+
+def test_a_new_member_that_waits_too_long_is_told_to_begin_anew() -> None:
+    log = GroupLog()
+    (first,), _ = log.form(1, session_ms=1_800_000)
+    log.join("new", client=OLD, rebalance_ms=1_800_000)
+    for _ in range(60):
+        log.wait(5_000)
+        log.heartbeat(first, 1)
+    answer = log.answers["new"]
+    assert (code(answer), answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+
+
+def test_a_follower_that_joins_with_nothing_new_is_told_the_generation() -> None:
+    log = GroupLog()
+    (leader, follower), generation = log.form(2)
+    answer = log.join("again", member=follower)
+    assert (answer.generation_id, answer.leader, answer.members) == (generation, leader, [])
+    assert log.describe().group_state == "Stable"
+
+
+def test_a_follower_with_another_subscription_makes_a_rebalance() -> None:
+    log = GroupLog()
+    (_, follower), _ = log.form(2)
+    assert log.join("again", member=follower, protocols=[("range", b"another")]) is None
+    assert log.describe().group_state == "PreparingRebalance"
+
+
+def test_a_leader_that_joins_makes_a_rebalance_whatever_it_says() -> None:
+    log = GroupLog()
+    (leader, _), _ = log.form(2)
+    assert log.join("again", member=leader) is None
+
+
+def test_a_member_that_missed_its_answer_is_told_again_while_the_leader_assigns() -> None:
+    log = GroupLog()
+    log.join("a", client=OLD)
+    log.join("b", client=OLD)
+    log.wait(10_000)
+    leader = log.answers["a"].member_id
+    again = log.join("again", member=leader)
+    assert (again.generation_id, len(again.members)) == (1, 2)
+    assert log.join("other", member=log.answers["b"].member_id, protocols=[("range", b"x")]) is None
+    assert log.describe().group_state == "PreparingRebalance"
+
+
+def test_a_join_that_is_sent_twice_leaves_nobody_without_an_answer() -> None:
+    log = GroupLog()
+    (leader, follower), _ = log.form(2)
+    log.join("once", member=leader)
+    log.join("twice", member=leader)
+    assert code(log.answers["once"]) == ErrorCode.REBALANCE_IN_PROGRESS
+    log.join("follower", member=follower)
+    assert code(log.answers["twice"]) == ErrorCode.NONE
+
+
+def test_a_full_group_takes_nobody_and_those_it_has_stay() -> None:
+    log = GroupLog(SETTINGS._replace(max_size=2))
+    members, generation = log.form(2)
+    answer = log.join("third")
+    assert (code(answer), answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    assert [log.heartbeat(each, generation) for each in members] == [0, 0]
+    assert log.join("again", member=members[1]).generation_id == generation
+
+
+def test_of_a_group_that_is_too_large_the_last_to_join_are_left_out() -> None:
+    log = GroupLog()
+    members, _ = log.form(3)
+    small = loaded(log.records, SETTINGS._replace(max_size=2))
+    assert small.heartbeat(members[0], 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    for member in members:
+        small.join(member, member=member)
+    assert code(small.answers[members[2]]) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert {small.answers[each].generation_id for each in members[:2]} == {2}
+
+
+def test_a_group_that_could_not_be_written_is_not_there() -> None:
+    log = GroupLog(hold=True)
+    assert log.join("a", client=OLD) is None
+    assert log.join("b", client=OLD) is None
+    assert log.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND  # nobody is shown what is not committed
+    log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert code(log.answers["a"]) == ErrorCode.NOT_COORDINATOR
+    assert code(log.answers["b"]) == ErrorCode.NOT_COORDINATOR
+    assert log.shard.list_groups([], []) == []
+
+
+def test_when_the_leader_is_gone_somebody_who_has_joined_leads() -> None:
+    log = GroupLog()
+    (leader, follower), _ = log.form(2)
+    log.join("follower", member=follower, protocols=[("range", b"new")])
+    log.leave("leaves", (leader, None))
+    assert log.answers["follower"].leader == follower
+
+
+def test_a_group_goes_on_in_the_next_generation_after_it_was_empty() -> None:
+    log = GroupLog()
+    (member,), _ = log.form(1)
+    log.leave("leaves", (member, None))
+    assert log.describe().group_state == "Empty"
+    again = log.restarted()
+    _, generation = again.form(1)
+    assert generation == 3  # the empty one was the second

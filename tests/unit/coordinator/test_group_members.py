@@ -1,0 +1,270 @@
+"""SyncGroup, Heartbeat, LeaveGroup, and sessions that run out."""
+
+from typing import Any
+
+import pytest
+
+from group_log import SETTINGS, Client, GroupLog
+from kafkacore.protocol.errors import ErrorCode
+
+OLD = Client(api_version=3)
+
+
+def code(answer: Any) -> ErrorCode:
+    return ErrorCode(answer.error_code)
+
+
+def joined(count: int = 2, hold: bool = False) -> tuple[GroupLog, list[str]]:
+    """A group whose members have joined and wait for an assignment."""
+    log = GroupLog()
+    for number in range(count):
+        log.join(number, client=OLD)
+    while 0 not in log.answers:
+        log.wait(1_000)
+    log.hold = hold
+    return log, [log.answers.pop(number).member_id for number in range(count)]
+
+
+# --- SyncGroup ---
+
+
+def test_a_follower_waits_for_the_leader_and_the_leader_for_the_log() -> None:
+    log, (leader, follower) = joined(hold=True)
+    assert log.sync("follower", follower, 1) is None
+    assert log.sync("leader", leader, 1, {leader: b"1", follower: b"2"}) is None
+    assert log.describe().group_state == "CompletingRebalance"
+    log.commit()
+    assert (log.answers["leader"].assignment, log.answers["follower"].assignment) == (b"1", b"2")
+    assert log.answers["leader"].protocol_name == "range"
+    assert log.describe().group_state == "Stable"
+
+
+def test_a_member_that_comes_late_is_given_its_assignment_at_once() -> None:
+    log, (leader, follower) = joined()
+    log.sync("leader", leader, 1, {follower: b"2"})
+    assert log.sync("follower", follower, 1).assignment == b"2"
+    assert log.sync("again", leader, 1).assignment == b""  # it gave itself nothing
+
+
+def test_an_assignment_that_cannot_be_stored_makes_another_rebalance() -> None:
+    log, (leader, follower) = joined(hold=True)
+    log.sync("follower", follower, 1)
+    log.sync("leader", leader, 1, {leader: b"1"})
+    log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert code(log.answers["leader"]) == code(log.answers["follower"]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert log.describe().group_state == "PreparingRebalance"
+
+
+def test_an_assignment_that_takes_too_long_makes_another_rebalance_and_comes_too_late() -> None:
+    log, (leader, follower) = joined(hold=True)
+    log.sync("follower", follower, 1)
+    log.sync("leader", leader, 1, {leader: b"1"})
+    log.time_out()
+    assert code(log.answers["leader"]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    log.commit()
+    assert log.describe().group_state == "PreparingRebalance"
+    assert log.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_an_assignment_of_a_generation_that_is_over_is_dropped() -> None:
+    log, (leader, follower) = joined(hold=True)
+    log.sync("leader", leader, 1, {leader: b"1"})
+    log.join("follower", member=follower, protocols=[("range", b"changed")])
+    assert code(log.answers["leader"]) == ErrorCode.REBALANCE_IN_PROGRESS
+    log.commit()
+    assert log.describe().group_state == "PreparingRebalance"
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"generation": 2}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member": "who"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group": "none"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        # What is said of a generation that is not the group's comes before what does not fit.
+        ({"generation": 2, "protocol_name": "sticky"}, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_a_sync_that_does_not_fit(asked: dict[str, Any], error: ErrorCode) -> None:
+    log, (leader, _) = joined()
+    assert code(log.sync("s", **({"member": leader, "generation": 1} | asked))) == error
+
+
+def test_a_sync_while_a_rebalance_is_prepared_is_told_so() -> None:
+    log = GroupLog()
+    (leader, follower), generation = log.form(2)
+    log.join("again", member=leader)
+    assert code(log.sync("s", follower, generation)) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_sync_that_is_sent_twice_leaves_nobody_without_an_answer() -> None:
+    log, (leader, follower) = joined()
+    log.sync("once", follower, 1)
+    log.sync("twice", follower, 1)
+    assert code(log.answers["once"]) == ErrorCode.REBALANCE_IN_PROGRESS
+    log.sync("leader", leader, 1, {follower: b"2"})
+    assert log.answers["twice"].assignment == b"2"
+
+
+def test_members_that_do_not_sync_in_time_are_out() -> None:
+    log, (leader, follower) = joined()
+    log.sync("leader", leader, 1, {leader: b"1"})
+    for _ in range(6):  # the rebalance timeout, in which the follower sends heartbeats but no SyncGroup
+        assert log.heartbeat(follower, 1) == ErrorCode.NONE
+        log.heartbeat(leader, 1)
+        log.wait(9_999)
+    log.heartbeat(leader, 1)
+    log.heartbeat(follower, 1)
+    log.wait(6)
+    assert log.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert log.heartbeat(follower, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- heartbeats and sessions ---
+
+
+def test_heartbeats_keep_a_session() -> None:
+    log = GroupLog()
+    (member,), generation = log.form(1)
+    for _ in range(5):
+        log.wait(9_999)
+        assert log.heartbeat(member, generation) == ErrorCode.NONE
+    log.wait(10_000)
+    assert log.heartbeat(member, generation) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_commits_keep_a_session() -> None:
+    log = GroupLog()
+    (member,), generation = log.form(1)
+    for number in range(3):
+        log.wait(9_000)
+        assert log.commit_offsets(number, {("t", 0): number}, member=member, generation=generation) is not None
+    assert log.heartbeat(member, generation) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"generation": 2}, ErrorCode.ILLEGAL_GENERATION),
+        ({"member": "who"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"group": "none"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member": "who", "generation": 2}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_heartbeat_that_does_not_fit(asked: dict[str, Any], error: ErrorCode) -> None:
+    log = GroupLog()
+    (member,), _ = log.form(1)
+    assert log.heartbeat(**({"member": member, "generation": 1} | asked)) == error
+
+
+def test_when_a_session_runs_out_the_others_are_told_to_join() -> None:
+    log = GroupLog()
+    (leader, follower), generation = log.form(2)
+    log.wait(5_000)
+    log.heartbeat(leader, generation)
+    log.wait(5_000)
+    assert log.heartbeat(leader, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    log.join("again", member=leader)
+    assert [each.member_id for each in log.answers["again"].members] == [leader]
+    assert follower != leader
+
+
+def test_a_member_that_waits_for_others_to_join_sends_no_heartbeats() -> None:
+    log = GroupLog()
+    (leader, follower), generation = log.form(2)
+    log.join("leader", member=leader)
+    for _ in range(4):
+        log.wait(9_000)
+        assert log.heartbeat(follower, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    log.join("follower", member=follower)
+    assert log.answers["leader"].generation_id == log.answers["follower"].generation_id == 2
+
+
+def test_a_member_that_waits_for_its_assignment_sends_no_heartbeats() -> None:
+    log, (leader, follower) = joined()
+    log.sync("follower", follower, 1)
+    for _ in range(4):
+        log.wait(9_000)
+        log.heartbeat(leader, 1)
+    log.sync("leader", leader, 1, {follower: b"2"})
+    assert log.answers["follower"].assignment == b"2"
+    log.wait(9_999)
+    assert log.heartbeat(follower, 1) == ErrorCode.NONE  # its session began with the answer
+
+
+# --- LeaveGroup ---
+
+
+def test_members_leave_together_each_with_an_answer_of_its_own() -> None:
+    log = GroupLog()
+    members, generation = log.form(3)
+    told = log.join("newcomer").member_id
+    answer = log.leave("l", (members[1], None), ("who", None), (told, None), (members[2], "i"), ("", "nobody"))
+    assert code(answer) == ErrorCode.NONE
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert [each.error_code for each in answer.members] == [0, unknown, 0, unknown, unknown]
+    assert log.heartbeat(members[0], generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert log.heartbeat(members[1], generation) == unknown
+
+
+def test_of_a_group_that_is_not_there_nobody_can_leave() -> None:
+    log = GroupLog()
+    answer = log.leave("l", ("who", "i"), group="none")
+    assert code(answer) == ErrorCode.NONE
+    assert [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members] == [
+        ("who", "i", ErrorCode.UNKNOWN_MEMBER_ID)
+    ]
+
+
+def test_the_last_to_leave_leaves_an_empty_generation_in_the_log() -> None:
+    log = GroupLog()
+    (member,), _ = log.form(1)
+    written = len(log.records)
+    log.leave("l", (member, None))
+    assert len(log.records) == written + 1
+    assert log.restarted().describe().group_state == log.describe().group_state == "Empty"
+
+
+def test_who_leaves_while_its_join_is_parked_is_told_to_begin_anew() -> None:
+    log = GroupLog()
+    (leader, _), _ = log.form(2)
+    log.join("parked", member=leader)
+    log.leave("l", (leader, None))
+    assert code(log.answers["parked"]) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_departure_ends_a_rebalance_that_waited_for_it() -> None:
+    log = GroupLog()
+    (leader, follower), _ = log.form(2)
+    log.join("leader", member=leader)
+    log.leave("l", (follower, None))
+    assert log.answers["leader"].generation_id == 2
+
+
+# --- unloading ---
+
+
+def test_whoever_waits_is_told_when_a_shard_goes_elsewhere() -> None:
+    log, (leader, follower) = joined(hold=True)
+    log.sync("follower", follower, 1)
+    log.sync("leader", leader, 1, {})
+    log.join("other", "h", client=OLD)
+    log.commit_offsets("commit", {("t", 0): 1}, "simple")
+    log.fetch("fetch", {"t": [0]}, "simple", require_stable=True)
+    effects = log.shard.unload(ErrorCode.NOT_COORDINATOR)
+    assert not effects.appends
+    log.open.clear()
+    log.carry_out(effects)
+    assert {each: code(log.answers[each]) for each in ("follower", "leader", "other", "fetch")} == dict.fromkeys(
+        ("follower", "leader", "other", "fetch"), ErrorCode.NOT_COORDINATOR
+    )
+    (topic,) = log.answers["commit"].topics
+    assert code(topic.partitions[0]) == ErrorCode.NOT_COORDINATOR
+
+
+def test_nothing_is_due_in_an_empty_shard_but_the_look_for_expired_offsets() -> None:
+    log = GroupLog()
+    assert log.shard.next_deadline_ms() == log.now_ms + SETTINGS.offsets_retention_check_interval_ms

@@ -1,0 +1,284 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from typing import Any
+
+import pytest
+
+from group_log import SETTINGS, Client, GroupLog
+from kafkacore.coordinator.group import commits, outbox, records
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.uuid import Uuid
+
+OLD = Client(api_version=3)
+TOPIC_ID = Uuid(bytes(range(16)))
+OTHER_ID = Uuid(bytes(range(1, 17)))
+
+
+def errors(answer: Any) -> list[int]:
+    return [each.error_code for topic in answer.topics for each in topic.partitions]
+
+
+def fetched(answer: Any) -> dict[tuple[str, int], tuple[int, int, str, int]]:
+    return {
+        (topic.name, each.partition_index): (
+            each.committed_offset,
+            each.committed_leader_epoch,
+            each.metadata,
+            each.error_code,
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
+
+
+# --- who may commit ---
+
+
+def test_anybody_commits_to_a_group_that_is_not_there_and_makes_a_simple_one() -> None:
+    log = GroupLog()
+    assert errors(log.commit_offsets("c", {("t", 0): 5, ("u", 3): 7})) == [0, 0]
+    described = log.describe()
+    assert (described.group_state, described.protocol_type) == ("Empty", "")
+    assert log.offsets() == log.restarted().offsets() == {("t", 0): 5, ("u", 3): 7}
+
+
+@pytest.mark.parametrize(("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_a_member_of_a_group_that_is_not_there(version: int, error: ErrorCode) -> None:
+    log = GroupLog()
+    assert errors(log.commit_offsets("c", {("t", 0): 5}, member="m", generation=1, version=version)) == [error]
+    assert log.records == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({}, ErrorCode.UNKNOWN_MEMBER_ID),  # from outside, while somebody is in it
+        ({"member": "who", "generation": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"generation": 2}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "i", "generation": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_commit_from_outside_a_group_that_has_members(asked: dict[str, Any], error: ErrorCode) -> None:
+    log = GroupLog()
+    log.form(1)
+    assert errors(log.commit_offsets("c", {("t", 0): 5}, **asked)) == [error]
+    assert log.offsets() == {}
+
+
+@pytest.mark.parametrize("generation", [0, 2, -1])
+def test_a_commit_of_another_generation(generation: int) -> None:
+    log = GroupLog()
+    (member,), _ = log.form(1)
+    answer = log.commit_offsets("c", {("t", 0): 5}, member=member, generation=generation)
+    assert errors(answer) == [ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_members_commit_while_a_rebalance_is_prepared_but_not_while_it_is_completed() -> None:
+    log = GroupLog()
+    (leader, follower), generation = log.form(2)
+    log.join("leader", member=leader)
+    assert errors(log.commit_offsets("c", {("t", 0): 5}, member=follower, generation=generation)) == [0]
+    log.join("follower", member=follower)
+    answer = log.commit_offsets("d", {("t", 0): 6}, member=follower, generation=generation + 1)
+    assert errors(answer) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert log.offsets() == {("t", 0): 5}
+
+
+def test_anybody_commits_to_a_group_that_has_become_empty() -> None:
+    log = GroupLog()
+    (member,), _ = log.form(1)
+    log.leave("l", (member, None))
+    assert errors(log.commit_offsets("c", {("t", 0): 5})) == [0]
+
+
+# --- what is committed ---
+
+
+def test_an_offset_is_shown_once_it_is_committed() -> None:
+    log = GroupLog(hold=True)
+    assert log.commit_offsets("c", {("t", 0): 5}) is None
+    assert log.offsets() == {}
+    log.commit()
+    assert errors(log.answers["c"]) == [0]
+    assert log.offsets() == {("t", 0): 5}
+
+
+def test_a_commit_that_failed_leaves_the_offset_before_it() -> None:
+    log = GroupLog()
+    log.commit_offsets("before", {("t", 0): 5})
+    log.hold = True
+    log.commit_offsets("c", {("t", 0): 9})
+    log.fail(ErrorCode.MESSAGE_TOO_LARGE)
+    assert errors(log.answers["c"]) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert log.offsets() == {("t", 0): 5}
+
+
+def test_a_commit_that_takes_too_long_may_still_count() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("c", {("t", 0): 5})
+    log.time_out()
+    assert errors(log.answers["c"]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    log.commit()
+    assert log.offsets() == {("t", 0): 5}
+
+
+def test_appends_are_committed_in_their_order() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("a", {("t", 0): 1})
+    log.commit_offsets("b", {("t", 0): 2})
+    with pytest.raises(ValueError, match="not the oldest"):
+        log.shard.committed(log.open[1].token, 0, log.now_ms)
+
+
+def test_more_open_commits_than_the_limit_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "MAX_OPEN_APPENDS", 2)
+    log = GroupLog(hold=True)
+    for number in range(3):
+        log.commit_offsets(number, {("t", 0): number})
+    assert errors(log.answers[2]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    log.commit()
+    assert log.commit_offsets(3, {("t", 0): 3}) is None
+
+
+def test_metadata_that_is_too_long_is_refused_for_its_partition_alone() -> None:
+    log = GroupLog(SETTINGS._replace(metadata_max_bytes=4))
+    assert errors(log.commit_offsets("long", {("t", 0): 5}, metadata="12345")) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert errors(log.commit_offsets("fits", {("t", 1): 5}, metadata="1234")) == [0]
+    assert errors(log.commit_offsets("umlauts", {("t", 2): 5}, metadata="äöüß")) == [0]  # it counts characters
+    wide = log.commit_offsets("wide", {("t", 3): 5}, metadata="\U0001f600" * 3)  # as Java counts them
+    assert errors(wide) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert set(log.offsets()) == {("t", 1), ("t", 2)}
+
+
+def test_all_that_was_committed_is_fetched() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, metadata="näher", leader_epoch=3)
+    log.commit_offsets("d", {("t", 1): 6}, metadata=None)
+    assert fetched(log.fetch("f", {"t": [0, 1, 2]})) == {
+        ("t", 0): (5, 3, "näher", 0),
+        ("t", 1): (6, -1, "", 0),
+        ("t", 2): (-1, -1, "", 0),
+    }
+    assert fetched(log.fetch("all")) == {("t", 0): (5, 3, "näher", 0), ("t", 1): (6, -1, "", 0)}
+
+
+def test_of_a_group_that_is_not_there_nothing_is_fetched() -> None:
+    log = GroupLog()
+    assert fetched(log.fetch("f", {"t": [0]})) == {("t", 0): (-1, -1, "", 0)}
+    assert log.fetch("all").topics == []
+
+
+def test_an_offset_of_another_topic_with_the_same_name_is_not_this_ones() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, topic_id=TOPIC_ID)
+    assert fetched(log.fetch("same", {"t": [0]}, topic_id=TOPIC_ID))["t", 0][0] == 5
+    assert fetched(log.fetch("unsaid", {"t": [0]}))["t", 0][0] == 5
+    assert fetched(log.fetch("other", {"t": [0]}, topic_id=OTHER_ID))["t", 0][0] == -1
+
+
+def test_a_stable_fetch_waits_for_what_is_under_way_in_its_group() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("c", {("t", 0): 5})
+    assert fetched(log.fetch("now", {"t": [0]}))["t", 0][0] == -1
+    assert fetched(log.fetch("other", {"t": [0]}, "other group", require_stable=True))["t", 0][0] == -1
+    assert log.fetch("stable", {"t": [0]}, require_stable=True) is None
+    log.commit()
+    assert fetched(log.answers["stable"])["t", 0][0] == 5
+
+
+def test_a_stable_fetch_behind_a_commit_that_fails_makes_the_client_look_again() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("c", {("t", 0): 5})
+    log.fetch("stable", {"t": [0]}, require_stable=True)
+    log.time_out()
+    assert log.answers["stable"].error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_answers_about_partitions_are_shared_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "_accepted", {})
+    monkeypatch.setattr(commits, "_MAX_SHARED", 1)
+    log = GroupLog()
+    answer = log.commit_offsets("c", {("t", 0): 5, ("t", 1): 5})
+    assert [each.partition_index for each in answer.topics[0].partitions] == [0, 1]
+    assert len(commits._accepted) == 1
+
+
+# --- the records ---
+
+
+def test_a_retention_of_the_clients_own_is_in_the_record() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=1_000, version=3)
+    (_, value) = log.records[-1]
+    assert value is not None
+    assert records.value_version(value) == 1
+    assert records.read_offset(value) == records.CommittedOffset(5, -1, "", log.now_ms, log.now_ms + 1_000)
+
+
+# --- OffsetDelete ---
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's, version 0."""
+    named = b"".join(len(each).to_bytes(2, "big") + each.encode() for each in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + named + b"\xff\xff\xff\xff"
+
+
+def consumers(*topics: str) -> tuple[GroupLog, str]:
+    """A stable group of one consumer of these topics."""
+    log = GroupLog()
+    log.join("j", client=OLD, protocols=[("range", subscription(*topics))])
+    log.wait(3_000)
+    member: str = log.answers["j"].member_id
+    log.sync("s", member, 1, {})
+    return log, member
+
+
+def test_offsets_of_topics_that_a_group_consumes_are_not_deleted() -> None:
+    log, member = consumers("t")
+    log.commit_offsets("c", {("t", 0): 5, ("u", 0): 6, ("u", 1): 7}, member=member, generation=1)
+    answer = log.delete_offsets("d", {"t": [0], "u": [0, 9]})
+    assert errors(answer) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0, 0]
+    assert log.offsets() == log.restarted().offsets() == {("t", 0): 5, ("u", 1): 7}
+    assert log.records[-1] == (records.offset_key("g", "u", 0), None)
+
+
+def test_of_a_group_of_consumers_whose_subscriptions_cannot_be_read_nothing_is_deleted() -> None:
+    log, _ = GroupLog(), None
+    log.join("j", client=OLD, protocols=[("range", b"\0\0\0\0\0\x09")])
+    log.wait(3_000)
+    log.sync("s", log.answers["j"].member_id, 1, {})
+    assert errors(log.delete_offsets("d", {"t": [0]})) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+@pytest.mark.parametrize(("protocol_type", "error"), [("connect", ErrorCode.NON_EMPTY_GROUP), ("consumer", 0)])
+def test_a_group_that_has_members(protocol_type: str, error: int) -> None:
+    log = GroupLog()
+    log.join("j", client=OLD, protocol_type=protocol_type, protocols=[("p", subscription("other"))])
+    log.wait(3_000)
+    assert log.delete_offsets("d", {"t": [0]}).error_code == error
+
+
+def test_a_group_that_is_not_there() -> None:
+    assert GroupLog().delete_offsets("d", {"t": [0]}).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_an_offset_that_is_being_committed_is_deleted_too() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("c", {("t", 0): 5})
+    assert log.delete_offsets("d", {"t": [0]}) is None
+    log.commit()
+    assert log.offsets() == {("t", 0): 5}
+    log.commit()
+    assert errors(log.answers["d"]) == [0]
+    assert log.offsets() == {}
+
+
+def test_a_deletion_that_failed_leaves_the_offset() -> None:
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5})
+    log.hold = True
+    log.delete_offsets("d", {"t": [0]})
+    log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert log.answers["d"].error_code == ErrorCode.NOT_COORDINATOR
+    assert log.offsets() == {("t", 0): 5}

@@ -1,0 +1,148 @@
+"""Static members (KIP-345): known by their instance id, fenced when another one has it, kept over restarts."""
+
+from typing import Any
+
+import pytest
+
+from group_log import SETTINGS, Client, GroupLog
+from kafkacore.protocol.errors import ErrorCode
+
+OLD = Client(api_version=3)
+
+
+def code(answer: Any) -> ErrorCode:
+    return ErrorCode(answer.error_code)
+
+
+def static_group(*instances: str) -> tuple[GroupLog, dict[str, str]]:
+    """A stable group of static members: their ids by instance id."""
+    log = GroupLog()
+    for instance in instances:
+        log.join(instance, instance=instance)
+    while instances[0] not in log.answers:
+        log.wait(1_000)
+    ids = {instance: log.answers.pop(instance).member_id for instance in instances}
+    for instance in reversed(instances):
+        given = {member: each.encode() for each, member in ids.items()} if instance == instances[0] else None
+        log.sync(f"sync-{instance}", ids[instance], 1, given, instance=instance)
+    return log, ids
+
+
+def test_a_member_that_was_started_again_takes_its_place_without_a_rebalance() -> None:
+    log, ids = static_group("a", "b")
+    answer = log.join("again", instance="b")
+    assert (code(answer), answer.generation_id, answer.leader) == (ErrorCode.NONE, 1, ids["a"])
+    assert answer.member_id != ids["b"]
+    assert (answer.skip_assignment, answer.members) == (False, [])
+    assert log.sync("sync", answer.member_id, 1, instance="b").assignment == b"b"
+    assert log.heartbeat(ids["b"], 1, instance="b") == ErrorCode.FENCED_INSTANCE_ID
+    assert log.heartbeat(ids["b"], 1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert log.restarted().describe() == log.describe()
+
+
+def test_a_leader_that_was_started_again_is_told_the_members_and_to_skip_the_assignment() -> None:
+    log, _ = static_group("a", "b")
+    answer = log.join("again", instance="a")
+    assert (answer.leader, answer.skip_assignment) == (answer.member_id, True)
+    assert len(answer.members) == 2
+
+
+def test_an_older_leader_is_told_its_old_id_as_leader_lest_it_assigns() -> None:
+    log, ids = static_group("a", "b")
+    answer = log.join("again", instance="a", client=Client(api_version=8))
+    assert (answer.leader, answer.skip_assignment, answer.members) == (ids["a"], False, [])
+    assert log.restarted().join("third", instance="a").leader != ids["a"]
+
+
+def test_a_member_that_comes_back_with_another_choice_of_protocol_makes_a_rebalance() -> None:
+    log, ids = static_group("a", "b")
+    log.join("both", member=ids["a"], instance="a", protocols=[("range", b""), ("sticky", b"")])
+    log.join("both too", member=ids["b"], instance="b", protocols=[("range", b""), ("sticky", b"")])
+    log.sync("a", ids["a"], 2, {}, instance="a")
+    log.sync("b", ids["b"], 2, instance="b")
+    assert log.describe().group_state == "Stable"
+    assert log.join("again", instance="b", protocols=[("sticky", b"")]) is None
+    assert log.describe().group_state == "PreparingRebalance"
+
+
+def test_a_member_that_comes_back_while_the_leader_assigns_makes_a_rebalance() -> None:
+    log = GroupLog()
+    log.join("a", instance="a")
+    log.join("b", instance="b")
+    while "a" not in log.answers:
+        log.wait(1_000)
+    leader = log.answers["a"].member_id
+    assert log.join("again", instance="b") is None
+    assert log.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_what_the_one_before_had_asked_is_answered_with_fenced() -> None:
+    log, ids = static_group("a", "b")
+    log.join("parked", member=ids["a"], instance="a")  # the leader: a rebalance
+    log.join("waits", instance="a")
+    assert (code(log.answers["parked"]), log.answers["parked"].member_id) == (ErrorCode.FENCED_INSTANCE_ID, ids["a"])
+    log.join("b", member=ids["b"], instance="b")
+    assert log.answers["waits"].generation_id == 2
+
+
+def test_a_parked_sync_of_the_one_before_is_fenced() -> None:
+    log = GroupLog()
+    log.join("a", instance="a")
+    log.join("b", instance="b")
+    while "b" not in log.answers:
+        log.wait(1_000)
+    log.sync("parked", log.answers["b"].member_id, 1, instance="b")
+    log.join("again", instance="b")
+    assert code(log.answers["parked"]) == ErrorCode.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize(
+    ("member", "instance", "error"),
+    [("other", "a", ErrorCode.FENCED_INSTANCE_ID), ("other", "nobody", ErrorCode.UNKNOWN_MEMBER_ID)],
+)
+def test_an_instance_id_that_is_not_the_members(member: str, instance: str, error: ErrorCode) -> None:
+    log, _ = static_group("a")
+    assert code(log.join("j", member=member, instance=instance)) == error
+    assert code(log.sync("s", member, 1, instance=instance)) == error
+    assert log.heartbeat(member, 1, instance=instance) == error
+    assert log.leave("l", (member, instance)).members[0].error_code == error
+    committed = log.commit_offsets("c", {("t", 0): 1}, member=member, generation=1, instance=instance)
+    assert committed.topics[0].partitions[0].error_code == error
+
+
+def test_an_administrator_removes_a_member_by_its_instance_id_alone() -> None:
+    log, _ = static_group("a", "b")
+    answer = log.leave("l", ("", "b"))
+    assert [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members] == [("", "b", 0)]
+    assert [each.group_instance_id for each in log.describe().members] == ["a"]
+
+
+def test_a_static_member_is_waited_for_until_its_session_ends() -> None:
+    log, ids = static_group("a", "b")
+    log.join("a", member=ids["a"], instance="a")
+    for _ in range(6):  # past the rebalance timeout, within the session
+        log.wait(9_999)
+        log.heartbeat(ids["b"], 1, instance="b")
+    log.wait(20)
+    assert log.answers["a"].generation_id == 2
+    assert len(log.answers["a"].members) == 2  # it is still one of them
+
+
+def test_a_replacement_that_could_not_be_written_is_taken_back() -> None:
+    log, ids = static_group("a", "b")
+    log.hold = True
+    assert log.join("again", instance="b", protocols=[("range", b"another")]) is None
+    log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    answer = log.answers["again"]
+    assert (code(answer), answer.member_id, answer.leader) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "", ids["a"])
+    assert log.heartbeat(ids["b"], 1, instance="b") == ErrorCode.NONE
+    described = {each.group_instance_id: each.member_metadata for each in log.describe().members}
+    assert described["b"] == b"\0\0"
+
+
+def test_a_static_member_is_never_asked_to_join_with_an_id() -> None:
+    log = GroupLog()
+    told = log.join("a").member_id
+    answer = log.join("b", member=told, instance="i")
+    assert code(answer) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert SETTINGS.new_member_join_timeout_ms == 300_000

@@ -260,3 +260,11 @@ def test_a_group_goes_on_in_the_next_generation_after_it_was_empty() -> None:
     again = log.restarted()
     _, generation = again.form(1)
     assert generation == 3  # the empty one was the second
+
+
+@pytest.mark.parametrize("asked", [{"client": OLD._replace(client_id="c" * 32_731)}, {"instance": "ä" * 16_366}])
+def test_an_id_that_would_be_too_long_for_a_record_is_refused_before_anything_is_done(asked: dict[str, Any]) -> None:
+    log = GroupLog()
+    assert code(log.join("a", **asked)) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert log.shard.list_groups([], []) == []
+    assert log.records == []

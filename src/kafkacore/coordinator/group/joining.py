@@ -34,6 +34,7 @@ from kafkacore.protocol.messages import GroupMetadataValue, JoinGroupRequest, Jo
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
+_MAX_ID_PREFIX_BYTES = 0x7FFF - len("-00000000-0000-0000-0000-000000000000")
 
 
 class Joining:
@@ -45,6 +46,8 @@ class Joining:
         self._parked = Parked(core.outbox, waiter, caller.api_version)
         self._client_id = caller.client_id or ""
         self._client_host = "/" + caller.client_host
+        instance_id = request.group_instance_id
+        self._id_prefix = self._client_id if instance_id is None else instance_id
         self._protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)
 
     def serve(self) -> None:
@@ -55,6 +58,9 @@ class Joining:
             return
         if known is None and member_id != UNKNOWN_MEMBER_ID:
             self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            return
+        if len(self._id_prefix.encode()) > _MAX_ID_PREFIX_BYTES:
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # as Kafka ends, where it cannot write the id
             return
         group = known or new_group(core, group_id)
         if not self._accepted(group, member_id):
@@ -107,7 +113,7 @@ class Joining:
 
     def _newcomer(self, group: ClassicGroup) -> None:
         core, instance_id = self._core, self._request.group_instance_id
-        member_id = core.new_member_id(self._client_id if instance_id is None else instance_id)
+        member_id = core.new_member_id(self._id_prefix)
         if instance_id is not None:
             existing = group.static_member_id(instance_id)
             if existing is not None:

@@ -1,5 +1,7 @@
 """The Java producer and consumer of 4.3 and 3.9, with each codec."""
 
+import json
+
 import pytest
 
 from segments import CODECS, partition_batches
@@ -39,3 +41,24 @@ def test_big_records_cross_one_fetch(tools, broker, topic_name):
     tools.run("java-client", "produce", topic_name, 9, 900_000, server)
     received = tools.run("java-client", "consume", topic_name, 9, server, "max.partition.fetch.bytes=1000")
     assert [line.split("\t")[3] for line in received.lines] == ["900000"] * 9
+
+
+RANGE = "org.apache.kafka.clients.consumer.RangeAssignor"
+COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+
+
+@pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE])
+def test_two_members_share_partitions_and_the_one_that_stays_takes_all(tools, broker, topic_name, assignor):
+    server = f"bootstrap.servers={broker.bootstrap}"
+    tools.run(
+        "kafka-topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", topic_name, "--partitions", 4
+    )
+    tools.run("java-client", "produce", topic_name, 30, 10, server)
+    seen = tools.run(
+        "java-client", "group", topic_name, 4, server, f"group.id={topic_name}", "enable.auto.commit=false",
+        f"partition.assignment.strategy={assignor}", "heartbeat.interval.ms=100",
+    )  # fmt: skip
+    first, second, last = map(json.loads, seen.lines[:3])
+    assert sorted(first + second) == last == [0, 1, 2, 3]
+    assert len(first) == len(second) == 2
+    assert seen.lines[3:] == ["0 at 30", "1 at 0", "2 at 0", "3 at 0"]

@@ -13,15 +13,19 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Properties;
 import java.util.concurrent.Future;
+import java.util.function.Predicate;
 
 /**
  * The Java producer and consumer, as a tool for {@link Runner}.
  *
  * <p>{@code produce TOPIC COUNT SIZE [key=value ...]} prints the offsets acknowledged; {@code consume TOPIC COUNT
- * [key=value ...]} prints one line for each record of partition 0: offset, timestamp, key, size of the value, headers.
+ * [key=value ...]} prints one line for each record of partition 0: offset, timestamp, key, size of the value, headers;
+ * {@code group TOPIC PARTITIONS [key=value ...]} has two members share the partitions, takes one away, commits the ends,
+ * and prints who had what.
  */
 public final class JavaClient {
     private static final Duration PATIENCE = Duration.ofSeconds(30);
@@ -71,6 +75,45 @@ public final class JavaClient {
         }
     }
 
+    private static void group(String topic, int partitions, Properties properties) {
+        List<KafkaConsumer<byte[], byte[]>> members = new ArrayList<>();
+        try {
+            for (int i = 0; i < 2; i++) {
+                members.add(new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer()));
+                members.get(i).subscribe(List.of(topic));
+            }
+            pollUntil(members, member -> member.assignment().size() == partitions / 2);
+            members.forEach(JavaClient::printAssignment);
+            members.remove(0).close();
+            pollUntil(members, member -> member.assignment().size() == partitions);
+            members.forEach(JavaClient::printAssignment);
+            KafkaConsumer<byte[], byte[]> last = members.get(0);
+            last.seekToEnd(last.assignment());
+            last.assignment().forEach(last::position);
+            last.commitSync();
+            last.committed(last.assignment()).entrySet().stream()
+                .sorted(Comparator.comparingInt(entry -> entry.getKey().partition()))
+                .forEach(entry -> System.out.println(entry.getKey().partition() + " at " + entry.getValue().offset()));
+        } finally {
+            members.forEach(KafkaConsumer::close);
+        }
+    }
+
+    private static void pollUntil(
+        List<KafkaConsumer<byte[], byte[]>> members, Predicate<KafkaConsumer<byte[], byte[]>> reached
+    ) {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (!members.stream().allMatch(reached)) {
+            if (System.nanoTime() > deadline)
+                throw new IllegalStateException("the members did not get their partitions");
+            members.forEach(member -> member.poll(Duration.ofMillis(20)));
+        }
+    }
+
+    private static void printAssignment(KafkaConsumer<byte[], byte[]> member) {
+        System.out.println(member.assignment().stream().map(TopicPartition::partition).sorted().toList());
+    }
+
     private static String text(byte[] bytes) {
         return bytes == null ? "null" : new String(bytes, StandardCharsets.UTF_8);
     }
@@ -88,7 +131,8 @@ public final class JavaClient {
         switch (args[0]) {
             case "produce" -> produce(args[1], Integer.parseInt(args[2]), Integer.parseInt(args[3]), properties(args));
             case "consume" -> consume(args[1], Integer.parseInt(args[2]), properties(args));
-            default -> throw new IllegalArgumentException("produce or consume, not " + args[0]);
+            case "group" -> group(args[1], Integer.parseInt(args[2]), properties(args));
+            default -> throw new IllegalArgumentException("produce, consume or group, not " + args[0]);
         }
     }
 }

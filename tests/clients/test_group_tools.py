@@ -1,0 +1,115 @@
+"""Kafka's own tools for groups, as 4.3 and as 3.9 ship them: kafka-consumer-groups, all verbs, and consumers."""
+
+import json
+import re
+
+import pytest
+
+from group_members import ConfluentMember, poll_until
+
+PARTITIONS = 2
+RECORDS = 20
+
+
+@pytest.fixture
+def topic(tools, broker, topic_name):
+    """RECORDS records in each of its partitions."""
+    server = ["--bootstrap-server", broker.bootstrap]
+    tools.run("kafka-topics", *server, "--create", "--topic", topic_name, "--partitions", PARTITIONS)
+    tools.run(
+        "kafka-producer-perf-test", "--topic", topic_name, "--num-records", RECORDS * PARTITIONS, "--record-size", 10,
+        "--throughput", -1, "--producer-props", f"bootstrap.servers={broker.bootstrap}",
+        "partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner", "batch.size=0",
+    )  # fmt: skip
+    return topic_name
+
+
+@pytest.fixture
+def groups(tools, broker):
+    """Runs kafka-consumer-groups; returns what it printed as rows of words."""
+
+    def run(*arguments):
+        shown = tools.run("kafka-consumer-groups", "--bootstrap-server", broker.bootstrap, *arguments)
+        return [line.split() for line in shown.lines if line.strip()]
+
+    return run
+
+
+@pytest.fixture
+def consumed(tools, broker, topic):
+    """A group without members that has read everything: its name is the topic's."""
+    shown = tools.run(
+        "kafka-verifiable-consumer", "--bootstrap-server", broker.bootstrap, "--topic", topic, "--group-id", topic,
+        "--reset-policy", "earliest", "--max-messages", RECORDS * PARTITIONS,
+    )  # fmt: skip
+    events = [json.loads(line) for line in shown.lines if line.startswith("{")]
+    names = [event["name"] for event in events]
+    assert {"startup_complete", "partitions_assigned", "records_consumed", "offsets_committed"} <= set(names)
+    assert all(event["success"] for event in events if event["name"] == "offsets_committed")
+    assert names[-1] == "shutdown_complete"
+    return topic
+
+
+def by_header(rows, key, value):
+    """Columns of a table by the names in its header."""
+    at = next(index for index, row in enumerate(rows) if key in row)
+    header = [word for word in rows[at] if re.fullmatch("[#A-Z-]{2,}", word)]
+    table = rows[at + 1 :]
+    if len(rows[at]) > len(header):  # 3.9 prints what it would reset without line ends
+        table = [rows[at][start : start + len(header)] for start in range(len(header), len(rows[at]), len(header))]
+    return {row[header.index(key)]: row[header.index(value)] for row in table if len(row) >= len(header)}
+
+
+def test_a_group_is_listed_and_its_offsets_described(groups, consumed):
+    assert [consumed] in groups("--list")
+    assert by_header(groups("--list", "--state"), "GROUP", "STATE")[consumed] == "Empty"
+    assert [consumed] not in [row[:1] for row in groups("--list", "--state", "Stable")]
+    shown = groups("--describe", "--group", consumed, "--offsets")
+    assert by_header(shown, "PARTITION", "CURRENT-OFFSET") == {"0": str(RECORDS), "1": str(RECORDS)}
+    assert by_header(shown, "PARTITION", "LAG") == {"0": "0", "1": "0"}
+    assert by_header(groups("--describe", "--all-groups"), "PARTITION", "LAG")["1"] == "0"
+
+
+def test_members_and_state_of_a_group_that_lives_are_described(tools, groups, broker, topic):
+    member = ConfluentMember(broker, topic, topic)
+    try:
+        poll_until([member], lambda: len(member.partitions()) == PARTITIONS, "the member has its partitions")
+        members = groups("--describe", "--group", topic, "--members", "--verbose")
+        assert by_header(members, "GROUP", "#PARTITIONS") == {topic: str(PARTITIONS)}
+        assert by_header(members, "GROUP", "CLIENT-ID") == {topic: "rdkafka"}
+        assert "/127.0.0.1" in members[-1]
+        [state] = [row for row in groups("--describe", "--group", topic, "--state") if topic in row]
+        assert {broker.bootstrap, "range", "Stable"} <= set(state)
+        refused = tools.attempt(
+            "kafka-consumer-groups", "--bootstrap-server", broker.bootstrap, "--delete", "--group", topic
+        )
+        assert "GroupNotEmptyException" in refused.out + refused.err
+    finally:
+        member.close()
+
+
+def test_offsets_are_reset_and_deleted_and_the_group_too(groups, consumed):
+    reset = ["--reset-offsets", "--group", consumed, "--topic", consumed]
+    wanted = by_header(groups(*reset, "--to-offset", 7, "--dry-run"), "PARTITION", "NEW-OFFSET")
+    assert wanted == {"0": "7", "1": "7"}
+    offsets = ["--describe", "--group", consumed, "--offsets"]
+    assert by_header(groups(*offsets), "PARTITION", "CURRENT-OFFSET") == {"0": str(RECORDS), "1": str(RECORDS)}
+    groups(*reset, "--to-earliest", "--execute")
+    assert by_header(groups(*offsets), "PARTITION", "CURRENT-OFFSET") == {"0": "0", "1": "0"}
+    groups(*reset[:-1], f"{consumed}:1", "--shift-by", 5, "--execute")
+    assert by_header(groups(*offsets), "PARTITION", "LAG") == {"0": str(RECORDS), "1": str(RECORDS - 5)}
+    deleted = groups("--delete-offsets", "--group", consumed, "--topic", f"{consumed}:0")
+    assert by_header(deleted, "PARTITION", "STATUS") == {"0": "Successful"}
+    assert by_header(groups(*offsets), "PARTITION", "CURRENT-OFFSET") == {"1": "5"}
+    said = groups("--delete", "--group", consumed)
+    assert "successful" in " ".join(said[0])
+    assert [consumed] not in groups("--list")
+
+
+def test_the_performance_consumer(tools, broker, topic):
+    shown = tools.run(
+        "kafka-consumer-perf-test", "--bootstrap-server", broker.bootstrap, "--topic", topic, "--messages",
+        RECORDS * PARTITIONS, "--group", topic, "--timeout", 20_000,
+    )  # fmt: skip
+    figures = re.split(r",\s*", shown.lines[-1])
+    assert int(float(figures[4])) == RECORDS * PARTITIONS

@@ -1,0 +1,140 @@
+"""Groups of real clients: partitions are shared, rebalanced and taken over, and offsets are kept."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupState, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import group_member
+from group_members import PATIENCE_S, AioKafkaMember, ConfluentMember, KafkaPythonMember, poll_until
+
+PARTITIONS = 4
+RECORDS = 100
+MEMBERS = {
+    "confluent-range": (ConfluentMember, "range"),
+    "confluent-cooperative": (ConfluentMember, "cooperative-sticky"),
+    "kafka-python-range": (KafkaPythonMember, "range"),
+    "kafka-python-sticky": (KafkaPythonMember, "sticky"),
+    "aiokafka-range": (AioKafkaMember, "range"),
+    "aiokafka-roundrobin": (AioKafkaMember, "roundrobin"),
+}
+
+
+def fill(broker, topic, first=0):
+    """RECORDS records over PARTITIONS partitions."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    if not first:
+        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE_S)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(first, first + RECORDS):
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def values(first=0):
+    return {b"%d" % number for number in range(first, first + RECORDS)}
+
+
+def describe(broker, group):
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    return admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_two_members_share_partitions_and_the_one_that_stays_takes_all(broker, topic_name, kind):
+    member_class, strategy = MEMBERS[kind]
+    fill(broker, topic_name)
+    first = member_class(broker, topic_name, topic_name, strategy)
+    members = [first]
+    try:
+        poll_until(members, lambda: len(first.values) == RECORDS, "one member reads everything")
+        assert set(first.values) == values()
+        first.commit()
+        assert first.committed() == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+        second = member_class(broker, topic_name, topic_name, strategy)
+        members.append(second)
+        half = PARTITIONS // 2
+        poll_until(
+            members,
+            lambda: len(first.partitions()) == len(second.partitions()) == half,
+            "two members have half of the partitions each",
+        )
+        assert first.partitions() | second.partitions() == set(range(PARTITIONS))
+        fill(broker, topic_name, RECORDS)
+        poll_until(members, lambda: len(first.values + second.values) == 2 * RECORDS, "both read on")
+        assert set(first.values + second.values) == values() | values(RECORDS)
+        members.remove(first)
+        first.close()
+        poll_until(members, lambda: len(second.partitions()) == PARTITIONS, "who stays has all partitions")
+    finally:
+        for member in members:
+            member.close()
+
+
+def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(broker, topic_name):
+    fill(broker, topic_name)
+    names = ("a", "b")
+    members = {name: ConfluentMember(broker, topic_name, topic_name, instance=name) for name in names}
+    try:
+        poll_until(
+            list(members.values()),
+            lambda: {len(each.partitions()) for each in members.values()} == {2},
+            "two members have half of the partitions each",
+        )
+        before = {name: member.partitions() for name, member in members.items()}
+        members["b"].close()  # a static member does not leave
+        assert describe(broker, topic_name).state == ConsumerGroupState.STABLE
+        members["b"] = ConfluentMember(broker, topic_name, topic_name, instance="b")
+        poll_until(list(members.values()), lambda: len(members["b"].partitions()) == 2, "b is back")
+        assert {name: member.partitions() for name, member in members.items()} == before
+        shown = describe(broker, topic_name)
+        assert {each.group_instance_id for each in shown.members} == set(names)
+    finally:
+        for member in members.values():
+            member.close()
+
+
+def test_a_member_that_dies_is_replaced_by_those_that_live(fresh_broker, topic_name):
+    broker = fresh_broker({"group.min.session.timeout.ms": "500"})
+    fill(broker, topic_name)
+    survivor = ConfluentMember(broker, "g", topic_name, session_ms=700)
+    command = [sys.executable, Path(group_member.__file__), broker.bootstrap, "g", topic_name, "700"]
+    with subprocess.Popen(command) as victim:
+        try:
+            poll_until([survivor], lambda: len(survivor.partitions()) == 2, "two members share")
+        finally:
+            victim.kill()
+    try:
+        poll_until([survivor], lambda: len(survivor.partitions()) == PARTITIONS, "who lives has all partitions")
+        poll_until([survivor], lambda: set(survivor.values) == values(), "who lives reads everything")
+    finally:
+        survivor.close()
+
+
+def test_groups_and_offsets_outlive_a_sigkill_of_the_node(fresh_broker, topic_name):
+    broker = fresh_broker()
+    fill(broker, topic_name)
+    member = ConfluentMember(broker, "g", topic_name)
+    try:
+        poll_until([member], lambda: len(member.values) == RECORDS, "everything is read")
+        member.commit()
+        broker.kill()
+        broker.start()
+        shown = describe(broker, "g")
+        assert (shown.state, len(shown.members)) == (ConsumerGroupState.STABLE, 1)
+        fill(broker, topic_name, RECORDS)
+        poll_until([member], lambda: len(member.values) >= 2 * RECORDS, "the member goes on")
+        assert member.values[RECORDS:] and set(member.values) == values() | values(RECORDS)
+        member.commit()
+    finally:
+        member.close()
+    late = ConfluentMember(broker, "g", topic_name)
+    try:
+        poll_until([late], lambda: len(late.partitions()) == PARTITIONS, "another one joins")
+        assert late.committed() == dict.fromkeys(range(PARTITIONS), 2 * RECORDS // PARTITIONS)
+        assert late.values == []
+    finally:
+        late.close()

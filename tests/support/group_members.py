@@ -1,0 +1,138 @@
+"""Members of groups, one client library each, behind one face: what the tests of groups ask of a member."""
+
+import asyncio
+import threading
+import time
+
+PATIENCE_S = 30
+HEARTBEAT_MS = 100
+
+
+class ConfluentMember:
+    """librdkafka; `strategy` range or cooperative-sticky."""
+
+    def __init__(self, broker, group, topic, strategy="range", instance=None, session_ms=6000):
+        from confluent_kafka import Consumer
+
+        settings = {
+            "bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
+            "enable.auto.commit": False, "partition.assignment.strategy": strategy, "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": HEARTBEAT_MS, "log_level": 0, "topic.metadata.refresh.interval.ms": 500,
+        }  # fmt: skip
+        if instance:
+            settings["group.instance.id"] = instance
+        self.consumer = Consumer(settings)
+        self.consumer.subscribe([topic])
+        self.values = []
+
+    def poll(self):
+        for message in self.consumer.consume(100, 0.02):
+            assert not message.error(), message.error()
+            self.values.append(message.value())
+
+    def partitions(self):
+        return {each.partition for each in self.consumer.assignment()}
+
+    def commit(self):
+        self.consumer.commit(asynchronous=False)
+
+    def committed(self):
+        return {each.partition: each.offset for each in self.consumer.committed(self.consumer.assignment(), PATIENCE_S)}
+
+    def close(self):
+        self.consumer.close()
+
+
+class KafkaPythonMember:
+    """kafka-python; `strategy` range, sticky or cooperative-sticky."""
+
+    def __init__(self, broker, group, topic, strategy="range"):
+        from kafka import KafkaConsumer
+        from kafka.coordinator.assignors.range import RangePartitionAssignor
+        from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+        assignor = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}[strategy]
+        self.consumer = KafkaConsumer(
+            topic, bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest",
+            enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
+            partition_assignment_strategy=[assignor],
+        )  # fmt: skip
+        self.values = []
+
+    def poll(self):
+        for records in self.consumer.poll(20).values():
+            self.values += [record.value for record in records]
+
+    def partitions(self):
+        return {each.partition for each in self.consumer.assignment()}
+
+    def commit(self):
+        self.consumer.commit()
+
+    def committed(self):
+        return {each.partition: self.consumer.committed(each) for each in self.consumer.assignment()}
+
+    def close(self):
+        self.consumer.close()
+
+
+class AioKafkaMember:
+    """aiokafka on a loop of its own, on a thread of its own; `strategy` range, roundrobin or sticky."""
+
+    def __init__(self, broker, group, topic, strategy="range"):
+        from aiokafka import AIOKafkaConsumer
+        from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+        from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+        assignor = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}[strategy]
+
+        async def start():
+            consumer = AIOKafkaConsumer(
+                topic, bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest",
+                enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
+                partition_assignment_strategy=[assignor],
+            )  # fmt: skip
+            # It returns when the group has its assignment, and others must poll for that.
+            return consumer, asyncio.ensure_future(consumer.start())
+
+        self.consumer, self.started = self.run(start())
+        self.values = []
+
+    def run(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
+
+    def poll(self):
+        if not self.started.done():
+            time.sleep(0.02)
+            return
+        for records in self.run(self.consumer.getmany(timeout_ms=20)).values():
+            self.values += [record.value for record in records]
+
+    def partitions(self):
+        return {each.partition for each in self.consumer.assignment()} if self.started.done() else set()
+
+    def commit(self):
+        self.run(self.consumer.commit())
+
+    def committed(self):
+        return {each.partition: self.run(self.consumer.committed(each)) for each in self.consumer.assignment()}
+
+    def close(self):
+        self.run(self.consumer.stop())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(PATIENCE_S)
+        self.loop.close()
+
+
+def poll_until(members, condition, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        shown = [sorted(member.partitions()) for member in members]
+        assert time.monotonic() < deadline, (
+            f"{what}: partitions {shown}, {[len(each.values) for each in members]} records"
+        )
+        for member in members:
+            member.poll()

@@ -98,7 +98,9 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # of the next record
-    int64_t cuts                         # how often records were taken away: what was looked up before may be gone
+    int64_t cuts                         # how often files were taken away: what was looked up before may be gone
+    int64_t truncations                  # how often records were taken from its end, or it moved
+    bint swapping                        # compacted segments take their places: see compact_swap
     int64_t synced_offset                # all records below survive power loss
     int64_t commit_offset                # the next commit syncs up to here
     int64_t unflushed_since_ns           # monotonic; -1 when all is synced

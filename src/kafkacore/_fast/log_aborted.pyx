@@ -5,10 +5,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
 
-from kafkacore._fast.atomics cimport load32, load64
-from kafkacore._fast.log cimport SegmentList, log_hold_segments, segments_release
+from kafkacore._fast.atomics cimport add32, load32, load64
+from kafkacore._fast.log cimport SegmentList, segments_release
 from kafkacore._fast.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
-from kafkacore._fast.segment cimport Segment, file_of
+from kafkacore._fast.segment cimport SEGMENT_DELETED, Segment, file_of
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_read
 
@@ -65,39 +65,56 @@ cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found
     return complete
 
 
-cdef bint is_dropped(Log *log, Segment *segment) noexcept nogil:
-    cdef bint dropped
-    mutex_lock(&log.lock)
-    dropped = load32(&segment.dropped) or log.segments == NULL or (
+cdef int64_t collect_all(Log *log, SegmentList *list, int64_t offset, int64_t end, const ReadResult *found,
+                         Found *all) noexcept nogil:
+    cdef int64_t result = 0
+    cdef int32_t i
+    for i in range(list.count):
+        # A transaction stands in the index of the segment that its marker went to: the one that holds the records now,
+        # or a later one.
+        if list.items[i].base_offset > load64(&log.last_aborted_offset) or result != 0:
+            break
+        if i + 1 == list.count or list.items[i + 1].base_offset > found.segment.base_offset:
+            result = collect(list.items[i], offset, end, all)
+    return result
+
+
+cdef bint is_deleted(const Log *log, const Segment *segment) noexcept nogil:
+    """Under the lock."""
+    return load32(&segment.dropped) == SEGMENT_DELETED or log.segments == NULL or (
         log.segments.items[0].base_offset > segment.base_offset)
-    mutex_unlock(&log.lock)
-    return dropped
 
 
 cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, AbortedTransaction **into) noexcept nogil:
     cdef SegmentList *list
     cdef Found all
-    cdef int64_t end, result = 0
-    cdef int32_t i
+    cdef int64_t end, cuts
+    cdef int64_t result = 0
+    cdef bint same = False
+    cdef bint deleted = False
     into[0] = NULL
     if found.size == 0 or not log_may_be_aborted(log, offset):
         return 0
     end = end_of_range(found)
     if end < 0:
         return end
-    list = log_hold_segments(log)
     all.items = NULL
-    all.count = 0
-    if list != NULL:
-        for i in range(list.count):
-            # A transaction stands in the index of the segment that its marker went to, here or later.
-            if list.items[i].base_offset > load64(&log.last_aborted_offset) or result != 0:
-                break
-            if list.items[i].base_offset >= found.segment.base_offset:
-                result = collect(list.items[i], offset, end, &all)
-    if result >= 0 and is_dropped(log, found.segment):
-        result = -ESTALE  # and its index with it, perhaps before it was read: nothing must look committed for that
-    segments_release(list)
+    while not same and not deleted and result >= 0:
+        mutex_lock(&log.lock)
+        cuts = log.cuts
+        list = log.segments
+        if list != NULL:
+            add32(&list.refs, 1)
+        mutex_unlock(&log.lock)
+        all.count = 0
+        result = collect_all(log, list, offset, end, found, &all) if list != NULL else 0
+        segments_release(list)
+        mutex_lock(&log.lock)
+        same = log.cuts == cuts  # or an index may have gone before it was read
+        deleted = is_deleted(log, found.segment)
+        mutex_unlock(&log.lock)
+    if result >= 0 and deleted:
+        result = -ESTALE  # its index is gone: nothing must look committed for that
     if result < 0:
         free(all.items)
         return result

@@ -24,7 +24,7 @@ from kafkacore._fast.partition cimport (
 )
 from kafkacore._fast.log_settings cimport LogSettings
 from kafkacore._fast.partition_handle cimport PartitionHandle
-from kafkacore._fast.segment cimport file_of, segment_release
+from kafkacore._fast.segment cimport SEGMENT_DELETED, file_of, segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
@@ -208,7 +208,7 @@ cdef void drop(SegmentList *list) noexcept nogil:
     cdef int32_t i
     if list != NULL:
         for i in range(list.count):
-            store32(&list.items[i].dropped, 1)
+            store32(&list.items[i].dropped, SEGMENT_DELETED)
 
 
 cdef void exchange(Log *log, Log *fresh) noexcept nogil:
@@ -245,6 +245,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
         if log.recent != NULL:
             recent_clear(log)
         log.cuts += 1
+        log.truncations += 1
         log.snapshot_offset = fresh.snapshot_offset
         store64(&log.last_aborted_offset, fresh.last_aborted_offset)
         log.epochs_dirty = True

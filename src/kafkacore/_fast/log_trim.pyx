@@ -37,7 +37,7 @@ cdef int begin_change(Log *log, Waiter *blocked) noexcept nogil:
     """Under the lock: from OPEN, no append and no roll until `end_change`."""
     if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline):
         return KAFKA_STORAGE_ERROR
-    if log.state != LOG_OPEN:
+    if log.state != LOG_OPEN or log.swapping:
         log_block(log, blocked)
         return LOG_BLOCKED
     log.state = LOG_ROLLING
@@ -138,6 +138,7 @@ cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) no
     segment_cut_entries(last, offset)
     recent_clear(log)
     log.cuts += 1
+    log.truncations += 1
     log.end_offset = offset
     if log.synced_offset > offset:
         log.synced_offset = offset
@@ -225,6 +226,7 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
         log.first_unstable_offset = -1
         log.snapshot_offset = -1
         log.cuts += 1
+        log.truncations += 1
         log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
         log.synced_offset = log.commit_offset = offset
         log.unflushed_since_ns = -1
@@ -258,6 +260,17 @@ cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept 
 
 # --- deletion ---
 
+cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) noexcept nogil:
+    """Under the lock: the first segments are still the ones of `list`."""
+    cdef int32_t i
+    if log.segments == NULL or log.segments.count <= count:
+        return False
+    for i in range(count):
+        if log.segments.items[i] != list.items[i]:
+            return False
+    return True
+
+
 cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     """The oldest segments of what the log was lately; never the active one. Appends go on meanwhile. How many, or
     -errno."""
@@ -265,9 +278,9 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
     if count <= 0 or count >= list.count:
         return 0
     mutex_lock(&log.lock)
-    # Only this and a truncation take segments from the front, and the log's owner runs one of them at a time; or the
-    # log has moved and consists of others.
-    if log.segments != NULL and log.segments.items[0] == list.items[0] and log.segments.count >= list.count:
+    # They may have been truncated, compacted or moved since they were looked at; and what compaction is about to put
+    # in their place goes when that is over.
+    if not log.swapping and begins_with(log, list, count):
         result = keep_range(log, count, log.segments.count, NULL)
         log.cuts += 1
         if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
@@ -380,7 +393,7 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
 # --- the end ---
 
 cdef bint log_has_jobs(const Log *log) noexcept nogil:
-    return log.epochs_job_queued or log.ahead_job_queued
+    return log.epochs_job_queued or log.ahead_job_queued or log.swapping
 
 
 cdef int log_stop(Log *log, Waiter *blocked) noexcept nogil:

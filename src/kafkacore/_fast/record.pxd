@@ -14,6 +14,8 @@ cdef enum:
     MAGIC_AT = 16
     CRC_AT = 17
     ATTRIBUTES_AT = 21           # where the checksum of magic 2 begins
+    OLD_KEY_AT = 26              # of magic 1: where a message's key begins, behind its timestamp
+    TIMESTAMP_BYTES = 8          # which magic 0 has not
     HEADER_BYTES = 61            # a whole batch header of magic 2
     LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
     MAX_BATCH_BYTES = 0x7FFFFFFF  # LOG_OVERHEAD included, so that sizes of batches fit 32 bits
@@ -172,6 +174,14 @@ cdef int find_timestamp(
 # The first record with the greatest timestamp (ListOffsets -3).
 cdef int find_max_timestamp(
     const void *data, size_t size, CodecContext *context, const InflateLimits *limits, FoundRecord *found
+) noexcept nogil
+
+# The messages that a compressed one of magic 0 or 1 wraps, inflated into `inflated`, which the caller frees in any
+# case. Those of magic 1 have relative offsets, of which the last is the wrapper's (KIP-31): `base_offset` is to be
+# added to each, and 0 where they are absolute, as Kafka takes them.
+cdef int open_wrapper(
+    const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
+    Writer *inflated, int64_t *base_offset
 ) noexcept nogil
 
 ctypedef struct BatchBuilder:

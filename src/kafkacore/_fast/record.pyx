@@ -17,7 +17,6 @@ cdef enum:
     LEAST_LENGTH_V0 = 14         # what `batch_length` counts of an empty magic 0 message
     LEAST_LENGTH_V1 = 22
     LEAST_LENGTH_V2 = HEADER_BYTES - LOG_OVERHEAD
-    OLD_KEY_AT = 26              # of magic 1: where a message's key begins, behind its timestamp
     FRAMING_BYTES = 4096         # what a codec may add to a body that does not compress, beside its share by length
 
 
@@ -219,10 +218,8 @@ cdef int open_wrapper(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, int64_t *base_offset
 ) noexcept nogil:
-    """The messages in a compressed one of magic 1, inflated. Their offsets are relative, and the last one's is the
-    wrapper's (KIP-31): `base_offset` is what is to be added to each; 0 where they are absolute, as Kafka takes them."""
     cdef const uint8_t *end = data + header.size_bytes
-    cdef const uint8_t *p = data + OLD_KEY_AT
+    cdef const uint8_t *p = data + OLD_KEY_AT - (0 if header.magic == 1 else TIMESTAMP_BYTES)
     cdef int32_t size = <int32_t> be32(p)
     cdef int status
     writer_init(inflated, <size_t> limits.max_bytes)

@@ -44,7 +44,7 @@ cdef inline void read_time_entry(const uint8_t *raw, TimeEntry *entry) noexcept 
 
 ctypedef struct Segment:
     int32_t refs          # atomic
-    int32_t dropped       # atomic: unlinked, closed by the last holder
+    int32_t dropped       # atomic: a SEGMENT_ value; unlinked, closed by the last holder
     int32_t sealed        # atomic: no more appends, indexes are in their files
     const Disk *disk
     int32_t file          # .log; -1 until it is opened; atomic
@@ -72,6 +72,10 @@ ctypedef struct Segment:
     int32_t time_count
     int32_t time_capacity
     int32_t time_written
+    # What .txnindex holds, while the file is about to get its name; not its content any more once `aborted_stale`.
+    uint8_t *aborted
+    int64_t aborted_bytes
+    int32_t aborted_stale           # atomic
     char *path            # without suffix: directory + 20 digits
 
 ctypedef struct Position:
@@ -81,6 +85,10 @@ ctypedef struct Position:
 
 cdef enum:
     SEGMENT_END = 1       # no such batch: the offset lies behind the last one
+
+cdef enum:
+    SEGMENT_DELETED = 1
+    SEGMENT_REPLACED = 2  # by a compacted one, which tells the same of its offsets
 
 cdef void segment_hold(Segment *segment) noexcept nogil
 cdef void segment_release(Segment *segment) noexcept nogil
@@ -107,6 +115,7 @@ cdef int segment_write_indexes(Segment *segment) noexcept nogil  # what memory h
 cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # last time entry, indexes written and out of memory
 cdef int segment_unlink(Segment *segment) noexcept nogil  # with its producer snapshot; the last holder closes
+cdef int segment_unlink_files(Segment *segment) noexcept nogil  # the same of one that is dropped already
 cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil  # a file handle, or -errno
 cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil  # the .log alone
 # A truncation, once `size` says where the .log ends: the entries at or behind `offset` leave memory (under the lock),

@@ -18,7 +18,7 @@ cdef enum:
     LEAST_ENTRIES = 32
     WRITE_ENTRIES = 512       # index entries that gather in memory before they are written
     SCAN_BYTES = 4096
-    SUFFIX_ROOM = 16
+    SUFFIX_ROOM = 24          # the longest is ".timeindex.cleaned"
 
 cdef int32_t live_segments = 0  # atomic; tests hold it against zero
 
@@ -45,6 +45,7 @@ cdef void segment_release(Segment *segment) noexcept nogil:
     segment_close(segment)
     free(segment.offset_index)
     free(segment.time_index)
+    free(segment.aborted)
     free(segment.path)
     free(segment)
     add32(&live_segments, -1)
@@ -403,9 +404,13 @@ cdef int unlink_part(Segment *segment, const char *suffix) noexcept nogil:
 
 
 cdef int segment_unlink(Segment *segment) noexcept nogil:
+    store32(&segment.dropped, SEGMENT_DELETED)
+    return segment_unlink_files(segment)
+
+
+cdef int segment_unlink_files(Segment *segment) noexcept nogil:
     # The .log goes first: a crash in between leaves orphaned indexes, which a load removes.
     cdef int result, rest
-    store32(&segment.dropped, 1)
     result = unlink_part(segment, b".log")
     rest = unlink_part(segment, b".index")
     result = result if result < 0 else rest

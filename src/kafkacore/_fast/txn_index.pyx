@@ -4,6 +4,7 @@ from libc.errno cimport EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
+from kafkacore._fast.atomics cimport load32, store32
 from kafkacore._fast.cursor cimport be16, be64, put16, put64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.segment cimport ABORTED_ENTRY_BYTES, segment_open_part
@@ -42,6 +43,18 @@ cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexc
     return <int> at if at < 0 else 0
 
 
+cdef int64_t read_kept(const Segment *segment, AbortedTransaction **into) noexcept nogil:
+    cdef int64_t i, count = segment.aborted_bytes // ABORTED_ENTRY_BYTES
+    cdef int result = 0
+    into[0] = <AbortedTransaction *> malloc(count * sizeof(AbortedTransaction) + 1)
+    if into[0] == NULL:
+        return -ENOMEM
+    for i in range(count):
+        if result == 0:
+            result = txn_index_entry(segment.aborted + i * ABORTED_ENTRY_BYTES, &into[0][i])
+    return result if result < 0 else count
+
+
 cdef int txn_index_reset(Segment *segment) noexcept nogil:
     return cut(segment, 0)
 
@@ -62,8 +75,11 @@ cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcep
     cdef uint8_t entry[ABORTED_ENTRY_BYTES]
     cdef int64_t size, got = 0
     cdef int64_t i, count = 0
-    cdef int file = segment_open_part(segment, b".txnindex", O_RDONLY | O_CLOEXEC)
+    cdef int file
     into[0] = NULL
+    if segment.aborted != NULL and not load32(&segment.aborted_stale):
+        return read_kept(segment, into)
+    file = segment_open_part(segment, b".txnindex", O_RDONLY | O_CLOEXEC)
     if file < 0:
         return 0 if file == -ENOENT else file
     size = disk.size(disk.self, file)
@@ -119,4 +135,5 @@ cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
     while kept < count and entries[kept].last_offset < end_offset:
         kept += 1
     free(entries)
+    store32(&segment.aborted_stale, 1)  # from now on the file grows, and shrinks
     return cut(segment, kept * ABORTED_ENTRY_BYTES)

@@ -1,0 +1,1 @@
+"""Native only: `compaction` is what Python calls."""

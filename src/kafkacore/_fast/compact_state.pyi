@@ -1,0 +1,1 @@
+"""Native only: see compact_state.pxd."""

@@ -1,0 +1,56 @@
+"""Which offset each key was last written at, in bounded memory: what a compaction decides by (Kafka's SkimpyOffsetMap).
+
+Keys are known by 128 bits of SipHash-1-3 under a seed of the map's own. Two keys that share them are taken for one, and
+the earlier record would be lost; as with the 128 bits of MD5 that Apache Kafka goes by, 10 million keys do so once in
+10^24 compactions. Whoever does not know the seed cannot bring it about, which MD5 does not promise.
+
+Slots are in the order of their hashes, from the home that a hash's upper bits choose (Amble and Knuth, "Ordered hash
+tables", 1974): a look-up for a key that is not there ends early, and a table that is 90% full is still quick.
+
+One thread at a time.
+"""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+cdef enum:
+    SLOT_BYTES = 24
+    OFFSET_MAP_FULL = 1
+
+ctypedef struct KeyHash:
+    uint64_t order        # what slots are ordered by
+    uint64_t rest
+
+ctypedef struct OffsetSlot:
+    KeyHash hash
+    int64_t place         # offset + 1; 0: empty
+
+ctypedef struct OffsetMap:
+    int64_t budget_bytes
+    double load_factor
+    uint64_t seed[2]
+    OffsetSlot *slots     # NULL between uses: an idle cleaner has no memory
+    int64_t homes
+    int64_t room          # homes, and what the last of them may spill into
+    int64_t limit         # keys
+    int64_t count
+    int64_t latest_offset  # everything up to it is in the map; -1 when nothing is
+
+cdef void offset_map_init(OffsetMap *map, int64_t budget_bytes, double load_factor, uint64_t seed0,
+                          uint64_t seed1) noexcept nogil
+# Empty, and large enough for `most_keys` where the budget allows. 0 or -ENOMEM.
+cdef int offset_map_begin(OffsetMap *map, int64_t most_keys) noexcept nogil
+cdef void offset_map_release(OffsetMap *map) noexcept nogil  # its memory
+
+cdef void offset_map_hash(const OffsetMap *map, const uint8_t *key, size_t size, KeyHash *hash) noexcept nogil
+cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcept nogil
+# 0, or OFFSET_MAP_FULL and nothing has changed. Offsets of a key grow.
+cdef int offset_map_put(OffsetMap *map, const KeyHash *hash, int64_t offset) noexcept nogil
+cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept nogil  # -1: not there
+
+
+cdef class KeyOffsets:
+    cdef OffsetMap map
+    cdef int held  # by compactions: its memory stays
+    cdef int hash_key(self, key, KeyHash *hash) except -1
+    cdef int check_free(self) except -1

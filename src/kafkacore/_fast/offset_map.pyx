@@ -1,0 +1,225 @@
+"""The offset map, as offset_map.pxd says."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.errno cimport ENOMEM
+from libc.string cimport memmove
+
+cdef extern from * nogil:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include <string.h>
+    #include <sys/mman.h>
+
+    #define KC_ROTL(x, b) (((x) << (b)) | ((x) >> (64 - (b))))
+    #define KC_SIP_ROUND do { \\
+        v0 += v1; v1 = KC_ROTL(v1, 13); v1 ^= v0; v0 = KC_ROTL(v0, 32); \\
+        v2 += v3; v3 = KC_ROTL(v3, 16); v3 ^= v2; \\
+        v0 += v3; v3 = KC_ROTL(v3, 21); v3 ^= v0; \\
+        v2 += v1; v1 = KC_ROTL(v1, 17); v1 ^= v2; v2 = KC_ROTL(v2, 32); } while (0)
+
+    /* SipHash with 128 bits (Aumasson, Bernstein), one round a word and three at the end. */
+    static inline void kc_siphash(const uint8_t *p, size_t size, const uint64_t *seed, uint64_t *low, uint64_t *high) {
+        uint64_t v0 = 0x736f6d6570736575ULL ^ seed[0], v1 = 0x646f72616e646f6dULL ^ seed[1] ^ 0xee;
+        uint64_t v2 = 0x6c7967656e657261ULL ^ seed[0], v3 = 0x7465646279746573ULL ^ seed[1];
+        const uint8_t *end = p + (size & ~(size_t) 7);
+        uint64_t word;
+        for (; p != end; p += 8) {
+            memcpy(&word, p, 8);
+            v3 ^= word; KC_SIP_ROUND; v0 ^= word;
+        }
+        word = 0;
+        for (size_t i = 0; i < (size & 7); i++) word |= (uint64_t) p[i] << (8 * i);
+        word |= (uint64_t) size << 56;
+        v3 ^= word; KC_SIP_ROUND; v0 ^= word;
+        v2 ^= 0xee;
+        KC_SIP_ROUND; KC_SIP_ROUND; KC_SIP_ROUND;
+        *low = v0 ^ v1 ^ v2 ^ v3;
+        v1 ^= 0xdd;
+        KC_SIP_ROUND; KC_SIP_ROUND; KC_SIP_ROUND;
+        *high = v0 ^ v1 ^ v2 ^ v3;
+    }
+    static inline int64_t kc_home(uint64_t order, int64_t homes) {
+        return (int64_t) (((unsigned __int128) order * (uint64_t) homes) >> 64);
+    }
+    static inline void kc_prefetch(const void *p) { __builtin_prefetch(p, 1); }
+    /* Zeros; large pages where the system has them, since every look-up goes to another place. */
+    static inline void *kc_map_memory(size_t size) {
+        void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) return NULL;
+    #ifdef MADV_HUGEPAGE
+        madvise(memory, size, MADV_HUGEPAGE);
+    #endif
+        return memory;
+    }
+    """
+    void siphash "kc_siphash"(const uint8_t *p, size_t size, const uint64_t *seed, uint64_t *low,
+                              uint64_t *high) noexcept
+    int64_t home_of "kc_home"(uint64_t order, int64_t homes) noexcept
+    void prefetch "kc_prefetch"(const void *p) noexcept
+    void *map_memory "kc_map_memory"(size_t size) noexcept
+    int munmap(void *memory, size_t size) noexcept
+
+cdef enum:
+    LEAST_SPILL = 16
+    MOST_SPILL = 4096     # slots behind the last home
+
+
+cdef void offset_map_init(OffsetMap *map, int64_t budget_bytes, double load_factor, uint64_t seed0,
+                          uint64_t seed1) noexcept nogil:
+    map.budget_bytes = budget_bytes
+    map.load_factor = load_factor
+    map.seed[0] = seed0
+    map.seed[1] = seed1
+    map.slots = NULL
+    map.homes = map.room = map.limit = map.count = 0
+    map.latest_offset = -1
+
+
+cdef int offset_map_begin(OffsetMap *map, int64_t most_keys) noexcept nogil:
+    cdef int64_t most = map.budget_bytes // SLOT_BYTES
+    cdef int64_t spill = min(max(most // 8, <int64_t> LEAST_SPILL), <int64_t> MOST_SPILL)
+    cdef int64_t homes = max(most - spill, <int64_t> LEAST_SPILL)
+    offset_map_release(map)
+    if most_keys / map.load_factor < homes - 1:
+        homes = <int64_t> (most_keys / map.load_factor) + 1
+    map.slots = <OffsetSlot *> map_memory(<size_t> (homes + spill) * SLOT_BYTES)
+    if map.slots == NULL:
+        return -ENOMEM
+    map.homes = homes
+    map.room = homes + spill
+    map.limit = max(<int64_t> (homes * map.load_factor), <int64_t> 1)
+    map.count = 0
+    map.latest_offset = -1
+    return 0
+
+
+cdef void offset_map_release(OffsetMap *map) noexcept nogil:
+    if map.slots != NULL:
+        munmap(map.slots, <size_t> map.room * SLOT_BYTES)
+    map.slots = NULL
+    map.room = 0
+
+
+cdef void offset_map_hash(const OffsetMap *map, const uint8_t *key, size_t size, KeyHash *hash) noexcept nogil:
+    siphash(key, size, map.seed, &hash.order, &hash.rest)
+
+
+cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcept nogil:
+    prefetch(&map.slots[home_of(hash.order, map.homes)])
+
+
+cdef int64_t find(const OffsetMap *map, const KeyHash *hash, bint *found) noexcept nogil:
+    """The slot that has the hash, or where it belongs."""
+    cdef const OffsetSlot *slots = map.slots
+    cdef int64_t at = home_of(hash.order, map.homes)
+    found[0] = False
+    while at < map.room and slots[at].place != 0 and slots[at].hash.order < hash.order:
+        at += 1
+    while at < map.room and slots[at].place != 0 and slots[at].hash.order == hash.order:
+        if slots[at].hash.rest == hash.rest:
+            found[0] = True
+            return at
+        at += 1
+    return at
+
+
+cdef int offset_map_put(OffsetMap *map, const KeyHash *hash, int64_t offset) noexcept nogil:
+    cdef bint found
+    cdef int64_t at = find(map, hash, &found)
+    cdef int64_t end = at
+    if found:
+        map.slots[at].place = offset + 1
+        return 0
+    if map.count >= map.limit:
+        return OFFSET_MAP_FULL
+    while end < map.room and map.slots[end].place != 0:
+        end += 1
+    if end >= map.room:
+        return OFFSET_MAP_FULL
+    if end > at:
+        memmove(&map.slots[at + 1], &map.slots[at], <size_t> (end - at) * sizeof(OffsetSlot))
+    map.slots[at].hash = hash[0]
+    map.slots[at].place = offset + 1
+    map.count += 1
+    return 0
+
+
+cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept nogil:
+    cdef bint found
+    cdef int64_t at = find(map, hash, &found)
+    return map.slots[at].place - 1 if found else -1
+
+
+cdef class KeyOffsets:
+    """An offset map of its own, for a cleaner thread and for tests. `seed` is 16 random bytes."""
+
+    def __init__(self, int64_t budget_bytes, double load_factor, bytes seed not None):
+        self.check_free()
+        if len(seed) != 16 or not 0 < load_factor <= 1 or budget_bytes < 0:
+            raise ValueError("a seed has 16 bytes, a load factor is above 0 and at most 1")
+        offset_map_release(&self.map)
+        offset_map_init(&self.map, budget_bytes, load_factor, int.from_bytes(seed[:8], "little"),
+                        int.from_bytes(seed[8:], "little"))
+
+    def __dealloc__(self):
+        offset_map_release(&self.map)
+
+    def begin(self, int64_t most_keys):
+        """Forgets everything, and takes the memory that so many keys need, within its budget."""
+        self.check_free()
+        if offset_map_begin(&self.map, most_keys) < 0:
+            raise MemoryError
+
+    def release(self):
+        """Gives the memory back; `begin` takes it again."""
+        self.check_free()
+        offset_map_release(&self.map)
+
+    cdef int check_free(self) except -1:
+        if self.held:
+            raise ValueError("a compaction is not closed that uses the map")
+        return 0
+
+    def put(self, key not None, int64_t offset):
+        """False: the map is full."""
+        cdef KeyHash hash
+        self.hash_key(key, &hash)
+        return offset_map_put(&self.map, &hash, offset) == 0
+
+    def get(self, key not None):
+        """The key's offset; -1 when it has none."""
+        cdef KeyHash hash
+        self.hash_key(key, &hash)
+        return offset_map_get(&self.map, &hash)
+
+    cdef int hash_key(self, key, KeyHash *hash) except -1:
+        cdef Py_buffer view
+        if self.map.slots == NULL:
+            raise ValueError("the map has no memory; begin() comes first")
+        PyObject_GetBuffer(key, &view, PyBUF_SIMPLE)
+        offset_map_hash(&self.map, <const uint8_t *> view.buf, <size_t> view.len, hash)
+        PyBuffer_Release(&view)
+        return 0
+
+    def hash_of(self, key not None):
+        """The 128 bits that a key is known by."""
+        cdef KeyHash hash
+        self.hash_key(key, &hash)
+        return hash.order, hash.rest
+
+    def __len__(self):
+        return self.map.count
+
+    @property
+    def limit(self):
+        return self.map.limit
+
+    @property
+    def memory_bytes(self):
+        return self.map.room * SLOT_BYTES
+
+    @property
+    def utilization(self):
+        """Kafka's: of all slots, not of those that may be used."""
+        return self.map.count / self.map.homes if self.map.homes else 0.0

@@ -1,0 +1,144 @@
+"""Compaction against a plain twin: random logs of keys, nulls, transactions, codecs and gaps, compacted again and again
+while they grow and time goes on."""
+
+from __future__ import annotations
+
+import struct
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compacting import ABORT, COMMIT, SEED, Twin, compact, read_log
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.compaction import UncleanableLog
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.offset_map import KeyOffsets
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage.log_manager import LogManager
+
+NOW = 1_700_000_000_000
+RETENTION_MS = 1000
+CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
+
+keys = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"long key " * 4, b"c", b"d", b"e"]))
+values = st.one_of(st.none(), st.binary(max_size=60))
+headers = st.lists(st.tuples(st.sampled_from(["h", "i"]), st.one_of(st.none(), st.binary(max_size=4))), max_size=2)
+records = st.lists(st.tuples(keys, values, headers, st.integers(-1, 50)), min_size=1, max_size=5)
+data = st.tuples(
+    st.just("data"), st.integers(-1, 5), records, st.sampled_from(CODECS), st.integers(0, 3), st.booleans()
+)
+marker = st.tuples(st.just("marker"), st.integers(3, 5), st.sampled_from([ABORT, COMMIT]))
+rounds = st.lists(
+    st.tuples(st.lists(st.one_of(data, data, data, marker), min_size=1, max_size=14), st.integers(0, 2500)),
+    min_size=1, max_size=4,
+)  # fmt: skip
+
+
+class Writer:
+    """Appends to the log as a follower does. Producers 0 to 2 are idempotent, 3 to 5 transactional; -1 is none."""
+
+    def __init__(self, handle: PartitionHandle) -> None:
+        self.handle = handle
+        self.offset = 0
+        self.sequences: dict[int, int] = {}
+        self.open: dict[int, int] = {}  # first offset of a transaction
+        self.aborted: list[tuple[int, int, int]] = []
+        self.last: dict[int, tuple[int | None, int]] = {}
+
+    def append(self, raw: bytes) -> None:
+        assert self.handle.append_as_follower(raw, 7).error == 0
+
+    def data(self, producer: int, records: list, codec: str, gap: int, log_append: bool) -> None:  # type: ignore[type-arg]
+        ids = {}
+        if producer >= 0:
+            sequence = self.sequences.get(producer, 0)
+            ids = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+            self.sequences[producer] = sequence + len(records)
+        self.offset += gap
+        builder = RecordBatchBuilder(
+            codec=codec, base_offset=self.offset, partition_leader_epoch=7, transactional=producer >= 3,
+            log_append_time_ms=NOW + 77 if log_append else None, **ids,
+        )  # fmt: skip
+        for key, value, attached, late in records:
+            builder.append(NOW + late if late >= 0 else -1, key, value, attached)
+        self.append(builder.build())
+        if producer >= 3:
+            self.open.setdefault(producer, self.offset)
+        self.offset += len(records)
+        if producer >= 0:
+            self.last[producer] = (self.offset - 1, 0)
+
+    def marker(self, producer: int, kind: int) -> None:
+        builder = RecordBatchBuilder(
+            base_offset=self.offset, partition_leader_epoch=7, producer_id=producer, producer_epoch=0,
+            transactional=True, control=True,
+        )  # fmt: skip
+        builder.append(NOW, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 1))
+        self.append(builder.build())
+        first = self.open.pop(producer, None)
+        if kind == ABORT and first is not None:
+            self.aborted.append((producer, first, self.offset))
+        self.last.setdefault(producer, (None, 0))
+        self.offset += 1
+
+    def decide(self) -> None:
+        """What lies below the last stable offset is decided."""
+        for producer in list(self.open):
+            self.marker(producer, COMMIT)
+
+
+def aborted_on_disk(disk: SimulatedDisk) -> list[tuple[int, int, int]]:
+    found = []
+    for name in disk.list("/data/orders-0"):
+        if name.endswith(".txnindex"):
+            for _, producer, first, last, _ in struct.iter_unpack(">hqqqq", disk.read(f"/data/orders-0/{name}")):
+                found.append((producer, first, last))
+    return sorted(found)
+
+
+@settings(max_examples=120, deadline=None)
+@given(rounds, st.sampled_from([300, 900, 4000]), st.sampled_from([3, 1000]))
+def test_what_is_left_is_what_the_rules_leave(rounds: list, segment_bytes: int, most_keys: int) -> None:  # type: ignore[type-arg]
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    wanted = LogSettings(segment_bytes=segment_bytes, index_interval_bytes=64, compact_policy=True)
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: wanted, files=disk)
+    manager.load()
+    (handle,) = manager.create("orders", Uuid.random(), [0])
+    handle.become_follower(1, 7)
+    key_offsets = KeyOffsets(1 << 20, 0.9, SEED) if most_keys > 3 else KeyOffsets(0, 0.2, SEED)
+    writer, known, now_ms, dirty = Writer(handle), 0, NOW, 0
+    twin = Twin([], [], writer.last)
+    for operations, passed_ms in rounds:
+        for kind, *rest in operations:
+            getattr(writer, kind)(*rest)
+        writer.decide()
+        now_ms += passed_ms
+        whole = read_log(handle)
+        twin.batches += [batch for batch in whole if batch.base_offset >= known]
+        twin.aborted += [one for one in writer.aborted if one[2] >= known]
+        known = writer.offset
+        assert whole == twin.batches
+        bases = [segment.base_offset for segment in handle.segments()]
+        upper_bound = bases[-1]
+        if upper_bound <= dirty:
+            continue
+        key_offsets.begin(max(upper_bound - dirty, 1))
+        end = twin.round(bases, dirty, upper_bound, now_ms, RETENTION_MS, key_offsets.limit)
+        try:
+            dirty = compact(handle, dirty, upper_bound, now_ms, RETENTION_MS, keys=key_offsets)
+        except UncleanableLog:
+            assert end is None
+            break
+        assert dirty == end
+        left = read_log(handle)
+        assert left == twin.batches
+        # Of what nothing went, not a byte has changed.
+        before = {batch.base_offset: batch.raw for batch in whole}
+        assert all(b.raw == before[b.base_offset] for b, t in zip(left, twin.batches, strict=True) if not t.rewritten)
+        assert aborted_on_disk(disk) == sorted(twin.aborted)
+        for one in twin.batches:
+            one.rewritten = False
+    manager.close()

@@ -419,6 +419,14 @@ cdef int64_t manual_wall_ms(void *self) noexcept nogil:
     return load64(&(<ManualTime *> self).wall_ns) // 1000000
 
 
+cdef int64_t running_monotonic_ns(void *self) noexcept nogil:
+    return load64(&(<ManualTime *> self).monotonic_ns) + kc_clock_ns(CLOCK_MONOTONIC)
+
+
+cdef int64_t running_wall_ms(void *self) noexcept nogil:
+    return (load64(&(<ManualTime *> self).wall_ns) + kc_clock_ns(CLOCK_REALTIME)) // 1000000
+
+
 cdef class ManualClock:
     """A clock that stands still until it is moved; any thread may move and read it."""
 
@@ -428,9 +436,12 @@ cdef class ManualClock:
 
     def advance_ms(self, ms: float) -> None:
         """Moves both clocks forward."""
-        cdef int64_t ns = <int64_t> (ms * 1e6)
+        self.advance_ns(<int64_t> (ms * 1e6))
+
+    def advance_ns(self, int64_t ns) -> None:
+        """The same to the nanosecond."""
         if ns < 0:
-            raise ValueError(f"a clock goes forward only: advance_ms({ms}); step_wall_ms moves the wall clock back")
+            raise ValueError(f"a clock goes forward only, not by {ns} ns; step_wall_ms moves the wall clock back")
         add64(&self.time.monotonic_ns, ns)
         add64(&self.time.wall_ns, ns)
 
@@ -439,10 +450,24 @@ cdef class ManualClock:
         add64(&self.time.wall_ns, ms * 1000000)
 
     def monotonic_ns(self) -> int:
-        return load64(&self.time.monotonic_ns)
+        return manual_monotonic_ns(&self.time)
 
     def wall_ms(self) -> int:
-        return load64(&self.time.wall_ns) // 1000000
+        return manual_wall_ms(&self.time)
+
+
+cdef class RunningClock(ManualClock):
+    """One that goes on with the real clock, ahead of it by what it has been moved."""
+
+    def __init__(self):
+        self.time.wall_ns = 0
+        self.time.monotonic_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return running_monotonic_ns(&self.time)
+
+    def wall_ms(self) -> int:
+        return running_wall_ms(&self.time)
 
 
 @cython.no_gc_clear  # what native code uses must outlive whoever holds this, also within a cycle
@@ -456,6 +481,9 @@ cdef class Environment:
             self.env.clock.self = &(<ManualClock> clock).time
             self.env.clock.monotonic_ns = manual_monotonic_ns
             self.env.clock.wall_ms = manual_wall_ms
+            if isinstance(clock, RunningClock):
+                self.env.clock.monotonic_ns = running_monotonic_ns
+                self.env.clock.wall_ms = running_wall_ms
 
     def monotonic_ns(self) -> int:
         """The environment's monotonic clock, in ns."""

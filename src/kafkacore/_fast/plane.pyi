@@ -38,7 +38,12 @@ class InboundRequest:
     plane: NativePlane
     def __buffer__(self, flags: int, /) -> memoryview: ...
     def answer(
-        self, parts: bytes | bytearray | memoryview | Sequence[bytes], *, close: bool = False, mute_ms: int = 0
+        self,
+        parts: bytes | bytearray | memoryview | Sequence[bytes],
+        *,
+        close: bool = False,
+        mute_ms: int = 0,
+        torn_bytes: int = -1,
     ) -> None: ...
     def answer_nothing(self) -> None: ...
     def close(self) -> None: ...

@@ -549,9 +549,9 @@ cdef class InboundRequest:
     def __releasebuffer__(self, Py_buffer *view):
         frame_release(<Frame *> view.internal)
 
-    def answer(self, parts, *, bint close=False, int32_t mute_ms=0) -> None:
+    def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
         """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size
-        prefix."""
+        prefix. `torn_bytes`: no more than so many of them, with the prefix, and then the connection's end."""
         self.pending()
         cdef const uint8_t[::1] view
         cdef uint8_t *memory
@@ -577,6 +577,9 @@ cdef class InboundRequest:
                 memcpy(memory + total, &view[0], size)
             total += size
         self.request.answer.memory = memory
+        if torn_bytes >= 0:
+            total = min(total, torn_bytes)
+            close = True
         answer_add_memory(&self.request.answer, memory, total)  # the first extent always fits
         self.request.close_after = close
         self.request.mute_ms = mute_ms

@@ -261,6 +261,20 @@ cdef class NativeProcessor:
         self.check()
         inbox_post(&self.processor.home.inbox, &self.processor.home.sweep)
 
+    def look(self) -> int:
+        """Wakes it, as who has moved its clock does. What is due now has happened when `turns` is at the number given
+        here."""
+        self.check()
+        cdef int64_t turns = load64(&self.processor.home.turns)
+        ring_bell(self.processor.home.inbox.eventfd)
+        # The turn under way may have read the clock before: it is the next whole one that counts.
+        return turns + (3 if turns & 1 else 2)
+
+    @property
+    def turns(self) -> int:
+        """Twice the turns that it has ended, and one for the one under way."""
+        return load64(&self.processor.home.turns)
+
     @property
     def connections(self) -> int:
         return load32(&self.processor.home.count)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.plane import HotApi, InboundRequest, NativePlane, pack_address
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.lasting import LastingAnswer, LastingAnswers
 from kafkacore.network.limits import CONTROL_PLANE_QUEUE, PlaneLimits
 from kafkacore.network.listeners import Listener, listen
@@ -29,9 +30,17 @@ BATCH: Final = 32  # requests that one callback of the loop starts
 NO_OVERRIDE: Final = -1  # of max.connections.per.ip, for an address
 _SWEEP_SECONDS: Final = 0.005
 
-Response = bytes | Sequence[bytes] | Iterator[bytes] | None
+
+class Torn(NamedTuple):
+    """An answer of which the peer gets `size_bytes`, the size prefix among them, and then its connection's end."""
+
+    frame: bytes
+    size_bytes: int
+
+
 # Gives the response's header and body: whole, in parts, or as an iterator between whose parts the loop goes on with
 # other work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
+Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
 Answer = Callable[[RequestContext, memoryview], Response | LastingAnswer | Awaitable[Response]]
 
 
@@ -60,7 +69,7 @@ class Plane:
         self.limits = limits or PlaneLimits()
         self.loop = runtime.loop(kind)
         self._listeners = tuple(listeners)
-        self._answer = answer
+        self._answer = self._handlers = answer
         self._acceptor = runtime.acceptor(kind)
         self.processors = runtime.processors(kind)
         self._sockets: list[socket.socket] = []
@@ -162,6 +171,11 @@ class Plane:
         """In a child after fork: its copy of the listening sockets."""
         self._close_sockets()
 
+    def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
+        """What reaches this loop is answered by `around`'s result from here on, which may ask what it is given, the
+        handlers; None: by them alone."""
+        self._answer = self._handlers if around is None else around(self._handlers)
+
     def forget(self, changed: AbstractSet[object] | None) -> None:
         """Lasting answers that depend on something in `changed` are made anew from here on; None: all of them."""
         for answers in self._lasting.values():
@@ -243,6 +257,8 @@ class Plane:
                 response = await _collected(response)
             if response is None:
                 inbound.answer_nothing()
+            elif isinstance(response, Torn):
+                inbound.answer(response.frame, torn_bytes=response.size_bytes)
             else:
                 inbound.answer(response)
         except asyncio.CancelledError:

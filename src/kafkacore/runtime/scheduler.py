@@ -82,6 +82,15 @@ class Scheduler:
                 LOG.exception("scheduled work %s failed", scheduled.name or scheduled.function)
         return count
 
+    def catch_up(self) -> int:
+        """After somebody has moved the clock: runs what is due, and waits anew for the rest."""
+        count = self.run_due()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._arm()
+        return count
+
     def next_due_ns(self) -> int | None:
         """When something is due next, by the clock."""
         while self._queue and self._queue[0][2].cancelled:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast import fetch, list_offsets, produce
@@ -21,7 +22,7 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.network.limits import limits_from, physical_memory_bytes
 from kafkacore.network.listeners import Listener
-from kafkacore.network.plane import Plane
+from kafkacore.network.plane import Answer, Plane
 from kafkacore.observability import request_log
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
@@ -29,6 +30,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
 from kafkacore.runtime.randomness import randomness
+from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.runtime.workers import Workers
 from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
@@ -83,7 +85,11 @@ class BrokerServer:
         self._logs = logs
         self._blocking = blocking
         self._on_fault = on_fault
+        self._intercepted = False
+        self._asked_gate: GatePolicy | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
+        # What clients wait for goes by the environment's clock; what keeps this broker in the cluster by the loop's.
+        self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         sessions = _fetch_sessions(config)
         self._hot = Hot(sessions, config.fetch_max_bytes)
         self._channel = channel
@@ -98,7 +104,8 @@ class BrokerServer:
             channel=channel,
             producer_ids=ProducerIds(self._allocate_producer_ids),
             auto_topics=AutoTopics(channel.send, config),
-            waits=PartitionWaits(),
+            waits=PartitionWaits(environment, self.timers),
+            timers=self.timers,
             fetch_sessions=sessions,
             blocking=blocking,
             make_groups=lambda: self._make_groups(environment),
@@ -148,9 +155,21 @@ class BrokerServer:
             plane.native.publish_gate(GatePolicy("punt"))
         return plane
 
+    def intercept(self, around: Callable[[Answer], Answer] | None, gate: GatePolicy | None = None) -> None:
+        """A hand between clients and handlers, as Plane.intercept says; `gate` brings to Python what it asks for of
+        the requests that processors answer. On the loop."""
+        self.plane.intercept(around)
+        self._intercepted, self._asked_gate = around is not None, gate
+        self._set_gate()
+        self._publish_api_versions()
+
+    def _publish_api_versions(self) -> None:
+        made = None if self._intercepted else api_versions.bodies(self.context, API_VERSIONS)
+        self.plane.native.publish_api_versions(made)
+
     def _set_gate(self) -> None:
         """A request log that misses none needs the hot APIs' requests as well."""
-        self.plane.native.publish_gate(GatePolicy("punt" if request_log.enabled() else "serve"))
+        self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
         """What was changed at run time, but for logs, which their topics' settings reach."""
@@ -163,7 +182,7 @@ class BrokerServer:
         context = self.context
         return Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
-            self._blocking,
+            self.timers, self._blocking,
         )  # fmt: skip
 
     def _advertised(self) -> list[AdvertisedListener]:
@@ -233,18 +252,30 @@ class BrokerServer:
         self.context.auto_topics.close()
         self.context.producer_ids.close()
         self.context.waits.close()
+        self.timers.close()
         self.replicas.close()
 
-    async def create_topics(self, topics: list[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
-        """As an administrator would; those that were created are served when this returns."""
+    async def create_topics(
+        self, topics: list[tuple[str, int]], configs: Mapping[str, str] = MappingProxyType({})
+    ) -> list[tuple[str, int, str | None]]:
+        """As an administrator would, all with `configs`; those that were created are served when this returns."""
         from kafkacore.protocol.messages import CreateTopicsRequest
 
-        made = [CreateTopicsRequest.CreatableTopic(name=n, num_partitions=c, replication_factor=-1) for n, c in topics]
+        set_to = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
+        made = [
+            CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=-1, configs=set_to)
+            for name, count in topics
+        ]
         answer = await self._channel.send(CreateTopicsRequest(topics=made))
         for topic in answer.topics:
             while not topic.error_code and self.context.image.topic_by_id(topic.topic_id) is None:
                 await self._applied()
         return [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics]
+
+    async def run_timers(self) -> int | None:
+        """The environment's clock was moved: what is due on the loop happens. When something is due next."""
+        self.timers.catch_up()
+        return self.timers.next_due_ns()
 
     async def _applied(self) -> None:
         """Until a newer root is published."""
@@ -284,7 +315,7 @@ class BrokerServer:
             self._publish_endpoints(image)
         if delta is None or delta.features:
             self.context.finalized_epoch = image.offset
-            self.plane.native.publish_api_versions(api_versions.bodies(self.context, API_VERSIONS))
+            self._publish_api_versions()
 
     def _tell_cordoned(self, image: MetadataImage) -> None:
         """The controller hears which directories are cordoned once metadata.version has a place for it (KIP-1066)."""

@@ -15,6 +15,7 @@ from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.replication.log_dir_moves import LogDirMoves
 from kafkacore.replication.replica_manager import ReplicaManager
+from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
@@ -42,6 +43,7 @@ class BrokerContext:
         producer_ids: ProducerIds,
         auto_topics: AutoTopics,
         waits: PartitionWaits,
+        timers: Scheduler,
         fetch_sessions: FetchSessionCache,
         blocking: Executor,
         make_groups: Callable[[], Groups],
@@ -56,6 +58,7 @@ class BrokerContext:
         self.producer_ids = producer_ids
         self.auto_topics = auto_topics
         self.waits = waits
+        self.timers = timers  # by the environment's clock, which a test may move
         self.fetch_sessions = fetch_sessions
         self.blocking = blocking
         self._make_groups = make_groups

@@ -50,6 +50,7 @@ class Groups:
         auto_topics: AutoTopics,
         waits: PartitionWaits,
         clock: Clock,
+        timers: Scheduler,
         blocking: Executor,
     ) -> None:
         self.settings: GroupSettings = group_settings(config)
@@ -61,7 +62,6 @@ class Groups:
         self._clock = clock
         self._blocking = blocking
         self._loop = asyncio.get_running_loop()
-        self._scheduler = Scheduler(clock, self._loop.call_later)
         self._led: set[int] = set()
         self._awaiting: list[asyncio.Future[None]] = []
         self._closed = False
@@ -76,7 +76,7 @@ class Groups:
                 ),
                 config.offsets_load_buffer_size,
             ),
-            RuntimePorts(clock, self._scheduler, self._run_blocking, self._wait, self._max_batch_bytes),
+            RuntimePorts(clock, timers, self._run_blocking, self._wait, self._max_batch_bytes),
         )
 
     # --- what the runtime is given ---
@@ -88,7 +88,7 @@ class Groups:
         return await self._loop.run_in_executor(self._blocking, work)
 
     async def _wait(self, log: PartitionHandle, kind: int, at: int, limit_s: float) -> bool:
-        return await self._waits.any([(log, kind, at)], limit_s)
+        return await self._waits.any([(log, kind, at)], limit_s * 1000)
 
     def _max_batch_bytes(self) -> int:
         return self._replicas.topic_config(self._read_image(), OFFSETS_TOPIC).max_message_bytes
@@ -178,7 +178,6 @@ class Groups:
         """Whoever waits is told to look for another coordinator."""
         self._closed = True
         await self.runtime.close()
-        self._scheduler.close()
 
 
 @lru_cache(KNOWN_GROUPS)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from kafkacore._fast.env import Environment
@@ -34,12 +36,14 @@ if TYPE_CHECKING:
     from kafkacore.server.broker import BrokerServer
     from kafkacore.server.controller import ControllerServer
     from kafkacore.storage.log_manager import LogManager
+    from kafkacore.storage.log_upkeep import LogUpkeep
 
 LOG: Final = logging.getLogger("kafkacore.server")
 CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits so long for its leaderships to be handed over
 DRAIN_MS: Final = 2_000  # how long connections may take their last answers
 _STOP_SECONDS: Final = 60.0
 _CREATE_SECONDS: Final = 60.0
+_TURN_SECONDS: Final = 0.00005
 
 
 class NodeFailed(Exception):
@@ -54,15 +58,24 @@ class Node:
     begun is undone.
     """
 
-    def __init__(self, config: BrokerConfig, *, lent_locks: bool = False) -> None:
-        """`lent_locks`: a process of this same node holds its directories, and lends them to this one."""
+    def __init__(
+        self, config: BrokerConfig, *, lent_locks: bool = False, environment: Environment | None = None
+    ) -> None:
+        """`lent_locks`: a process of this same node holds its directories, and lends them to this one.
+
+        `environment` is the world of its logs and clients: a clock that a test moves, a disk that fails. Such a node
+        has threads of its own. What keeps it in the cluster (quorum, heartbeats, their log) lives in the real world:
+        an hour that a test lets pass is none in which the broker was silent.
+        """
         self.config = config
         self._lent_locks = lent_locks
+        self._environment = environment
         self._isolated: dict[str, tuple[str, int]] = {}  # where its controller listens, in a process of its own
         self._undo: list[Callable[[], object]] = []
         self._mutex = threading.Lock()
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
+        self._upkeep: LogUpkeep | None = None
         self.metrics_address: str | None = None
         self._metrics: MetricRegistry | None = None
         self._feed: MetadataFeed
@@ -115,15 +128,48 @@ class Node:
         endpoints = self.config.controller_listeners
         return self.addresses.get(endpoints[0].listener) if endpoints else None
 
-    def create_topics(self, topics: Iterable[tuple[str, int]]) -> list[tuple[str, int, str | None]]:
+    @property
+    def broker(self) -> BrokerServer:
+        """Raises RuntimeError where none runs."""
+        if self._broker is None:
+            raise RuntimeError(f"node {self.config.node_id} has no broker that runs")
+        return self._broker
+
+    def run_timers(self, limit_seconds: float) -> int | None:
+        """What is due on the broker's loop by the environment's clock happens; when something is due next, in ns.
+
+        Raises TimeoutError.
+        """
+        return self.broker.plane.loop.run(self.broker.run_timers(), limit_seconds)
+
+    def catch_up(self, limit_seconds: float) -> list[str]:
+        """After somebody has moved the environment's clock: what is due has happened when this returns, but for what
+        is told, by name."""
+        late = []
+        deadline = time.monotonic() + limit_seconds
+        if self._upkeep is not None and not self._upkeep.catch_up(limit_seconds):
+            late.append("the upkeep of the logs (retention, expiry of producers)")
+        try:
+            self.run_timers(max(deadline - time.monotonic(), 0))
+        except TimeoutError:
+            late.append("timers of the broker's loop")
+        awaited = [(processor, processor.look()) for processor in self.broker.plane.processors]
+        while any(processor.turns < turns for processor, turns in awaited):
+            if time.monotonic() > deadline:
+                late.append("requests that wait")
+                break
+            time.sleep(_TURN_SECONDS)  # they ring no bell when a turn ends
+        return late
+
+    def create_topics(
+        self, topics: Iterable[tuple[str, int]], configs: Mapping[str, str] = MappingProxyType({})
+    ) -> list[tuple[str, int, str | None]]:
         """Asks the active controller for topics, `(name, partitions)` each, and waits until this broker has them.
 
         Name, Kafka's error code and message of each. Raises RuntimeError where this node has no broker, KafkaError,
         TimeoutError.
         """
-        if self._broker is None:
-            raise RuntimeError(f"node {self.config.node_id} has no broker that runs")
-        return self._broker.plane.loop.run(self._broker.create_topics(list(topics)), _CREATE_SECONDS)
+        return self.broker.plane.loop.run(self.broker.create_topics(list(topics), configs), _CREATE_SECONDS)
 
     # --- starting, in order; what is begun is undone in the opposite one ---
 
@@ -136,7 +182,9 @@ class Node:
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)
         # What is not asked for is left to the machine: Kafka's default of 3 is too many for few cores.
-        runtime = Runtime.shared(config.num_network_threads if config.is_set("num.network.threads") else None)
+        processors = config.num_network_threads if config.is_set("num.network.threads") else None
+        own = self._environment
+        runtime = Runtime.shared(processors) if own is None else Runtime(processors, environment=own)
         self._undo.append(runtime.release)
         if "controller" not in config.process_roles:
             self._follow_controllers(runtime, environment, directories)
@@ -148,7 +196,7 @@ class Node:
         if config.metrics_port >= 0:
             self._start_metrics(runtime)
         if "broker" in config.process_roles:
-            self._start_broker(runtime, environment, directories)
+            self._start_broker(runtime, own or environment, directories)
         self._show_planes()
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
@@ -285,7 +333,7 @@ class Node:
     def _start_upkeep(self, manager: LogManager, environment: Environment) -> None:
         from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from  # the broker serves without it by now
 
-        upkeep = LogUpkeep(manager, environment, intervals_from(self.config))
+        upkeep = self._upkeep = LogUpkeep(manager, environment, intervals_from(self.config))
         upkeep.start()
         self._undo.append(upkeep.close)
 
@@ -382,7 +430,7 @@ class Node:
                 undo()
             except Exception:
                 LOG.exception("node %d: a part of the shutdown failed", self.config.node_id)
-        self._broker = self._controller = self.metrics_address = self._metrics = None
+        self._broker = self._controller = self._upkeep = self.metrics_address = self._metrics = None
         for part in ("_feed", "_replica", "_channel"):
             self.__dict__.pop(part, None)
 

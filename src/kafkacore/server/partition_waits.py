@@ -7,41 +7,62 @@ from collections.abc import Iterable
 
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.watch import PartitionWatch
+from kafkacore.runtime.clock import Clock
+from kafkacore.runtime.scheduler import Scheduler
 
 
 class PartitionWaits:
-    """Belongs to the running loop. `close` before the loop ends."""
+    """Belongs to the running loop, as `timers` does, which goes by `clock`. `close` before the loop ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, timers: Scheduler) -> None:
         self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._timers = timers
         self._watch = PartitionWatch()
-        self._futures: dict[object, asyncio.Future[None]] = {}
+        self._futures: dict[object, asyncio.Future[bool]] = {}
         self._loop.add_reader(self._watch.fileno(), self._deliver)
 
-    async def any(self, waits: Iterable[tuple[PartitionHandle, int, int]], timeout_s: float) -> bool:
+    @property
+    def count(self) -> int:
+        """Coroutines that wait."""
+        return len(self._futures)
+
+    def now_ms(self) -> float:
+        """What deadlines are counted from."""
+        return self._clock.monotonic_ns() / 1e6
+
+    async def any(self, waits: Iterable[tuple[PartitionHandle, int, int]], timeout_ms: float) -> bool:
         """Until one of `(partition, kind, offset)` is satisfied or its partition changes hands; False: the time is
         over.
         """
-        future: asyncio.Future[None] = self._loop.create_future()
+        future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         try:
             for partition, kind, at in waits:
                 if not self._watch.arm(future, partition, kind, at):
                     return True
-            await asyncio.wait_for(future, timeout_s)
-        except TimeoutError:
-            return False
+            deadline = self._timers.after(
+                timeout_ms, lambda: _settle(future, satisfied=False), "a partition's deadline"
+            )
+            try:
+                return await future
+            finally:
+                deadline.cancel()
         finally:
             self._watch.disarm(future)
             del self._futures[future]
-        return True
 
     def _deliver(self) -> None:
         for token in self._watch.take():
             future = self._futures.get(token)
-            if future is not None and not future.done():
-                future.set_result(None)
+            if future is not None:
+                _settle(future, satisfied=True)
 
     def close(self) -> None:
         self._loop.remove_reader(self._watch.fileno())
         self._watch.close()
+
+
+def _settle(future: asyncio.Future[bool], *, satisfied: bool) -> None:
+    if not future.done():
+        future.set_result(satisfied)

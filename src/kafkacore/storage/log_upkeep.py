@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _NEVER_MS: Final = 1 << 40  # an interval beyond it is Kafka's way to say "never"
 _DOOMED_CHECK_MS: Final = 5_000
 _NS_OF_A_MS: Final = 1_000_000
+_WAKES: Final = 4096  # that are taken at once
 
 
 class UpkeepIntervals(NamedTuple):
@@ -58,6 +59,8 @@ class LogUpkeep:
         self._scheduler = Scheduler(environment)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopping = False
+        self._mutex = threading.Lock()
+        self._asked: list[threading.Event] = []  # by whoever waits for what is due
         self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
         self._plan(intervals)
 
@@ -89,8 +92,28 @@ class LogUpkeep:
                 if file in watched:
                     poll.unregister(file)
                     self._manager.check_directories()
+                else:
+                    os.read(self._wake_read, _WAKES)
             if not self._stopping:
-                self._scheduler.run_due()
+                self._run_due()
+
+    def _run_due(self) -> None:
+        with self._mutex:
+            asked, self._asked = self._asked, []
+        self._scheduler.run_due()
+        for done in asked:
+            done.set()
+
+    def catch_up(self, timeout_seconds: float) -> bool:
+        """Has done what is due by the clock now that somebody has moved it; False where that takes longer. Any
+        thread."""
+        done = threading.Event()
+        with self._mutex:
+            if self._stopping:
+                return True
+            self._asked.append(done)
+            os.write(self._wake_write, b"x")
+        return done.wait(timeout_seconds)
 
     def _timeout_ms(self) -> int | None:
         due_ns = self._scheduler.next_due_ns()
@@ -100,12 +123,15 @@ class LogUpkeep:
 
     def close(self) -> None:
         """Waits for what is under way. Idempotent."""
-        if self._stopping:
-            return
-        self._stopping = True
-        os.write(self._wake_write, b"x")
+        with self._mutex:
+            if self._stopping:
+                return
+            self._stopping = True
+            os.write(self._wake_write, b"x")
         if self._thread.is_alive():
             self._thread.join()
+        for done in self._asked:
+            done.set()
         self._scheduler.close()
         os.close(self._wake_read)
         os.close(self._wake_write)

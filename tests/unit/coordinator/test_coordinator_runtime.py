@@ -119,7 +119,8 @@ class World:
         self.environment = Environment(self.clock)
         self.directory = LogDirectory(self.environment, str(path))
         self.logs: dict[int, Held] = {}
-        self.waits = PartitionWaits()
+        real = Environment()
+        self.waits = PartitionWaits(real, Scheduler(real, asyncio.get_running_loop().call_later))
         self.gate = asyncio.Event()
         self.gate.set()
         self.scheduler = Scheduler(self.environment)
@@ -141,7 +142,7 @@ class World:
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
     async def _wait(self, log: Held, kind: int, at: int, limit_s: float) -> bool:
-        return await self.waits.any([(log.handle, kind, at)], limit_s)
+        return await self.waits.any([(log.handle, kind, at)], limit_s * 1000)
 
     def log(self, index: int = 0, **settings: int) -> Held:
         if index not in self.logs:

@@ -50,14 +50,14 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
         broker.fetch_sessions.remove(request.session_id)
     parts = list(_parts(broker, call, request))
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + max(request.max_wait_ms, 0) / 1000
+    deadline_ms = broker.waits.now_ms() + max(request.max_wait_ms, 0)
     while True:
         size_bytes = await loop.run_in_executor(broker.blocking, _read, broker, request, parts)
-        left = deadline - loop.time()
-        if left <= 0 or not parts or size_bytes >= request.min_bytes or any(each.answers_at_once for each in parts):
+        left_ms = deadline_ms - broker.waits.now_ms()
+        if left_ms <= 0 or not parts or size_bytes >= request.min_bytes or any(each.answers_at_once for each in parts):
             break
-        if not await broker.waits.any(_waits(request, parts), left):
-            deadline = loop.time()  # one last look
+        if not await broker.waits.any(_waits(request, parts), left_ms):
+            deadline_ms = broker.waits.now_ms()  # one last look
     return _answer(broker, call, parts, request.isolation_level == READ_COMMITTED)
 
 

@@ -106,7 +106,7 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
 
 async def _acknowledged(broker: BrokerContext, waiting: list[_Wait], timeout_ms: int) -> None:
     """Until every replica in sync has what was appended, and it is flushed where that was due, or the time is over."""
-    deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+    deadline_ms = broker.waits.now_ms() + timeout_ms
     for partition, (kind, end), answer in waiting:
         while answer.error_code == ErrorCode.NONE and not partition.satisfies(kind, end):
             if partition.state == "failed":
@@ -115,8 +115,8 @@ async def _acknowledged(broker: BrokerContext, waiting: list[_Wait], timeout_ms:
             if partition.role != "leader" and kind != watch.SYNCED:
                 answer.error_code, answer.base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
                 break
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0 or not await broker.waits.any([(partition, kind, end)], left):
+            left_ms = deadline_ms - broker.waits.now_ms()
+            if left_ms <= 0 or not await broker.waits.any([(partition, kind, end)], left_ms):
                 if not partition.satisfies(kind, end):
                     answer.error_code = ErrorCode.REQUEST_TIMED_OUT
                 break

@@ -1,0 +1,26 @@
+"""A Kafka for tests: `Broker` is a node inside the test's own process, gone without a trace when it is closed.
+
+Nothing is loaded before it is used: the pytest plugin lives here too, and costs who does not use it nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kafkacore.testing.broker import Broker
+    from kafkacore.testing.cluster import Cluster
+    from kafkacore.testing.faults import Fault
+    from kafkacore.testing.recorder import RecordedRequest
+
+__all__ = ["Broker", "Cluster", "Fault", "RecordedRequest"]
+
+_MODULES: Final = {"Broker": "broker", "Cluster": "cluster", "Fault": "faults", "RecordedRequest": "recorder"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,0 +1,417 @@
+"""`Broker`: a Kafka node inside a test's process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from kafkacore._fast.faultdisk import FAULT_KINDS, FaultDisk
+from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.server.node import Node
+from kafkacore.testing.clock import BrokerClock
+from kafkacore.testing.faults import Fault, RequestFault
+from kafkacore.testing.recorder import Requests
+from kafkacore.testing.words import UnknownName, api_named, as_text, error_named, unknown
+from kafkacore.tools import dev
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kafkacore.config import BrokerConfig
+    from kafkacore.testing.client import Client
+    from kafkacore.testing.logs import Log, LogRecord
+
+T = TypeVar("T")
+Topics = Iterable[str] | Mapping[str, int]
+
+# Where files cost no disk; a machine without it has them where its temporary files are.
+MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - a directory with a random name is made in it
+_CALL_SECONDS: Final = 60.0
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+# Where a test is better off than with Kafka's defaults. Whoever wants those sets the key.
+CONFIGS: Final = MappingProxyType(
+    {
+        "metrics.port": "-1",
+        # A group's first member waits for nobody, as in every test setup of Apache Kafka itself.
+        "group.initial.rebalance.delay.ms": "0",
+        # An hour that a test lets pass is no hour in which its clients were idle.
+        "connections.max.idle.ms": "2147483647",
+        "num.network.threads": "1",
+        "num.io.threads": "2",
+    }
+)
+
+
+class BrokerClosed(RuntimeError):
+    """The broker was closed; a test uses it no more."""
+
+
+class Broker:
+    """Serves when it is made, on a free port of 127.0.0.1; gone with all its files, threads and sockets when closed.
+
+    `topics` are made at once: names, or partitions by name. `configs` are keys of server.properties. `time` is
+    "running" or "frozen"; a frozen clock begins at `start_ms` (the real time where it is not given). `record` keeps the
+    requests of clients from the start (see `requests`). `directory` is kept when the broker ends; without it there is a
+    temporary one, in memory where the machine has a place for that.
+
+    Raises ConfigError for a key or topic that Kafka would not take, OSError.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: Topics = (),
+        configs: Mapping[str, object] = _NOTHING,
+        time: str = "running",
+        start_ms: int | None = None,
+        record: bool = False,
+        directory: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if time not in {"running", "frozen"}:
+            raise ValueError(f"time is 'running' or 'frozen', not {time!r}")
+        self.clock = BrokerClock(frozen=time == "frozen", start_ms=_now_ms() if start_ms is None else start_ms)
+        self.requests = Requests(self._intercept)
+        self._disk = FaultDisk()
+        self._faults: list[RequestFault] = []
+        self._disk_faults: list[Fault] = []
+        self._client: Client | None = None
+        self._port = 0
+        self._overrides = CONFIGS | {key: as_text(value) for key, value in configs.items()}
+        self._closing = contextlib.ExitStack()
+        self.directory = self._make_directory(directory)
+        self._node: Node | None = None
+        try:
+            self.start()
+            if record:
+                self.requests.start()
+            self.create_topics(topics)
+        except BaseException:
+            self.close()
+            raise
+
+    def _make_directory(self, directory: str | os.PathLike[str] | None) -> str:
+        if directory is not None:
+            os.makedirs(directory, exist_ok=True)
+            return os.path.abspath(directory)
+        where = MEMORY_DIRECTORY if os.access(MEMORY_DIRECTORY, os.W_OK | os.X_OK) else None
+        made = tempfile.mkdtemp(prefix="kafkacore-", dir=where)
+        self._closing.callback(shutil.rmtree, made, ignore_errors=True)
+        return made
+
+    # --- life ---
+
+    def start(self) -> None:
+        """After `stop`: the same broker goes on, on the same port, with the same files."""
+        if self._node is not None:
+            raise RuntimeError("this broker runs already")
+        config = self._config()
+        dev.prepare(config)
+        node = Node(config, environment=self._disk.environment(self.clock.manual))
+        node.start()
+        self._node = node
+        self._port = int((node.bootstrap or "").rpartition(":")[2])
+        self.clock.attach(node)
+        self._intercept()
+
+    def stop(self) -> None:
+        """An orderly end; `start` goes on. Faults of requests stay ordered, a disk that had failed is mended.
+
+        Idempotent.
+        """
+        node, self._node = self._node, None
+        if node is None:
+            return
+        self.clock.attach(None)
+        if self._client is not None:
+            node.broker.plane.loop.run(self._client.close(), _CALL_SECONDS)
+            self._client = None
+        node.stop()
+        for fault in self._disk_faults[:]:
+            fault.end()
+
+    def restart(self) -> None:
+        """Clients lose their connections, and find the same broker again."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Ends it and removes what it has left. Idempotent."""
+        self.stop()
+        self._closing.close()
+
+    async def aclose(self) -> None:
+        """`close` on a thread of its own, so that the caller's loop goes on."""
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+    def reset(self) -> None:
+        """Ends every fault and forgets the recorded requests: what one test has ordered is not the next one's."""
+        for fault in [*self._faults, *self._disk_faults]:
+            fault.end()
+        self.requests.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _config(self) -> BrokerConfig:
+        overrides = [f"{key}={value}" for key, value in self._overrides.items()]
+        return dev.configuration(self.directory, self._port, overrides)
+
+    # --- where and what ---
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port`, for a client's bootstrap.servers."""
+        return f"{dev.HOST}:{self._port}"
+
+    @property
+    def node_id(self) -> int:
+        return dev.NODE_ID
+
+    @property
+    def node(self) -> Node:
+        """The node itself. Raises BrokerClosed."""
+        if self._node is None:
+            raise BrokerClosed(f"the broker of {self.bootstrap} does not run: it was stopped or closed")
+        return self._node
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What the node could not go on after, as when its last disk has failed."""
+        return self.node.fault
+
+    @property
+    def topics(self) -> dict[str, int]:
+        """Partitions by topic name."""
+        return {topic.name: len(topic.partition_rows) for topic in self.node.broker.context.image.topics()}
+
+    def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, object] = _NOTHING) -> str:
+        """Makes a topic, which is served when this returns; gives its name. Raises KafkaError."""
+        told = self.node.create_topics([(name, partitions)], {key: as_text(value) for key, value in configs.items()})
+        for _, error, message in told:
+            if error:
+                raise error_for(ErrorCode(error), message)
+        return name
+
+    def create_topics(self, topics: Topics) -> None:
+        """Several at once: names, or partitions by name. Raises KafkaError for the first that is refused."""
+        wanted = list(topics.items()) if isinstance(topics, Mapping) else [(name, 1) for name in topics]
+        if not wanted:
+            return
+        for name, error, message in self.node.create_topics(wanted):
+            if error:
+                raise error_for(ErrorCode(error), f"{name}: {message or ErrorCode(error).message}")
+
+    def log(self, topic: str, partition: int = 0) -> Log:
+        """What lies in a partition. Raises UnknownName for one that there is not."""
+        from kafkacore.testing.logs import Log
+
+        handle = self.node.broker.replicas.by_name(topic, partition)
+        if handle is None:
+            if topic in self.topics:
+                raise UnknownName(f"{topic} has partitions 0 to {self.topics[topic] - 1}, not {partition}")
+            raise UnknownName(unknown("topic", topic, self.topics))
+        return Log(handle)
+
+    # --- a small client ---
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        *,
+        key: bytes | str | None = None,
+        partition: int = 0,
+        headers: Mapping[str, bytes | str | None] | None = None,
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Writes one record over the wire, with acks=all; its offset. Raises KafkaError, ConnectionError."""
+        at_ms = self.clock.now_ms if timestamp_ms is None else timestamp_ms
+        client = self._own_client()
+        return self._run(
+            client.produce(topic, value, key=key, partition=partition, headers=headers, timestamp_ms=at_ms)
+        )
+
+    def consume(
+        self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
+    ) -> list[LogRecord]:
+        """Reads `count` records over the wire, and waits for them. Raises TimeoutError where fewer come, KafkaError,
+        ConnectionError."""
+        return self._run(self._own_client().consume(topic, partition, offset, count, timeout_seconds))
+
+    def _own_client(self) -> Client:
+        if self._client is None:
+            from kafkacore.testing.client import Client
+
+            self._client = Client(dev.HOST, self._port)
+        return self._client
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.node.broker.plane.loop.run(coroutine, _CALL_SECONDS)
+
+    # --- what goes wrong ---
+
+    def refuse(
+        self,
+        api: str | int,
+        *,
+        error: str | int,
+        times: int | None = None,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Requests for `api` are answered with `error`, by Kafka's name: nothing of them is done. With `topic`, only
+        what they ask of that topic; `times` in all, or until the fault ends. Raises UnknownName."""
+        code = error_named(error)
+        what = f"refuse {api_named(api).message} with {code.name}"
+        return self._order(api, what, error=code, times=times, topic=topic, client_id=client_id)
+
+    def delay(
+        self,
+        api: str | int,
+        *,
+        seconds: float,
+        times: int | None = None,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Requests for `api` wait so long, by the broker's clock, before anything is done. Raises UnknownName."""
+        if not seconds > 0:
+            raise ValueError(f"a delay takes some time, not {seconds} s")
+        what = f"delay {api_named(api).message} by {seconds:g} s"
+        return self._order(api, what, waits_seconds=seconds, times=times, topic=topic, client_id=client_id)
+
+    def drop(
+        self,
+        api: str | int,
+        *,
+        when: str = "before",
+        times: int | None = None,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Who asks for `api` loses the connection, "before" or "after" the work was done. Raises UnknownName."""
+        if when not in {"before", "after"}:
+            raise ValueError(f"a connection is dropped 'before' or 'after' the work is done, not {when!r}")
+        what = f"drop {api_named(api).message} {when} its work"
+        return self._order(api, what, drops=when, times=times, topic=topic, client_id=client_id)
+
+    def tear(
+        self,
+        api: str | int,
+        *,
+        bytes: int,  # noqa: A002 - what a test says
+        times: int | None = None,
+        topic: str | None = None,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Answers to `api` break off after so many bytes (the first four are their size), with the connection; the
+        work is done. Raises UnknownName."""
+        if bytes < 0:
+            raise ValueError(f"an answer has no {bytes} bytes")
+        what = f"tear {api_named(api).message} after {bytes} bytes"
+        return self._order(api, what, torn_bytes=bytes, times=times, topic=topic, client_id=client_id)
+
+    def fill_disk(self, *, free_bytes: int = 0) -> Fault:
+        """The disk of the logs takes so many more bytes, then writes fail with ENOSPC. As in Apache Kafka a directory
+        whose write has failed stays offline until a restart, with room again or not."""
+        return self._order_disk(f"fill the disk but for {free_bytes} bytes", ("limit",), free_bytes)
+
+    def fail_disk(self, *operations: str) -> Fault:
+        """The disk of the logs answers EIO: to all operations, or to those named (read, write, sync, names). A
+        directory that has met it stays offline until a restart. Raises ValueError."""
+        for each in operations:
+            if each not in FAULT_KINDS:
+                raise ValueError(unknown("operation of a disk", each, FAULT_KINDS))
+        return self._order_disk(f"fail to {' and '.join(operations or FAULT_KINDS)}", operations or FAULT_KINDS, 0)
+
+    def faults(self) -> list[Fault]:
+        """Those that are not over."""
+        return [each for each in [*self._faults, *self._disk_faults] if not each.is_over]
+
+    def _order(self, api: str | int, what: str, **how: Any) -> Fault:
+        fault = RequestFault(what, api_named(api), on_end=self._ended, **how)
+        _ = self.node  # of one that does not run nothing can go wrong
+        self._faults = [*(each for each in self._faults if not each.is_over), fault]
+        self._intercept()
+        return fault
+
+    def _ended(self, fault: Fault) -> None:
+        self._faults = [each for each in self._faults if each is not fault]
+        if self._node is not None and isinstance(fault, RequestFault):
+            self._run(_let_go(fault))
+            self._intercept()
+
+    def _order_disk(self, what: str, kinds: tuple[str, ...], free_bytes: int) -> Fault:
+        fault = DiskFault(what, self._disk, self._disk_ended)
+        self._disk_faults.append(fault)
+        for kind in kinds:
+            if kind == "limit":
+                self._disk.limit(free_bytes)
+            else:
+                self._disk.fail(kind, errno.EIO)
+        return fault
+
+    def _disk_ended(self, fault: Fault) -> None:
+        self._disk_faults.remove(fault)
+        self._disk.limit(None)
+        for kind in FAULT_KINDS:
+            self._disk.fail(kind, 0)
+
+    def _intercept(self) -> None:
+        """Puts a hand between clients and handlers where somebody wants one, and takes it away else."""
+        if self._node is None:
+            return
+        from kafkacore.testing.interception import Interception, gate
+
+        faults, broker = self._faults, self.node.broker
+        wanted = bool(faults) or self.requests.is_recording
+
+        async def publish() -> None:
+            hand = Interception(broker, self.requests, faults)
+            broker.intercept(hand.around if wanted else None, gate(faults, all_of_it=self.requests.is_recording))
+
+        self._run(publish())
+
+    def __repr__(self) -> str:
+        state = self.bootstrap if self._node is not None else "closed"
+        return f"<Broker {state}>"
+
+
+class DiskFault(Fault):
+    """Its hits are the operations that failed."""
+
+    def __init__(self, what: str, disk: FaultDisk, on_end: Any) -> None:
+        super().__init__(what, None, on_end=on_end)
+        self._disk = disk
+        self._before = disk.hits
+
+    @property
+    def hits(self) -> int:
+        return self._disk.hits - self._before
+
+
+async def _let_go(fault: RequestFault) -> None:
+    """On the loop: requests that wait because of it wait no longer."""
+    for end in fault.waiting[:]:
+        end()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

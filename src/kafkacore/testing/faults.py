@@ -1,0 +1,162 @@
+"""Faults on order: what a test wants to go wrong, for whom, and how often."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import Api, ApiKey
+from kafkacore.protocol.errors import ErrorCode, ProtocolError
+
+# The list of topics in a request, and in its answer, of the APIs of which a part can be refused by topic.
+TOPIC_LISTS: Final = {
+    ApiKey.PRODUCE: ("topic_data", "responses"),
+    ApiKey.FETCH: ("topics", "responses"),
+    ApiKey.LIST_OFFSETS: ("topics", "topics"),
+    ApiKey.METADATA: ("topics", "topics"),
+    ApiKey.OFFSET_COMMIT: ("topics", "topics"),
+    ApiKey.CREATE_TOPICS: ("topics", "topics"),
+    ApiKey.CREATE_PARTITIONS: ("topics", "results"),
+    ApiKey.DELETE_RECORDS: ("topics", "topics"),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ("topics", "topics"),
+}
+
+
+class Fault:
+    """One thing that goes wrong, until it has done so `times` times, or `end`, or the end of its `with` block."""
+
+    def __init__(
+        self,
+        what: str,
+        api: Api | None,
+        *,
+        times: int | None = None,
+        topic: str | None = None,
+        client_id: str | None = None,
+        on_end: Callable[[Fault], None] = lambda fault: None,
+    ) -> None:
+        """Raises ValueError for less than one time, and for a topic of an API whose requests have none."""
+        if times is not None and times < 1:
+            raise ValueError(f"a fault happens at least once, not {times} times; leave `times` out for always")
+        if topic is not None and api is not None and api.key not in TOPIC_LISTS:
+            able = ", ".join(apis.api(key).message for key in TOPIC_LISTS)
+            raise ValueError(f"{api.message} is about no topic that a fault could be for; these are: {able}")
+        self.what = what
+        self.api = api
+        self.times = times
+        self.topic = topic
+        self.client_id = client_id
+        self._on_end = on_end
+        self._changed = threading.Condition()
+        self._hits = 0
+        self._ended = False
+
+    @property
+    def hits(self) -> int:
+        """How often it has happened."""
+        return self._hits
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it was ended, rather than used up."""
+        return self._ended
+
+    @property
+    def is_over(self) -> bool:
+        return self._ended or (self.times is not None and self._hits >= self.times)
+
+    def end(self) -> None:
+        """It happens no more. Idempotent."""
+        with self._changed:
+            if self._ended:
+                return
+            self._ended = True
+            self._changed.notify_all()
+        self._on_end(self)
+
+    def wait_for_hits(self, count: int = 1, timeout_seconds: float = 5.0) -> None:
+        """Until it has happened so often. Raises TimeoutError."""
+        until = time.monotonic() + timeout_seconds
+        with self._changed:
+            while self._hits < count:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError(f"{self!r}: not {count} within {timeout_seconds:g} s")
+                self._changed.wait(left)
+
+    def take(self) -> bool:
+        """It is about to happen: False where it is over."""
+        with self._changed:
+            if self.is_over:
+                return False
+            self._hits += 1
+            self._changed.notify_all()
+            return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def __repr__(self) -> str:
+        limits = [f"{name}={value!r}" for name in ("topic", "client_id") if (value := getattr(self, name)) is not None]
+        often = f"{self._hits} hits" if self.times is None else f"{self._hits} of {self.times} hits"
+        return f"<{' '.join([self.what, *limits])}: {often}{', over' if self.is_over else ''}>"
+
+
+class RequestFault(Fault):
+    """One that requests meet; what it does is up to its kind."""
+
+    def __init__(
+        self,
+        what: str,
+        api: Api | None,
+        *,
+        waits_seconds: float = 0.0,
+        error: ErrorCode | None = None,
+        drops: str | None = None,
+        torn_bytes: int | None = None,
+        **limits: Any,
+    ) -> None:
+        """`waits_seconds`: of the broker's clock, before the request is looked at. `error`: the answer instead of what
+        handlers would give. `drops` "before" or "after" the work. `torn_bytes` of the answer get out."""
+        super().__init__(what, api, **limits)
+        self.waits_seconds = waits_seconds
+        self.error = error
+        self.drops = drops
+        self.torn_bytes = torn_bytes
+        self.waiting: list[Callable[[], None]] = []  # requests that wait for its end; the loop's
+
+    @property
+    def decides(self) -> bool:
+        """Whether it is the only one of its kind for a request; delays add up."""
+        return not self.waits_seconds
+
+    def fits(self, call: RequestContext, topics: Callable[[], list[str]]) -> bool:
+        """Whether it is meant for this request, by its client and its `topics`."""
+        if self.is_over or (self.api is not None and self.api.key != call.api_key):
+            return False
+        if self.client_id is not None and self.client_id != call.client_id:
+            return False
+        return self.topic is None or self.topic in topics()
+
+
+def named_topics(request: Any, name_of: Callable[[Any], str | None]) -> list[str]:
+    """The topics of a request of TOPIC_LISTS; `name_of` tells the name of a topic id. No names: it is for all."""
+    field, _ = TOPIC_LISTS[request.API_KEY]
+    return [name for each in getattr(request, field) or () if (name := topic_name(each, name_of))]
+
+
+def topic_name(entry: Any, name_of: Callable[[Any], str | None]) -> str | None:
+    name: str | None = getattr(entry, "name", None) or getattr(entry, "topic", None)
+    topic_id = getattr(entry, "topic_id", None)
+    return name or (name_of(topic_id) if topic_id else None)
+
+
+class Dropped(ProtocolError):
+    """The connection ends here, as a test asked."""

@@ -1,0 +1,231 @@
+"""What stands between clients and handlers while a test records requests or has ordered faults, and only then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterator
+from typing import Any, Final
+
+from kafkacore._fast.gate import GatePolicy
+from kafkacore.network.lasting import LastingAnswer
+from kafkacore.network.plane import Answer, Torn
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import FetchResponse
+from kafkacore.server.broker import BrokerServer
+from kafkacore.server.error_responses import error_response
+from kafkacore.testing.faults import TOPIC_LISTS, Dropped, RequestFault, named_topics, topic_name
+from kafkacore.testing.recorder import RecordedRequest, Requests
+
+# What processors answer by themselves: of these a gate brings to Python what somebody wants to see.
+_HOT: Final = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA)
+_NO_ACKS: Final = 0
+_OF_SESSIONS: Final = frozenset({
+    ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+})  # fmt: skip
+
+
+def gate(faults: list[RequestFault], *, all_of_it: bool) -> GatePolicy | None:
+    """For the hot APIs: everything to Python, what faults are for, or None for nothing."""
+    if all_of_it:
+        return GatePolicy("punt")
+    wanted = [each for each in faults if each.api is None or each.api.key in _HOT]
+    rules = [
+        {"action": "punt", "api_key": -1 if each.api is None else each.api.key, "client_id": each.client_id}
+        for each in wanted
+    ]
+    return GatePolicy("serve", rules) if rules else None
+
+
+class Interception:
+    """`answer` in the place of the handlers'. Belongs to the loop of the broker's plane."""
+
+    def __init__(self, broker: BrokerServer, requests: Requests, faults: list[RequestFault]) -> None:
+        self._broker = broker
+        self._requests = requests
+        self._faults = faults
+        self._handlers: Answer
+
+    def around(self, handlers: Answer) -> Answer:
+        self._handlers = handlers
+        return self.answer
+
+    def answer(self, call: RequestContext, body: memoryview) -> Any:
+        met = self._met(call, body)
+        if not met and not self._requests.is_recording:
+            return self._handlers(call, body)
+        frame = bytes(body)  # the frame's own memory goes back with the answer
+        entry = None
+        if self._requests.is_recording:
+            entry = self._requests.begin(call, frame, self._broker.plane.native.environment.wall_ms())
+            entry.fault = ", ".join(each.what for each in met) or None
+        return self._answered(call, frame, met, entry)
+
+    def _met(self, call: RequestContext, body: memoryview) -> list[RequestFault]:
+        """The faults that happen to this request: every delay, and the first of the others."""
+        met: list[RequestFault] = []
+        found: list[str] | None = None
+
+        def topics() -> list[str]:
+            nonlocal found
+            if found is None:
+                request = _request(call, body)
+                if call.api_key == ApiKey.METADATA and request.topics is None:
+                    found = [each.name for each in self._broker.context.image.topics()]
+                else:
+                    found = named_topics(request, self._topic_of)
+            return found
+
+        decided = False
+        for fault in self._faults:
+            if (decided and fault.decides) or not fault.fits(call, topics) or not fault.take():
+                continue
+            decided = decided or fault.decides
+            met.append(fault)
+        return met
+
+    async def _answered(
+        self, call: RequestContext, frame: bytes, met: list[RequestFault], entry: RecordedRequest | None
+    ) -> Any:
+        response: bytes | Torn | None = None
+        try:
+            for fault in met:
+                if fault.waits_seconds:
+                    await self._pass(fault)
+            deciding = next((each for each in met if each.decides and not each.is_ended), None)
+            response = await self._decided(call, frame, deciding)
+        finally:
+            if entry is not None:
+                self._requests.end(entry, response if isinstance(response, bytes) else None)
+        return response
+
+    async def _decided(self, call: RequestContext, frame: bytes, fault: RequestFault | None) -> bytes | Torn | None:
+        if fault is None:
+            return await self._handled(call, frame)
+        if fault.drops == "before":
+            raise Dropped(f"{call.client_id!r} is dropped before its request is looked at, as a test asked")
+        if fault.error is not None:
+            return await self._refused(call, frame, fault.error, fault.topic)
+        answer = await self._handled(call, frame)
+        if fault.torn_bytes is not None and answer is not None:
+            return Torn(answer, fault.torn_bytes)
+        raise Dropped(f"{call.client_id!r} is dropped in the place of an answer, as a test asked")
+
+    async def _pass(self, fault: RequestFault) -> None:
+        """Until the time is over by the broker's clock, or the fault is."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        due = self._broker.timers.after(fault.waits_seconds * 1000, end, fault.what)
+        fault.waiting.append(end)
+        try:
+            await over
+        finally:
+            due.cancel()
+            fault.waiting.remove(end)
+
+    # --- answers ---
+
+    async def _handled(self, call: RequestContext, frame: bytes) -> bytes | None:
+        """What the handlers say, whole."""
+        response: Any = self._handlers(call, memoryview(frame))
+        if isinstance(response, Awaitable):
+            response = await response
+        if isinstance(response, LastingAnswer):
+            return response.frame
+        if response is None or isinstance(response, bytes):
+            return response
+        parts = []
+        for part in response if isinstance(response, Iterator) else list(response):
+            parts.append(part)
+            await asyncio.sleep(0)
+        return b"".join(parts)
+
+    async def _refused(self, call: RequestContext, frame: bytes, error: ErrorCode, topic: str | None) -> bytes | None:
+        request = _request(call, frame)
+        if call.api_key == ApiKey.PRODUCE and request.acks == _NO_ACKS:
+            # A producer that asks for no answer learns of an error in no other way.
+            raise Dropped(f"Produce with acks=0 of client {call.client_id!r} met {error.name}, as a test asked")
+        if call.api_key == ApiKey.METADATA:
+            return await self._refused_metadata(call, frame, error, topic)
+        if topic is None:
+            return self._error(call, request, error)
+        asked, answered = TOPIC_LISTS[call.api_key]
+        entries = getattr(request, asked)
+        named = [each for each in entries if topic_name(each, self._topic_of) == topic]
+        others = [each for each in entries if topic_name(each, self._topic_of) != topic]
+        setattr(request, asked, named)
+        refused = self._error(call, request, error)
+        if not others:
+            return refused
+        setattr(request, asked, others)
+        if call.api_key == ApiKey.FETCH:
+            request.max_wait_ms = 0  # the refusal is not to wait for what the others wait for
+        served = await self._handled(call, request.encode(call.api_version))
+        if served is None:
+            return None
+        response = _response(call, served)
+        getattr(response, answered).extend(getattr(_response(call, refused), answered))
+        return apis.encode_response(call.api_key, call.api_version, call.correlation_id, response)
+
+    async def _refused_metadata(
+        self, call: RequestContext, frame: bytes, error: ErrorCode, topic: str | None
+    ) -> bytes | None:
+        """Its error is each topic's own: brokers are told of all the same, or no client could go on."""
+        served = await self._handled(call, frame)
+        if served is None:
+            return None
+        response = _response(call, served)
+        for each in response.topics:
+            if topic is None or topic_name(each, self._topic_of) == topic:
+                each.error_code = error
+                each.partitions = []
+        return apis.encode_response(call.api_key, call.api_version, call.correlation_id, response)
+
+    def _error(self, call: RequestContext, request: Any, error: ErrorCode) -> bytes:
+        told = f"{error.message} (as a test asked)"
+        version = call.api_version
+        if call.api_key == ApiKey.FETCH and error not in _OF_SESSIONS and request.topics:
+            response: Any = _fetch_error(request, error)
+        else:
+            response = error_response(request, call, error, told)
+        if call.api_key == ApiKey.API_VERSIONS and error == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0  # as every client can read it (KIP-511)
+        return apis.encode_response(call.api_key, version, call.correlation_id, response)
+
+    def _topic_of(self, topic_id: Any) -> str | None:
+        topic = self._broker.context.image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+
+def _request(call: RequestContext, body: bytes | memoryview) -> Any:
+    """Raises ProtocolError for bytes that are no such request: its connection is closed, as it would be anyway."""
+    return apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
+
+
+def _response(call: RequestContext, frame: bytes) -> Any:
+    header = len(apis.response_header(call.api_key, call.api_version, call.correlation_id))
+    return apis.response_class(call.api_key).decode_prefix(memoryview(frame)[header:], call.api_version)[0]
+
+
+def _fetch_error(request: Any, error: ErrorCode) -> FetchResponse:
+    """Told of each partition, as leaders tell it."""
+    topic_class, partition_class = FetchResponse.FetchableTopicResponse, FetchResponse.PartitionData
+    return FetchResponse(
+        responses=[
+            topic_class(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    partition_class(partition_index=each.partition, error_code=error, high_watermark=-1, records=b"")
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

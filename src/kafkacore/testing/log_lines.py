@@ -1,0 +1,51 @@
+"""The last lines that the brokers of a process have logged, whatever else is done with them."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Final, Self
+
+MAX_LINES: Final = 200
+_ROOT: Final = "kafkacore"
+
+
+class LogLines(logging.Handler):
+    """Kept from INFO on while it is entered, which may be done by several at once. Other handlers hear what they would
+    have heard without it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+        self.lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._logger = logging.getLogger(_ROOT)
+        # Between kafkacore's loggers and the root: a level is lowered for what stands here alone.
+        self._fence = logging.Logger(f"{_ROOT}.fence")  # noqa: LOG001 - nobody is to find it by its name
+        self._fence.propagate = False
+        self._fence.addHandler(self)
+        self._users = 0
+        self._lowered = False
+
+    def __enter__(self) -> Self:
+        self._users += 1
+        if self._users == 1:
+            self._lowered = self._logger.level == logging.NOTSET
+            self._fence.parent, self._logger.parent = self._logger.parent, self._fence
+            if self._lowered:
+                self._logger.setLevel(logging.INFO)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._users -= 1
+        if self._users == 0:
+            self._logger.parent = self._fence.parent
+            if self._lowered and self._logger.level == logging.INFO:
+                self._logger.setLevel(logging.NOTSET)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+        above = self._fence.parent
+        # A level that somebody has set meanwhile (caplog.set_level) is what he wants to hear.
+        mine = self._lowered and self._logger.level == logging.INFO
+        if above is not None and not (mine and record.levelno < above.getEffectiveLevel()):
+            above.callHandlers(record)

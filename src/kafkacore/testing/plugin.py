@@ -1,0 +1,177 @@
+"""The pytest plugin: fixtures `kafka`, `kafka_topic`, `kafka_broker`, the marker `kafka`, and what a failed test shows.
+
+Imports nothing of kafkacore that is compiled, nor anything heavy, before a fixture is used: every pytest run of an
+environment that has kafkacore loads this module.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from kafkacore.testing.broker import Broker
+    from kafkacore.testing.log_lines import LogLines
+    from kafkacore.testing.remote import RemoteBroker
+
+MARKER: Final = (
+    "kafka(configs={...}, topics=[...], time='running', partitions=1, topic_configs={...}): the broker of "
+    "`kafka_broker` (configs, topics, time) and the topic of `kafka_topic` (partitions, topic_configs)"
+)
+_BROKER_WORDS: Final = frozenset({"configs", "topics", "time", "start_ms", "record"})
+_TOPIC_WORDS: Final = frozenset({"partitions", "topic_configs"})
+_WORKER_KEY: Final = "kafkacore_bootstrap"  # in what pytest-xdist hands to its workers
+_NAMES: Final = itertools.count(1)
+_REQUESTS_SHOWN: Final = 20
+
+_shared = pytest.StashKey["Broker"]()  # of the whole run, in pytest-xdist's controller
+_session = pytest.StashKey["Broker | RemoteBroker"]()
+_lines = pytest.StashKey["LogLines"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kafka", "brokers for tests (kafkacore)")
+    group.addoption(
+        "--kafka-per-run",
+        action="store_true",
+        default=None,
+        help="with pytest-xdist: one broker behind the `kafka` fixture of all workers, instead of one for each",
+    )
+    parser.addini("kafka_per_run", "the same as --kafka-per-run", type="bool", default=False)
+    parser.addini("kafka_record", "brokers record their requests, to show the last ones", type="bool", default=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    broker = config.stash.get(_shared, None)
+    if broker is not None:
+        broker.close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """pytest-xdist is about to start a worker."""
+    config = node.config
+    if not _per_run(config):
+        return
+    if _shared not in config.stash:
+        from kafkacore.testing.broker import Broker
+
+        config.stash[_shared] = Broker()
+    node.workerinput[_WORKER_KEY] = config.stash[_shared].bootstrap
+
+
+# --- fixtures ---
+
+
+@pytest.fixture(scope="session")
+def kafka(request: pytest.FixtureRequest) -> Iterator[Broker | RemoteBroker]:
+    """One broker for all tests of this process: `kafka.bootstrap`. Faults of a test end with it; topics and time stay.
+
+    With pytest-xdist each worker has its own, or with --kafka-per-run all have one, which is in none of them then.
+    """
+    config = request.config
+    bootstrap = getattr(config, "workerinput", {}).get(_WORKER_KEY)
+    if bootstrap is not None:
+        from kafkacore.testing.remote import RemoteBroker
+
+        with RemoteBroker(bootstrap) as remote:
+            config.stash[_session] = remote
+            yield remote
+        return
+    from kafkacore.testing.broker import Broker
+
+    with _log_lines(config), Broker(record=config.getini("kafka_record")) as broker:
+        config.stash[_session] = broker
+        yield broker
+
+
+@pytest.fixture
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker that this test has for itself, made as its `kafka` marker says."""
+    from kafkacore.testing.broker import Broker
+
+    words = {"record": request.config.getini("kafka_record"), **_marked(request.node, _BROKER_WORDS)}
+    with _log_lines(request.config), Broker(**words) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic that only this test has, made on its `kafka_broker` where it uses one, else on `kafka`."""
+    own = "kafka_broker" in request.fixturenames
+    broker = request.getfixturevalue("kafka_broker" if own else "kafka")
+    plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    words = _marked(request.node, _TOPIC_WORDS)
+    name: str = broker.create_topic(
+        f"{plain[:100]}.{worker}.{next(_NAMES)}", words.get("partitions", 1), configs=words.get("topic_configs", {})
+    )
+    return name
+
+
+def _marked(item: pytest.Item, wanted: frozenset[str]) -> dict[str, Any]:
+    """What the markers say, the nearest first. Raises UsageError for what cannot be."""
+    found: dict[str, Any] = {}
+    for marker in item.iter_markers("kafka"):
+        wrong = [*map(repr, marker.args), *(set(marker.kwargs) - _BROKER_WORDS - _TOPIC_WORDS)]
+        if wrong:
+            raise pytest.UsageError(f"{item.nodeid}: the marker kafka does not take {', '.join(wrong)}; it is {MARKER}")
+        found = {**marker.kwargs, **found}
+    if not wanted & _BROKER_WORDS and "kafka_broker" not in getattr(item, "fixturenames", ()):
+        lost = sorted(found.keys() & _BROKER_WORDS)
+        if lost:
+            raise pytest.UsageError(
+                f"{item.nodeid}: {', '.join(lost)} in the marker kafka need a broker of the test's own: "
+                "use kafka_broker"
+            )
+    return {key: value for key, value in found.items() if key in wanted}
+
+
+def _per_run(config: pytest.Config) -> bool:
+    return bool(config.getoption("--kafka-per-run") or config.getini("kafka_per_run"))
+
+
+# --- around each test ---
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    broker = item.config.stash.get(_session, None)
+    if broker is not None:
+        broker.reset()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for name in ("kafka_broker", "kafka"):
+            broker = getattr(item, "funcargs", {}).get(name)
+            shown = broker.requests.show(_REQUESTS_SHOWN) if broker is not None and hasattr(broker, "requests") else ""
+            if shown:
+                report.sections.append((f"last requests of {name} ({report.when})", shown))
+        lines = item.config.stash.get(_lines, None)
+        if lines is not None and lines.lines:
+            report.sections.append((f"log of kafkacore ({report.when})", "\n".join(lines.lines)))
+    if report.when == "teardown" and (kept := item.config.stash.get(_lines, None)) is not None:
+        kept.lines.clear()
+    return report
+
+
+def _log_lines(config: pytest.Config) -> LogLines:
+    lines = config.stash.get(_lines, None)
+    if lines is None:
+        from kafkacore.testing.log_lines import LogLines
+
+        lines = config.stash[_lines] = LogLines()
+    return lines

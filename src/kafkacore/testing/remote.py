@@ -1,0 +1,65 @@
+"""A broker of another process, as the tests of a pytest-xdist worker share it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+
+from kafkacore.runtime.loops import LoopThread
+from kafkacore.testing.client import Client
+
+if TYPE_CHECKING:
+    from kafkacore.testing.logs import LogRecord
+
+_CALL_SECONDS: Final = 60.0
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class RemoteBroker:
+    """What a client can do: topics, records. Faults, time and looks inside need a broker of this process."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._loop = LoopThread("kc-testing")
+        host, _, port = bootstrap.rpartition(":")
+        self._client = Client(host, int(port))
+
+    def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, object] = _NOTHING) -> str:
+        """Makes a topic; gives its name. Raises KafkaError, ConnectionError."""
+        self._loop.run(self._client.create_topic(name, partitions, configs), _CALL_SECONDS)
+        return name
+
+    def produce(self, topic: str, value: bytes | str | None, **options: Any) -> int:
+        """As Broker.produce."""
+        options = {"timestamp_ms": time.time_ns() // 1_000_000, **options}
+        return self._loop.run(self._client.produce(topic, value, **options), _CALL_SECONDS)
+
+    def consume(
+        self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
+    ) -> list[LogRecord]:
+        """As Broker.consume."""
+        return self._loop.run(self._client.consume(topic, partition, offset, count, timeout_seconds), _CALL_SECONDS)
+
+    def reset(self) -> None:
+        """A test can have ordered nothing here."""
+
+    def close(self) -> None:
+        """Ends the connection and the thread. Idempotent."""
+        if self._loop.loop.is_closed():
+            return
+        self._loop.run(self._client.close(), _CALL_SECONDS)
+        self._loop.stop()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"{name}: one broker serves the whole run (--kafka-per-run), and it is not in this process; "
+            "a test that orders faults, moves time or looks inside uses kafka_broker"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,72 @@
+"""The names of APIs and errors, as a test writes them: a wrong one is answered with those that are like it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import Api
+from kafkacore.protocol.errors import ErrorCode
+
+_LISTED: Final = 12  # names that a message has room for
+
+
+class UnknownName(ValueError):
+    """A test named an API, an error or a topic that there is not; the message lists close ones."""
+
+
+def api_named(name: str | int) -> Api:
+    """`"Produce"`, `"PRODUCE"` or 0. Raises UnknownName."""
+    known = apis.current_apis()
+    if isinstance(name, int):
+        if name not in known:
+            raise UnknownName(f"no API has the key {name}; Produce is 0, Fetch is 1")
+        return known[name]
+    plain = _plain(name)
+    for api in known.values():
+        if _plain(api.message) == plain:
+            return api
+    raise UnknownName(unknown("API", name, [api.message for api in known.values()]))
+
+
+def error_named(error: str | int) -> ErrorCode:
+    """`"NOT_ENOUGH_REPLICAS"` or 19, or an ErrorCode. Raises UnknownName, also for NONE."""
+    if isinstance(error, str):
+        for code in ErrorCode.all():
+            if code.name == error.upper() and code:
+                return code
+        raise UnknownName(unknown("error of Kafka's", error, [code.name for code in ErrorCode.all() if code]))
+    try:
+        code = ErrorCode(error)
+    except ValueError:
+        raise UnknownName(f"{error} is no error code of Kafka's") from None
+    if not code:
+        raise UnknownName("NONE is no error to refuse with")
+    return code
+
+
+def unknown(kind: str, name: str, names: Iterable[str]) -> str:
+    """What to tell who asked for a name that there is not."""
+    from difflib import get_close_matches
+
+    by_plain = {_plain(each): each for each in names}
+    close = [by_plain[each] for each in get_close_matches(_plain(name), by_plain, n=3, cutoff=0.6)]
+    if close:
+        return f"there is no {kind} called {name!r}; do you mean {' or '.join(close)}?"
+    some = sorted(by_plain.values())
+    more = f" and {len(some) - _LISTED} more" if len(some) > _LISTED else ""
+    return f"there is no {kind} called {name!r}; there are {', '.join(some[:_LISTED]) or 'none at all'}{more}"
+
+
+def as_text(value: object) -> str:
+    """As server.properties has it: True is true."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").replace("-", "").replace(" ", "").lower()

@@ -1,0 +1,205 @@
+"""A broker inside a test: there when it is made, gone without a trace when it is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from kafkacore._fast import connection, io, plane, processor, produce, watch
+from kafkacore.config import ConfigError
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.testing import Broker, Cluster
+from kafkacore.testing import broker as broker_module
+from kafkacore.testing.broker import BrokerClosed
+from kafkacore.testing.words import UnknownName
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def descriptors() -> Counter[str]:
+    """What this process has open: files by name, sockets and the like by kind."""
+    found: Counter[str] = Counter()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[os.readlink(f"/proc/self/fd/{name}").partition(":[")[0]] += 1
+        except FileNotFoundError:  # the list's own
+            continue
+    return found
+
+
+def native_objects() -> dict[str, object]:
+    gc.collect()
+    return {
+        "planes": plane.live(),
+        "processors": processor.live(),
+        "connections": connection.live(),
+        "directories": io.live_count(),
+        "watches": watch.live(),
+        "produces": produce.live(),
+    }
+
+
+def test_it_serves_a_real_client_when_the_constructor_returns() -> None:
+    with Broker(topics={"orders": 2}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("orders", b"value", key=b"key", partition=1)
+        assert producer.flush(10) == 0
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none", "enable.auto.commit": False})
+        consumer.assign([TopicPartition("orders", 1, 0)])
+        message = consumer.poll(10)
+        consumer.close()
+        assert message is not None
+        assert (message.key(), message.value()) == (b"key", b"value")
+
+
+def test_nothing_is_left_of_one_that_was_used_in_every_way() -> None:
+    Broker().close()  # what a first use loads stays
+    objects, open_files, threads = native_objects(), descriptors(), set(threading.enumerate())
+    with Broker(topics=["t"], record=True, time="frozen") as broker:
+        directory, port = broker.directory, int(broker.bootstrap.rpartition(":")[2])
+        broker.produce("t", "value")
+        broker.consume("t")
+        broker.refuse("Produce", error="NOT_LEADER_OR_FOLLOWER")
+        broker.delay("Fetch", seconds=60)
+        broker.clock.advance(hours=1)
+        broker.fill_disk(free_bytes=1 << 20)
+        broker.restart()
+        assert broker.log("t").values() == [b"value"]
+    assert not os.path.exists(directory)
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    del broker
+    assert native_objects() == objects
+    assert {one for one in threading.enumerate() if one.is_alive()} <= threads
+    assert descriptors() == open_files
+
+
+def test_its_files_are_in_memory_where_the_machine_has_a_place_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Broker() as broker:
+        assert broker.directory.startswith("/dev/shm/")
+    monkeypatch.setattr(broker_module, "MEMORY_DIRECTORY", "/nowhere")
+    with Broker() as broker:
+        assert not broker.directory.startswith("/dev/shm/")
+
+
+def test_a_directory_of_ones_own_is_kept_and_gone_on_with(tmp_path: Path) -> None:
+    with Broker(topics=["t"], directory=tmp_path / "kept") as broker:
+        broker.produce("t", "before")
+    with Broker(directory=tmp_path / "kept") as broker:
+        assert broker.produce("t", "after") == 1
+        assert broker.log("t").values() == [b"before", b"after"]
+
+
+def test_several_are_beside_each_other_with_times_of_their_own() -> None:
+    with Broker(time="frozen", start_ms=1_000_000) as one, Broker(time="frozen", start_ms=2_000_000) as other:
+        one.create_topic("t")
+        assert other.topics == {}
+        one.clock.advance(minutes=1)
+        assert (one.clock.now_ms, other.clock.now_ms) == (1_060_000, 2_000_000)
+
+
+def test_a_restart_keeps_the_port_and_the_records() -> None:
+    with Broker(topics=["t"]) as broker:
+        before = broker.bootstrap
+        broker.produce("t", "one")
+        broker.restart()
+        assert broker.bootstrap == before
+        assert broker.produce("t", "two") == 1
+
+
+def test_it_is_closed_without_holding_up_a_loop() -> None:
+    async def use() -> int:
+        async with Broker(topics=["t"]) as broker:
+            return await asyncio.to_thread(broker.produce, "t", "value")
+
+    assert asyncio.run(use()) == 0
+
+
+def test_who_uses_a_closed_one_is_told() -> None:
+    broker = Broker()
+    broker.close()
+    broker.close()
+    with pytest.raises(BrokerClosed, match="stopped or closed"):
+        broker.create_topic("t")
+    with pytest.raises(BrokerClosed):
+        broker.refuse("Produce", error="UNKNOWN_SERVER_ERROR")
+
+
+def test_configs_are_those_of_server_properties() -> None:
+    with Broker(configs={"num.partitions": 3, "auto.create.topics.enable": True, "message.max.bytes": 1000}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 10_000})
+        failures = []
+        producer.produce("made-by-use", b"x" * 5000, on_delivery=lambda error, _: failures.append(error))
+        assert producer.flush(10) == 0
+        assert broker.topics == {"made-by-use": 3}
+        assert failures[0].name() == "MSG_SIZE_TOO_LARGE"
+
+
+def test_a_config_that_kafka_would_not_take_leaves_nothing(tmp_path: Path) -> None:
+    before = set(os.listdir("/dev/shm"))
+    with pytest.raises(ConfigError, match=r"num\.partitions"):
+        Broker(configs={"num.partitions": "many"})
+    with pytest.raises(KafkaError, match="not/a/name"):
+        Broker(topics=["not/a/name"])
+    with pytest.raises(ValueError, match="'running' or 'frozen'"):
+        Broker(time="slow")
+    assert {name for name in os.listdir("/dev/shm") if name.startswith("kafkacore-")} <= before
+
+
+def test_topics_have_configs_of_their_own() -> None:
+    with Broker() as broker:
+        assert broker.create_topic("t", 2, configs={"max.message.bytes": 100}) == "t"
+        with pytest.raises(KafkaError, match=r"max\.message\.bytes|larger"):
+            broker.produce("t", "x" * 1000)
+        with pytest.raises(KafkaError, match="exists"):
+            broker.create_topic("t")
+
+
+def test_a_log_is_looked_into() -> None:
+    with Broker(topics=["t"], configs={"log.segment.bytes": 1 << 20}) as broker:
+        log = broker.log("t")
+        assert (log.records(), log.segments, log.end_offset, len(log)) == ([], [], 0, 0)
+        now_ms = broker.clock.now_ms
+        broker.produce("t", "one", key="k", headers={"h": "v", "none": None}, timestamp_ms=now_ms)
+        broker.produce("t", None, key="k")
+        first, second = log.records()
+        assert first == (0, now_ms, b"k", b"one", [("h", b"v"), ("none", None)])
+        assert (second.offset, second.value) == (1, None)
+        assert log.records(1) == [second]
+        assert log.records(end=1) == [first]
+        assert (log.high_watermark, log.last_stable_offset, log.start_offset, len(log)) == (2, 2, 0, 2)
+        [batch, _] = log.batches()
+        assert (batch.base_offset, batch.record_count, batch.codec, batch.producer_id) == (0, 1, "none", -1)
+        assert [each.base_offset for each in log.segments] == [0]
+
+
+def test_a_log_that_there_is_not_is_named_with_those_that_there_are() -> None:
+    with Broker(topics={"orders": 2, "payments": 1}) as broker:
+        with pytest.raises(UnknownName, match="do you mean orders"):
+            broker.log("order")
+        with pytest.raises(UnknownName, match="partitions 0 to 1, not 2"):
+            broker.log("orders", 2)
+
+
+def test_what_does_not_come_is_told_with_what_did() -> None:
+    with Broker(topics=["t"]) as broker:
+        broker.produce("t", "one")
+        with pytest.raises(TimeoutError, match="1 of 2 records of t-0"):
+            broker.consume("t", 2, timeout_seconds=0.05)
+
+
+def test_a_cluster_of_several_is_refused_in_words_and_of_one_is_a_broker() -> None:
+    with pytest.raises(ValueError, match="clusters of one broker"):
+        Cluster(brokers=3)
+    with Cluster(topics=["t"]) as cluster:
+        assert len(cluster) == 1
+        assert cluster[1].bootstrap == cluster.bootstrap
+        assert cluster[1].produce("t", "x") == 0

@@ -1,0 +1,149 @@
+"""Time that a test moves: what is due has happened when `advance` returns."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from confluent_kafka import Producer
+
+from kafkacore._fast.connection import live
+from kafkacore.network.client import NodeClient
+from kafkacore.protocol.messages import FetchRequest
+from kafkacore.testing import Broker
+from kafkacore.testing import clock as clock_module
+from kafkacore.testing.clock import ClockBehind
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_a_frozen_clock_stands_still_and_stamps_records() -> None:
+    with Broker(topics=["t"], time="frozen", start_ms=1_800_000_000_000, configs={
+        "log.message.timestamp.type": "LogAppendTime",
+    }) as broker:  # fmt: skip
+        broker.produce("t", "one")
+        broker.clock.advance(hours=1, seconds=1.5)
+        broker.produce("t", "two")
+        stamps = [each.timestamp_ms for each in broker.log("t").records()]
+        assert stamps == [1_800_000_000_000, 1_800_003_601_500]
+
+
+def test_a_running_clock_runs_on_from_where_it_was_moved_to() -> None:
+    with Broker() as broker:
+        real_ms = time.time_ns() // 1_000_000
+        broker.clock.advance(days=1)
+        ahead_ms = broker.clock.now_ms - real_ms - 86_400_000
+        assert 0 <= ahead_ms < 10_000
+        seen = broker.clock.now_ms
+        while broker.clock.now_ms == seen:
+            pass
+
+
+@pytest.mark.parametrize("mode", ["running", "frozen"])
+def test_retention_is_over_when_its_time_is(mode: str) -> None:
+    with Broker(topics=["t"], time=mode, configs={"log.retention.hours": 24}) as broker:
+        broker.produce("t", "old")
+        broker.clock.advance(hours=23)
+        assert broker.log("t").values() == [b"old"]
+        broker.clock.advance(hours=1, minutes=5)
+        assert broker.log("t").values() == []
+        assert broker.log("t").start_offset == 1
+        assert broker.produce("t", "new") == 1
+
+
+def test_producers_are_forgotten_when_they_have_expired() -> None:
+    """KIP-98: an idempotent producer whose state has gone begins anew, and its batch is no duplicate."""
+    with Broker(topics=["t"], time="frozen", configs={"producer.id.expiration.ms": 60_000}) as broker:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+        producer.produce("t", b"x")
+        assert producer.flush(10) == 0
+        handle = broker.node.broker.replicas.by_name("t", 0)
+        assert handle is not None
+        broker.clock.advance(minutes=10)
+        assert handle.expire_producers() == 0  # none is left to forget
+
+
+@pytest.mark.parametrize("record", [False, True])
+def test_a_fetch_that_waits_is_answered_when_its_time_has_passed(record: bool) -> None:
+    """By processors without a recorder, by the handler loop with one."""
+    asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    request = FetchRequest(
+        max_wait_ms=30_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=[asked])]
+    )
+
+    async def ask(broker: Broker) -> None:
+        host, _, port = broker.bootstrap.rpartition(":")
+        client = NodeClient(host, int(port), "asker")
+        await client.api_versions()
+        while live()["requests"]:  # noqa: ASYNC110 - the last byte of the answer is out, and noted
+            await asyncio.sleep(0)
+        answer = asyncio.ensure_future(client.request(request, 12))
+        while not live()["requests"] or (record and not broker.node.broker.context.waits.count):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await asyncio.to_thread(broker.clock.advance, seconds=29.9)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(answer), 0.05)
+        await asyncio.to_thread(broker.clock.advance, seconds=0.2)
+        told = await asyncio.wait_for(answer, 10)
+        assert told.responses == [] or told.responses[0].partitions[0].records in {None, b""}
+        await client.close()
+
+    with Broker(topics=["t"], time="frozen", record=record) as broker:
+        asyncio.run(ask(broker))
+
+
+def test_what_is_due_happens_in_its_order_and_at_its_time() -> None:
+    with Broker(time="frozen", start_ms=0) as broker:
+        timers = broker.node.broker.timers
+        seen: list[tuple[str, int]] = []
+
+        def note(name: str) -> None:
+            seen.append((name, broker.clock.now_ms))
+
+        async def plan() -> None:
+            timers.after(2_000, lambda: note("second"))
+            timers.after(1_000, lambda: (note("first"), timers.after(500, lambda: note("of the first")))[0])
+            timers.after(60_000, lambda: note("much later"))
+
+        broker.node.broker.plane.loop.run(plan())
+        broker.clock.advance(seconds=3)
+        assert seen == [("first", 1_000), ("of the first", 1_500), ("second", 2_000)]
+        assert broker.clock.now_ms == 3_000
+
+
+def test_weeks_pass_in_no_time_and_the_broker_stays_in_its_cluster() -> None:
+    with Broker(topics=["t"]) as broker:
+        epoch = broker.log("t").leader_epoch
+        started = time.monotonic()
+        broker.clock.advance(days=60)
+        assert time.monotonic() - started < 5
+        broker.produce("t", "x")
+        assert broker.log("t").leader_epoch == epoch
+
+
+def test_time_goes_forward_only() -> None:
+    with Broker() as broker, pytest.raises(ValueError, match="forward only"):
+        broker.clock.advance(seconds=-1)
+
+
+def test_a_clock_is_moved_between_a_stop_and_a_start() -> None:
+    with Broker(topics=["t"], time="frozen", configs={"log.retention.ms": 1000}) as broker:
+        broker.produce("t", "x")
+        broker.stop()
+        broker.clock.advance(days=1)
+        broker.start()
+        broker.clock.advance(minutes=5)
+        assert broker.log("t").values() == []
+
+
+def test_what_has_not_happened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock_module, "CATCH_UP_SECONDS", 0.05)
+    held = threading.Event()
+    with Broker(time="frozen") as broker:
+        loop = broker.node.broker.plane.loop
+        loop.call(held.wait)
+        with pytest.raises(ClockBehind, match="timers of the broker's loop"):
+            broker.clock.advance(seconds=1)
+        held.set()

@@ -18,6 +18,7 @@ class ConfluentMember:
             "bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
             "enable.auto.commit": False, "partition.assignment.strategy": strategy, "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": HEARTBEAT_MS, "log_level": 0, "topic.metadata.refresh.interval.ms": 500,
+            "reconnect.backoff.max.ms": 200,
         }  # fmt: skip
         if instance:
             settings["group.instance.id"] = instance

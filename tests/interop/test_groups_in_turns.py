@@ -1,0 +1,111 @@
+"""A group whose node is ours and Apache Kafka 4.3 in turns: its member goes on without a rebalance, and its offsets."""
+
+import json
+import re
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from brokers import APACHE, ApacheKafka
+from group_members import ConfluentMember, poll_until
+from kafka_tools import KafkaTools
+from processes import PEERS, ROOT, Child, need
+from segments import segments
+
+START_TIMEOUT_S = 30
+PARTITIONS, RECORDS = 4, 100
+OFFSETS = "__consumer_offsets"
+pytestmark = pytest.mark.timeout(180)
+
+
+class InTurns(ApacheKafka):
+    """A directory that Apache Kafka has formatted, not started yet."""
+
+    child = None
+
+    def start(self):
+        """Not before somebody is asked to."""
+
+    def give_to_apache(self):
+        super().start()
+
+    def give_to_us(self):
+        self.child = Child([ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties], self.log)
+        self.child.wait_ready(self.serves, START_TIMEOUT_S, "kafkacore ready")
+
+
+@pytest.fixture(scope="module")
+def tools():
+    need((PEERS / f"kafka-{APACHE['apache-4.3']}" / ".complete").exists(), "make peers: Apache Kafka's jars")
+    made = KafkaTools("apache-4.3")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def node(tmp_path, tools):
+    made = InTurns("apache-4.3", tmp_path, {"offsets.topic.compression.codec": "4"})
+    yield made
+    if made.child is not None:
+        made.stop()
+
+
+def produce(node, count):
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    for number in range(count):
+        producer.produce("t", b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(20) == 0
+
+
+def goes_on(node, member, rounds):
+    """Another round of records comes to the same member, and is committed."""
+    produce(node, RECORDS)
+    poll_until([member], lambda: len(member.values) == rounds * RECORDS, f"round {rounds} is read")
+    member.commit()
+    assert member.committed() == dict.fromkeys(range(PARTITIONS), rounds * RECORDS // PARTITIONS)
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    [seen] = admin.describe_consumer_groups(["g"])["g"].result(20).members
+    return seen.member_id, seen.group_instance_id
+
+
+def decoded(tools, node):
+    """What kafka-dump-log says of the coordinator's log: (type of the key, key, value), null values as None."""
+    rows = []
+    for file in segments(node.log_dir, OFFSETS):
+        shown = tools.run("kafka-dump-log", "--offsets-decoder", "--files", file)
+        for line in shown.lines:
+            found = re.search(r"key: (\{.*\}) payload: (.*)$", line)
+            if found:
+                key, value = json.loads(found[1]), found[2]
+                rows.append((key["type"], key["data"], json.loads(value)["data"] if value.startswith("{") else None))
+    return rows
+
+
+def test_a_member_outlives_the_change_of_its_broker_and_back(node, tools):
+    node.give_to_us()
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.create_topics([NewTopic("t", PARTITIONS)])["t"].result(20)
+    member = ConfluentMember(node, "g", "t", instance="i", session_ms=45_000)
+    try:
+        identity = goes_on(node, member, 1)
+        node.kill()
+        node.give_to_apache()
+        assert goes_on(node, member, 2) == identity
+        node.stop()
+        node.give_to_us()
+        assert goes_on(node, member, 3) == identity
+    finally:
+        member.close()
+    node.stop()
+    rows = decoded(tools, node)
+    generations = [value["generation"] for kind, _, value in rows if kind == "2" and value]
+    assert generations
+    assert set(generations) <= {0, 1}  # an empty group, and the one that nobody rebalanced
+    committed = {}
+    for kind, key, value in rows:
+        if kind == "1":
+            committed.setdefault(key["partition"], []).append(value["offset"])
+    assert committed == {
+        partition: [rounds * RECORDS // PARTITIONS for rounds in (1, 2, 3)] for partition in range(PARTITIONS)
+    }

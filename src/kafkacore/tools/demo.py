@@ -13,8 +13,9 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,9 @@ PARTITIONS: Final = 3
 PATIENCE_S: Final = 30.0
 LATENCY_SAMPLES: Final = 1000
 AIOKAFKA_SHARE: Final = 10
+GROUP_SHARE: Final = 10
+MEMBERS: Final = 3
+SESSION_MS: Final = 2_000
 NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install 'kafkacore[test]'"
 
 
@@ -72,6 +76,7 @@ def tell(node: DemoNode, text: list[bytes]) -> None:
     bulk(node.bootstrap, text)
     asyncio.run(aiokafka_reads_and_writes(node.bootstrap, text[: len(text) // AIOKAFKA_SHARE or 1]))
     latency(node.bootstrap)
+    share_and_take_over(node.bootstrap, text[: len(text) // GROUP_SHARE or 1])
     kill_and_recover(node, text)
     heading("Where to go next")
     say("kafkacore dev --topic mine:3          a node to try your own client on; it says where it listens")
@@ -93,7 +98,7 @@ class DemoNode:
         """Starts, or starts again where it was; returns the seconds until it was ready."""
         began = time.perf_counter()
         command = [sys.executable, "-m", "kafkacore.tools.main", "dev", "--json", "--with-parent"]
-        command += ["--dir", str(self.directory)]
+        command += ["--dir", str(self.directory), "--override", f"group.min.session.timeout.ms={SESSION_MS}"]
         if self.bootstrap:
             command += ["--port", self.bootstrap.rsplit(":", 1)[1]]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -203,6 +208,96 @@ def latency(bootstrap: str) -> None:
     for what, samples in (("acknowledged", acknowledged), ("at a waiting consumer", arrived)):
         cuts = statistics.quantiles(samples, n=100)
         say(f"{what:<44}half within {cuts[49] * 1000:.2f} ms, 99 of 100 within {cuts[98] * 1000:.2f} ms")
+
+
+def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
+    """Three members of a group read a topic together; one is killed, and the others read on in its place."""
+    heading(f"{MEMBERS} members of a group share {PARTITIONS} partitions, and one of them dies")
+    create_topic(bootstrap, "shared", PARTITIONS)
+    writer = Writer(bootstrap, "shared", PARTITIONS, {})
+    third = len(text) // 3
+    began = time.perf_counter()
+    members = [Member(bootstrap, "shared", "readers") for _ in range(MEMBERS)]
+    try:
+        wait_for(
+            lambda: sorted(each.partitions for each in members) == [[n] for n in range(PARTITIONS)], "a share each"
+        )
+        say(f"each has one partition, {time.perf_counter() - began:.1f} s after the first came")
+        writer.write(text[:third])
+        wait_for(lambda: sum(each.count for each in members) >= third, f"{third:,} records read by the group")
+        say(f"together they have read {third:,} records and committed how far they are")
+        victim = members.pop()
+        victim.kill()
+        began = time.perf_counter()
+        writer.write(text[third:])
+        wait_for(lambda: sum(len(each.partitions) for each in members) == PARTITIONS, "partitions taken over")
+        say(
+            f"pid {victim.pid} was killed; {time.perf_counter() - began:.1f} s later the others have its partition, too"
+        )
+        wait_for(lambda: victim.count + sum(each.count for each in members) >= len(text), "everything read")
+        say(f"all {len(text):,} records are read, none of them missed")
+    finally:
+        for member in members:
+            member.kill()
+
+
+class Member:
+    """A consumer in a process of its own, which prints its partitions and how many records it has read and
+    committed."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+        command = [sys.executable, "-c", MEMBER, bootstrap, topic, group, str(SESSION_MS)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.pid = self._process.pid
+        self.partitions: list[int] = []
+        self.count = 0
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            told = json.loads(line)
+            self.partitions, self.count = told["partitions"], told["count"]
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+        self._thread.join(PATIENCE_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+# What a member's process runs: it commits before it tells, so that what it told is not read again by another one.
+MEMBER: Final = """
+import json, sys
+from confluent_kafka import Consumer
+bootstrap, topic, group, session_ms = sys.argv[1:]
+consumer = Consumer({
+    "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0,
+    "enable.auto.commit": False, "session.timeout.ms": int(session_ms), "heartbeat.interval.ms": 200,
+})
+consumer.subscribe([topic])
+count, told = 0, None
+while True:
+    records = consumer.consume(1000, 0.1)
+    if records:
+        consumer.commit(asynchronous=False)
+        count += len(records)
+    now = {"partitions": sorted(each.partition for each in consumer.assignment()), "count": count}
+    if now != told:
+        print(json.dumps(now), flush=True)
+        told = now
+"""
+
+
+def wait_for(reached: Callable[[], bool], what: str) -> None:
+    """Until the members have told so."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not reached():
+        if time.monotonic() > deadline:
+            raise DemoFailedError(f"{what} did not come to be within {PATIENCE_S:.0f} s")
+        time.sleep(0.01)
 
 
 def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:

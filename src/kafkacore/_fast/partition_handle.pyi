@@ -97,7 +97,7 @@ class PartitionHandle:
     def log_start_offset(self) -> int: ...
     @property
     def moved_log_start_offset(self) -> int:
-        """The log start where it lies behind the first segment's base offset; else -1."""
+        """The log start where no segment tells it by its base offset; else -1."""
 
     @property
     def high_watermark(self) -> int: ...

@@ -238,13 +238,15 @@ cdef class PartitionHandle:
 
     @property
     def moved_log_start_offset(self):
-        """The log start where it lies behind the first segment's base offset, which tells it otherwise; else -1."""
+        """The log start where no segment tells it by its base offset; else -1."""
         cdef int64_t moved = -1
         with nogil:
             mutex_lock(&self.partition.log.lock)
             if self.partition.log.segments != NULL and self.partition.log.segments.count:
                 if self.partition.log.log_start_offset > self.partition.log.segments.items[0].base_offset:
                     moved = self.partition.log.log_start_offset
+            elif self.partition.log.log_start_offset > 0:
+                moved = self.partition.log.log_start_offset
             mutex_unlock(&self.partition.log.lock)
         return moved
 

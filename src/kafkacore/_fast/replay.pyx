@@ -14,7 +14,7 @@ from kafkacore._fast.producers cimport (
     producers_note_batch, producers_read,
 )
 from kafkacore._fast.record cimport (
-    BATCH_OK, HEADER_BYTES, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
+    BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
 )
 from kafkacore._fast.segment cimport Segment, segment_floor_on_disk, segment_open_log
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
@@ -80,8 +80,10 @@ cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset) noexc
             held = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)
             if held < 0:
                 return <int> held
-        if parse_header(load.block + (at - start), <size_t> (start + held - at), &header) != BATCH_OK or (
-                header.size_bytes > segment.size - at):
+        result = parse_header(load.block + (at - start), <size_t> (start + held - at), &header)
+        if result == BATCH_SHORT or (result == BATCH_OK and header.size_bytes > segment.size - at):
+            return 0  # a batch that is cut off is the end of its segment, to Kafka too
+        if result != BATCH_OK:
             return -EILSEQ
         if header.base_offset >= end_offset:
             return 0

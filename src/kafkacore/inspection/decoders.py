@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from kafkacore._fast import tables
-from kafkacore._fast.batch import ControlRecordType, Record
+from kafkacore._fast.batch import ControlRecordType, InvalidRecordError, Record
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.records import RECORD_TYPES, MetadataError, decode_framed
 from kafkacore.protocol.errors import KafkaError
@@ -51,10 +51,12 @@ _TITLES: Final = {
 def control_content(record: Record) -> tuple[str, Any]:
     """Name and content of a control record of the metadata log; CONTROL_TYPE and its number of one that is not known.
 
-    Raises KafkaError for one that cannot be read.
+    Raises KafkaError, ProtocolError for one that cannot be read.
     """
+    if record.control_type is None:
+        raise InvalidRecordError(f"the key of the control record at offset {record.offset} has no type")
     message: Any = control_message(record)
-    if message is None or record.control_type is None:
+    if message is None:
         return CONTROL_TYPE, record.control_type
     return _TITLES[ControlRecordType(record.control_type)], to_json(message, message.version)
 

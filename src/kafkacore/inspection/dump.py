@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafkacore._fast.errors import KafkaError
+from kafkacore._fast.compression import CodecError
+from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection import indexes, producers, segments
 from kafkacore.inspection.indexes import IndexOptions, TimeFindings
@@ -57,7 +58,7 @@ def dump_files(paths: Iterable[str], options: DumpOptions, report: Report) -> No
             _dump(path, options, findings, report)
         except BrokenPipeError:
             raise
-        except (KafkaError, LogDirectoryError, OSError) as error:
+        except (KafkaError, ProtocolError, CodecError, LogDirectoryError, OSError) as error:
             report.problem(path, reason(error).removeprefix(f"{path}: "))
     findings.tell(report)
 

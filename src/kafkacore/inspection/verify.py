@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
+from kafkacore._fast.compression import CodecError
 from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._fast.scan import REASONS, BatchScan
 from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, producer_entries
@@ -42,7 +43,7 @@ def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -
     for path in given:
         try:
             _verify_alone(path, report)
-        except (KafkaError, ProtocolError, LogDirectoryError, OSError) as error:
+        except (KafkaError, ProtocolError, CodecError, LogDirectoryError, OSError) as error:
             _tell(path, error, report)
     verified = sum(suffix_of(path) in KNOWN for path in given)
     found = _counted(report.problems, "problem") if report.problems else "no problem"

@@ -261,7 +261,10 @@ class Edit:
         if not 0 <= record.partition_id < len(rows) or rows[record.partition_id] < 0:
             raise MetadataError(f"{record!r} is about a partition that does not exist")
         row = rows[record.partition_id]
-        self._partition_chunk(row // CHUNK_ROWS).change(row % CHUNK_ROWS, record)
+        try:
+            self._partition_chunk(row // CHUNK_ROWS).change(row % CHUNK_ROWS, record)
+        except OverflowError:
+            raise MetadataError(f"{record!r} is about a partition that has no epoch after its last") from None
         self.delta.partition_rows.add(row)
 
     def clear_elr(self, record: Any, offset: int) -> None:

@@ -23,6 +23,7 @@ Value = bytes | RecordRows  # one record's, or those of several
 
 FRAME_VERSION: Final = 1
 _MAX_VARINT_BYTES: Final = 5
+_MAX_VERSION: Final = 0x7FFF
 _FRAME_BYTES: Final = 3  # where each of its three numbers is below 128, as they all are so far
 _PARTITION: Final = bytes((FRAME_VERSION, PartitionRun.API_KEY))
 
@@ -141,6 +142,8 @@ def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
         raise MetadataError(f"metadata frame version {frame_version} is not known; {FRAME_VERSION} is")
     api_key, at = _varint(value, at)
     version, at = _varint(value, at)
+    if version > _MAX_VERSION:
+        raise MetadataError(f"version {version} of metadata record type {api_key} is none that there can be")
     return _decoder(api_key)(value[at:], version), version
 
 

@@ -118,7 +118,7 @@ class DirectoryLoad:
         ]
         partition_load.run(loads)
         for one, load in zip(found, loads, strict=True):
-            log_loader.finish(load, self._path(one[0]))
+            log_loader.finish(load, self._path(one[0]), self._files)
             self._take_up(self.directory, one, load.handle)
 
     def _path(self, name: str) -> str:

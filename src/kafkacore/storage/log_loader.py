@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from kafkacore._fast import partition_load
 from kafkacore._fast.partition_load import LoadProgress, LoadReport, LogFiles, LogLoad
 from kafkacore.runtime.files import OS_FILES, Files
-from kafkacore.storage import names
-from kafkacore.storage.checkpoints import LEADER_EPOCH
+from kafkacore.storage import clean_shutdown, names
+from kafkacore.storage.checkpoints import LEADER_EPOCH, RECOVERY_POINT
 from kafkacore.storage.errors import MalformedFileError
 
 if TYPE_CHECKING:
@@ -59,15 +59,15 @@ def load(
         progress=progress,
     )
     partition_load.run([log])
-    return finish(log, path)
+    return finish(log, path, files)
 
 
-def finish(log: LogLoad, path: str) -> LoadReport:
+def finish(log: LogLoad, path: str, files: Files = OS_FILES) -> LoadReport:
     """Once it has run. Raises OSError, MalformedFileError."""
     try:
         report = log.report()
     except OSError as error:
-        raise _named(path, error) from None
+        raise _named(path, error, files) from None
     if report.truncated_bytes or report.dropped_segments:
         LOG.warning(
             "%s: %d bytes that no whole batch covers were cut off, and %d segments behind them",
@@ -80,8 +80,10 @@ def finish(log: LogLoad, path: str) -> LoadReport:
     return report
 
 
-def _named(path: str, error: OSError) -> Exception:
+def _named(path: str, error: OSError, files: Files) -> Exception:
     """What the files of the log are to blame for, by their names; other errors as they are."""
+    if error.errno == errno.EILSEQ:
+        return _named_segment(path, error, files)
     if error.errno == errno.EINVAL:
         return MalformedFileError(
             os.path.join(path, LEADER_EPOCH),
@@ -93,6 +95,24 @@ def _named(path: str, error: OSError) -> Exception:
             "has a segment with an offset too far from its first for an index entry; let Apache Kafka up to 4.3 open "
             "the directory once, which splits such segments (KAFKA-6264)",
         )
+    return error
+
+
+def _named_segment(path: str, error: OSError, files: Files) -> Exception:
+    """Bytes below the recovery point that are no batches, where producers or offsets had to be learned from them."""
+    for name in sorted(files.list(path)):
+        segment = os.path.join(path, name)
+        if not name.endswith(names.LOG):
+            continue
+        try:
+            _walk(segment, files)
+        except MalformedFileError as malformed:
+            return MalformedFileError(
+                segment,
+                f"{malformed.problem}, below the recovery point, where the log is trusted; restore the file, or remove "
+                f"{RECOVERY_POINT} and {clean_shutdown.NAME} from the log directory: the log is then checked, and ends "
+                "where it is damaged",
+            )
     return error
 
 
@@ -144,9 +164,26 @@ def _offset(name: str) -> int:
 
 
 def _next_offset(path: str, files: Files) -> int:
-    from kafkacore._fast.batch import Batches
+    """Behind the last batch of a segment that is about to replace others. Raises MalformedFileError: by what is left of
+    a damaged one it cannot be said which."""
+    try:
+        return _walk(path, files)
+    except MalformedFileError as malformed:
+        raise MalformedFileError(
+            path,
+            f"{malformed.problem}; it was about to replace the segments that it was made from: restore it, or move it "
+            "away if those are there still",
+        ) from None
+
+
+def _walk(path: str, files: Files) -> int:
+    """Behind its last batch. Raises MalformedFileError, OSError."""
+    from kafkacore._fast.batch import Batches, CorruptBatchError
 
     end = _offset(os.path.basename(path))
-    for batch in Batches(files.read(path)):
-        end = batch.next_offset
+    try:
+        for batch in Batches(files.read(path)):
+            end = batch.next_offset
+    except CorruptBatchError as error:
+        raise MalformedFileError(path, str(error)) from None
     return end

@@ -450,7 +450,10 @@ class LogManager:
         return {key: offset_of(handle) for key, handle in handles if handle.state != "lazy"}
 
     def _moved_starts(self, directory: ManagedDirectory) -> dict[Key, int]:
-        starts = self._offsets(directory, lambda handle: handle.moved_log_start_offset)
+        with self._mutex:
+            handles = list(directory.partitions.items())
+        # Also of those without a segment: who lost them all goes on where they ended.
+        starts = {key: handle.moved_log_start_offset for key, handle in (*handles, *self.futures.of(directory))}
         return {key: offset for key, offset in starts.items() if offset >= 0}
 
     def _checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:

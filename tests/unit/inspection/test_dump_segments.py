@@ -252,3 +252,19 @@ def test_who_has_seen_enough_ends_a_dump_without_a_word(tmp_path):
         dumping.stdout.close()
         assert dumping.stderr.read() == b""
         assert dumping.wait(CHILD_TIMEOUT_S) == 1
+
+
+def test_a_control_record_without_a_type_is_a_problem_and_no_traceback(dump):
+    builder = RecordBatchBuilder(base_offset=7, control=True)
+    builder.append(NOW, b"k", b"v")
+    lines, err = dump(builder.build(), "--deep-iteration", code=1)
+    assert len(lines) > 3
+    assert err == f"DIR/{NAME}: the key of the control record at offset 7 has no type\n"
+
+
+@pytest.mark.parametrize("decoder", ["--cluster-metadata-decoder", "--offsets-decoder"])
+def test_a_body_that_does_not_inflate_is_a_problem_with_a_decoder_too(dump, decoder):
+    data = bytearray(batch(7, b"one", codec="lz4"))
+    data[70:] = bytes(len(data) - 70)
+    _, err = dump(bytes(data), decoder, code=1)
+    assert "does not inflate (lz4" in err

@@ -78,6 +78,46 @@ def test_a_swap_that_was_under_way_is_finished(tmp_path: Path) -> None:
     assert handle.end_offset == 20
 
 
+def test_a_damaged_swap_is_refused_before_it_replaces_anything(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    before = {each.name: each.read_bytes() for each in path.iterdir()}
+    swap = path / f"{0:020d}.log.swap"
+    swap.write_bytes(batch() + b"garbage that is long enough to be the header of a batch, and is none of one")
+    with pytest.raises(MalformedFileError, match=rf"{swap}: at byte {len(batch())}: .*; it was about to replace"):
+        loaded(tmp_path)
+    swap.unlink()
+    assert {each.name: each.read_bytes() for each in path.iterdir()} == before
+
+
+@pytest.mark.parametrize("base", [0, 5])
+def test_a_damaged_segment_below_the_recovery_point_is_named_where_producers_are_learned_from_it(
+    tmp_path: Path, base: int
+) -> None:
+    path = made(tmp_path)
+    for snapshot in path.glob("*.snapshot"):
+        snapshot.unlink()
+    segment = path / f"{base:020d}.log"
+    data = bytearray(segment.read_bytes())
+    second = len(data) // 5
+    data[second + 8] = 0xFF  # the length of its second batch is negative
+    segment.write_bytes(data)
+    told = rf"{segment}: at byte {second}: .*remove recovery-point-offset-checkpoint and \.kafka_cleanshutdown"
+    with pytest.raises(MalformedFileError, match=told):
+        loaded(tmp_path, clean=False, recovery_point=20)
+    # Which does what it says.
+    assert loaded(tmp_path, clean=False).end_offset == base + 1
+
+
+def test_a_segment_cut_short_below_the_recovery_point_ends_where_its_last_whole_batch_does(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    for snapshot in path.glob("*.snapshot"):
+        snapshot.unlink()
+    segment = path / f"{5:020d}.log"
+    segment.write_bytes(segment.read_bytes()[:-9])
+    handle = loaded(tmp_path, clean=False, recovery_point=20)
+    assert (handle.end_offset, handle.read(10, 1).first_offset) == (20, 10)
+
+
 def test_a_swap_from_a_split_that_was_not_complete_is_taken_back(tmp_path: Path) -> None:
     path = made(tmp_path)
     (path / f"{5:020d}.log.swap").write_bytes(b"half")

@@ -172,6 +172,24 @@ def test_delete_records_survives_a_restart_by_its_checkpoint(tmp_path: Path) -> 
     manager.close()
 
 
+def test_a_log_that_lost_all_its_segments_goes_on_where_they_began_after_two_stops_too(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path)
+    topic_id = filled(manager)
+    manager.close()
+    checkpoints.OffsetCheckpoint(str(tmp_path), checkpoints.LOG_START_OFFSET).write({("orders", 0): 900})
+    for _ in range(3):
+        manager = manager_of(tmp_path)
+        handle = manager.get("orders", 0)
+        assert handle is not None
+        assert (handle.log_start_offset, handle.end_offset) == (900, 900)
+        manager.close()
+    manager = manager_of(tmp_path)
+    [handle] = manager.create("orders", topic_id, [0])
+    handle.become_leader(1, 9)
+    assert handle.append(batch()).first_offset == 900
+    manager.close()
+
+
 def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:

@@ -175,6 +175,13 @@ def test_a_record_that_does_not_fit_is_refused(record: object) -> None:
         replay(image, record)
 
 
+def test_an_epoch_has_none_after_its_greatest() -> None:
+    last = PartitionRecord(partition_id=0, topic_id=uuid(1), replicas=[2], isr=[2], leader_epoch=(1 << 31) - 1)
+    image = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(1)), last)
+    with pytest.raises(MetadataError, match="no epoch after its last"):
+        replay(image, PartitionChangeRecord(partition_id=0, topic_id=uuid(1), leader=2))
+
+
 def everything() -> MetadataImage:
     return replay(
         EMPTY_IMAGE,
@@ -242,7 +249,16 @@ def test_every_record_is_read_back_from_its_frame(version: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "frame", [b"", b"\x01", b"\x02\x03\x00", b"\x01\x7f\x00", b"\x80\x80\x80\x80\x80\x01", b"\x01\x63\x00abc"]
+    "frame",
+    [
+        b"",
+        b"\x01",
+        b"\x02\x03\x00",
+        b"\x01\x7f\x00",
+        b"\x80\x80\x80\x80\x80\x01",
+        b"\x01\x63\x00abc",
+        b"\x01\x02\xff\xff\xff\xff\x0f",
+    ],
 )
 def test_a_broken_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(MetadataError):

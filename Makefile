@@ -1,5 +1,5 @@
 # The two commands of the README come first. Each target creates what it needs: .venv, the extensions, the real peers.
-.PHONY: demo test build bench lint sanitize wheel peers
+.PHONY: demo test build bench lint sanitize fuzz wheel peers
 
 PYTHON := .venv/bin/python
 
@@ -24,6 +24,9 @@ lint: ## ruff, mypy, cython-lint and the import contracts
 
 sanitize: ## AddressSanitizer with UBSan, then ThreadSanitizer
 	@ci/sanitize.sh
+
+fuzz: ## every fuzzer, guided by coverage and under each sanitizer: two hours; ci/fuzz.sh all SECONDS for another budget
+	@ci/fuzz.sh all
 
 wheel: ## a manylinux wheel in dist/, proved in an empty environment
 	@ci/wheel.sh

@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
 # Coverage-guided fuzzing of what reads bytes natively, under AddressSanitizer and UBSan, on a copy of the tree with
-# instrumented extensions of its own (gcc's -fsanitize-coverage).   usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR]
-# Targets are in tests/support/fuzz_targets.py: records, validator, log, messages. An input that ends the process is left
-# in build/fuzz/last-input; one that is worth keeping goes to tests/fuzz/corpus/TARGET.
+# instrumented extensions of its own (gcc's -fsanitize-coverage).
+#   usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR]     one target of tests/support/fuzz_targets.py
+#          ci/fuzz.sh all [SECONDS]    every target, then tests/fuzz and the readers of files under AddressSanitizer with
+#                                      UBSan and under ThreadSanitizer, SECONDS (default 120) for each fuzzer
+# An input that ends the process is left in build/fuzz/last-input; one that is worth keeping goes to
+# tests/fuzz/corpus/TARGET.
 source "$(dirname "$0")/common.sh"
 
-[ $# -ge 2 ] || die "usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR]"
+targets=(records validator log directory dump metadata messages)
+[ $# -ge 2 ] || [ "${1:-}" = all ] || die "usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR], or ci/fuzz.sh all [SECONDS]"
 ci/build.sh test
 root="$PWD"
 copy=build/fuzz
 # What the targets run through; the other extensions are the tree's own.
-modules=(batch codec columns compression cursor epochs log_open message object_sink producers record recovery schema segment
-    txn_index validate validator view walk)
+modules=(batch codec columns compression cursor describe epochs log log_open log_read message message_set object_sink partition_load partition_load
+    producer_info producers record record_scan recovery replay scan schema segment segment_end sidecar text txn_index
+    validate validator view walk)
 
 mkdir -p "$copy"
 git ls-files -z --cached --others --exclude-standard |
@@ -40,9 +45,31 @@ fi
 
 runtime="$(gcc -print-file-name=libasan.so)"
 [ -e "$runtime" ] || die "libasan.so is missing: apt install gcc libasan8 libubsan1 (or your gcc's version of them)"
-cd "$copy"
-PYTHONPATH="$PWD/src" PYTHONMALLOC=malloc ASAN_OPTIONS="detect_leaks=0:halt_on_error=1" \
-    UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" LD_PRELOAD="$runtime $(gcc -print-file-name=libstdc++.so) $library" \
-    "$root/.venv/bin/python" -X faulthandler ci/fuzz/guide.py "$1" "$2" "$root/tests/fuzz/corpus/$1" "${@:3}" ||
-    die "the input is in $PWD/last-input"
+
+# guided TARGET SECONDS [OPTIONS]
+guided() (
+    cd "$copy"
+    PYTHONPATH="$PWD/src" PYTHONMALLOC=malloc ASAN_OPTIONS="detect_leaks=0:halt_on_error=1" \
+        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1" LD_PRELOAD="$runtime $(gcc -print-file-name=libstdc++.so) $library" \
+        "$root/.venv/bin/python" -X faulthandler ci/fuzz/guide.py "$1" "$2" "$root/tests/fuzz/corpus/$1" "${@:3}" ||
+        die "the input is in $PWD/last-input"
+)
+
+if [ "$1" != all ]; then
+    guided "$@"
+    say "clean"
+    exit
+fi
+
+seconds="${2:-120}"
+fuzzers=(tests/fuzz tests/unit/inspection tests/differential/test_record_fuzz.py)
+say "budget: $seconds s for each of ${#targets[@]} targets guided by coverage (address, undefined): ${targets[*]}"
+say "budget: $seconds s for each fuzzer of ${fuzzers[*]} (address with undefined, then thread)"
+for target in "${targets[@]}"; do
+    guided "$target" "$seconds" | tee "$copy/$target.log"
+done
+KAFKACORE_FUZZ_SECONDS="$seconds" ci/sanitize.sh all "${fuzzers[@]}"
+for target in "${targets[@]}"; do
+    say "$target, $(tail -n 1 "$copy/$target.log")"
+done
 say "clean"

@@ -19,7 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from fuzz_targets import TARGETS, Target, mutated  # noqa: E402
+from fuzz_targets import TARGETS, Target  # noqa: E402
+from mutated_bytes import mutated  # noqa: E402
 
 REPORT_S = 10.0
 LARGEST_KEPT_BYTES = 2048

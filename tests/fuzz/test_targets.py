@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz_targets import TARGETS, mutated
+from fuzz_targets import TARGETS
+from mutated_bytes import mutated
 
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "2"))

@@ -8,7 +8,9 @@ import struct
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.compression import Codec
 from kafkacore._fast.crc32c import checksum
+from mutated_bytes import mutated
 
+HEADER_BYTES = 61
 NOW = 1_700_000_000_000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -28,25 +30,9 @@ def sound_batches() -> list[bytes]:
 
 
 def broken(rng: random.Random, data: bytes) -> bytes:
-    changed = bytearray(data)
-    for _ in range(rng.choice([1, 1, 2, 3, 8])):
-        at = rng.randrange(len(changed) + 1) if rng.random() < 0.6 else rng.randrange(min(len(changed), 80) + 1)
-        kind = rng.randrange(6)
-        if kind == 0:
-            del changed[at:]
-        elif kind == 1:
-            changed[at:at] = rng.randbytes(rng.randrange(1, 20))
-        elif kind == 2:
-            del changed[at : at + rng.randrange(1, 20)]
-        elif kind == 3:
-            changed[at : at + 1] = bytes([rng.choice([0, 1, 0x7F, 0x80, 0xFF])])
-        elif kind == 4:
-            changed[at : at + 4] = struct.pack(">i", rng.choice([-1, 0, 1, 2**31 - 1, -(2**31), len(changed)]))
-        else:
-            changed[at : at + 1] = bytes([rng.randrange(256)])
-    if rng.random() < 0.7 and len(changed) > 61:  # past length and checksum, to what lies behind them
-        return sealed(changed)
-    return bytes(changed)
+    """Mostly with the length and checksum that reach what lies behind them."""
+    changed = mutated(rng, data, [data])
+    return sealed(changed) if rng.random() < 0.7 and len(changed) > HEADER_BYTES else bytes(changed)
 
 
 def sealed(data: bytearray) -> bytes:
@@ -61,5 +47,17 @@ def broken_within(rng: random.Random, data: bytes, codec: Codec) -> bytes:
     """Its records are broken before they are compressed."""
     name = CODECS[data[22] & 7]
     body = data[61:] if name == "none" else codec.inflate(name, data[61:])
-    body = broken(rng, bytes(61) + body)[61:]
+    body = bytes(mutated(rng, body, [body]))
     return sealed(bytearray(data[:61] + (body if name == "none" else codec.deflate(name, body))))
+
+
+def resealed(data: bytes | bytearray) -> bytes:
+    """Each batch with the checksum that it should have, as far as lengths lead from one to the next."""
+    changed, at = bytearray(data), 0
+    while len(changed) - at > HEADER_BYTES:
+        left = len(changed) - at
+        (length,) = struct.unpack_from(">i", changed, at + 8)
+        size = length + 12 if HEADER_BYTES <= length + 12 <= left else left
+        changed[at : at + size] = sealed(changed[at : at + size])
+        at += size
+    return bytes(changed)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import fuzz_files
 from broken_batches import NOW, sealed, sound_batches
 from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
 from kafkacore._fast.compression import Codec, CodecError
@@ -145,38 +145,8 @@ TARGETS: Final = {
     "records": Target(walk_records, sound_batches, repaired),
     "validator": Target(validate_records, sound_batches, repaired),
     "log": Target(load_log, log_seeds, repaired),
+    "directory": Target(fuzz_files.load_directory, fuzz_files.directory_seeds, fuzz_files.repaired_directory),
+    "dump": Target(fuzz_files.dump_file, fuzz_files.dump_seeds, fuzz_files.repaired_dump),
+    "metadata": Target(fuzz_files.replay_metadata, fuzz_files.metadata_seeds, fuzz_files.repaired_metadata),
     "messages": Target(decode_message, message_seeds),
 }
-
-INTERESTING: Final = (0, 1, -1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, -(1 << 31), (1 << 63) - 1)
-
-
-def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytearray:
-    """A few changes, of the kinds that fuzzers make."""
-    changed = bytearray(data)
-    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
-        at = rng.randrange(len(changed) + 1) if rng.random() < 0.6 else rng.randrange(min(len(changed), 90) + 1)
-        kind = rng.randrange(9)
-        if kind == 0:
-            del changed[at:]
-        elif kind == 1:
-            changed[at:at] = rng.randbytes(rng.randrange(1, 9))
-        elif kind == 2:
-            del changed[at : at + rng.choice((1, 2, 4, 8, 61))]
-        elif kind == 3 and at < len(changed):
-            changed[at] ^= 1 << rng.randrange(8)
-        elif kind == 4:
-            size = rng.choice((1, 2, 4, 8))
-            value = rng.choice((*INTERESTING, len(changed), len(changed) - at))
-            changed[at : at + size] = (value % (1 << size * 8)).to_bytes(size)
-        elif kind == 5 and at < len(changed):
-            changed[at] = (changed[at] + rng.choice((-2, -1, 1, 2))) % 256
-        elif kind == 6:
-            other = rng.choice(others)
-            changed[at:] = other[rng.randrange(len(other) + 1) :]
-        elif kind == 7:
-            size = rng.randrange(1, 33)
-            changed[at:at] = changed[at : at + size]
-        else:
-            changed[at : at + 1] = rng.choice((b"\xff" * 9 + b"\x7f", b"\xff\xff\xff\xff\x0f", b"\x80\x00", b"\x01"))
-    return changed[: 4 * LIMIT_BYTES]

@@ -210,21 +210,26 @@ class Joining:
     def _record_replaced(
         self, group: ClassicGroup, instance_id: str, old: Member, member: Member, leader_before: str | None
     ) -> None:
-        """The group stays as it is, with the new id in it, once that is committed (KIP-814)."""
+        """The group stays as it is, with the new id in it, once that is committed (KIP-814).
+
+        When it takes too long the new id stays, for the log may have it, and the client comes again.
+        """
         core, version = self._core, self._parked.api_version
 
         def outcome(error: ErrorCode) -> None:
             parked = group.park_join(member, None)
             if error != ErrorCode.NONE:
-                _take_back(core, group, instance_id, old, member)
                 response = join_response(group, UNKNOWN_MEMBER_ID, version)
                 response.leader, response.error_code = leader_before or "", error
                 self._parked.answer(response)
             elif parked is not None:
                 parked.answer(self._unchanged(group, member, leader_before))
 
+        def revert() -> None:
+            _take_back(core, group, instance_id, old, member)
+
         assignments = {each.member_id: each.assignment for each in group.members.values()}
-        core.outbox.append([group_record(group, assignments)], outcome)
+        core.outbox.append([group_record(group, assignments)], outcome, revert=revert)
 
     def _unchanged(self, group: ClassicGroup, member: Member, leader_before: str | None) -> JoinGroupResponse:
         """A client that knows skip_assignment learns that it leads and need not assign; an older one is told the old

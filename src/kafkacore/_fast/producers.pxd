@@ -72,6 +72,9 @@ cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil
 cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil
 # producer.id.expiration.ms; a producer with an open transaction stays. How many went.
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
+# Copies of those that have written, how many in `count`; the caller frees them. NULL: there are none (`count` 0), or no
+# memory for them.
+cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
 
 # The file's bytes, checksum included; `out.bad` when memory is out.
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil

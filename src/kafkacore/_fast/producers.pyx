@@ -2,7 +2,8 @@
 
 from libc.errno cimport EINVAL, ENOMEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stddef cimport size_t
 from libc.string cimport memmove, memset
 
 from kafkacore._fast.atomics cimport add32, load32
@@ -319,6 +320,27 @@ cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expirati
     producers.count -= gone
     add32(&live_producers, -gone)
     return gone
+
+
+cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil:
+    cdef const Producer *producer
+    cdef Producer *copies
+    cdef int32_t i
+    count[0] = producers.count
+    if producers.count == 0:
+        return NULL
+    copies = <Producer *> malloc(<size_t> producers.count * sizeof(Producer))
+    if copies == NULL:
+        return NULL
+    count[0] = 0
+    for i in range(producers.bucket_mask + 1):
+        producer = producers.buckets[i]
+        while producer != NULL:
+            if producer.producer_epoch >= 0:
+                copies[count[0]] = producer[0]
+                count[0] += 1
+            producer = producer.chain
+    return copies
 
 
 # --- .snapshot ---

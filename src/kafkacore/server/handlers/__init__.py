@@ -48,6 +48,10 @@ BROKER: Final[Mapping[int, str]] = {
     ApiKey.DESCRIBE_QUORUM: f"{_HERE}.broker.forward",
     ApiKey.UPDATE_FEATURES: f"{_HERE}.broker.forward",
     ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.broker.describe_cluster",
+    ApiKey.DESCRIBE_PRODUCERS: f"{_HERE}.broker.describe_producers",
+    ApiKey.DESCRIBE_TRANSACTIONS: f"{_HERE}.broker.transactions",
+    ApiKey.LIST_TRANSACTIONS: f"{_HERE}.broker.transactions",
+    ApiKey.LIST_CONFIG_RESOURCES: f"{_HERE}.broker.list_config_resources",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: f"{_HERE}.broker.describe_topic_partitions",
 }
 

@@ -1,0 +1,53 @@
+"""DescribeProducers: who writes to a partition, and which transactions are open (KIP-664)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkacore._fast.producer_states import producer_states
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from kafkacore.server.context import BrokerContext
+from kafkacore.storage.names import topic_name_problem
+
+ANY_EPOCH: Final = -1
+Topic = DescribeProducersResponse.TopicResponse
+Partition = DescribeProducersResponse.PartitionResponse
+State = DescribeProducersResponse.ProducerState
+
+
+def handle(broker: BrokerContext, call: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            Topic(name=topic.name, partitions=[_describe(broker, topic.name, each) for each in topic.partition_indexes])
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(broker: BrokerContext, topic: str, index: int) -> Any:
+    problem = topic_name_problem(topic)
+    if problem:
+        return Partition(
+            partition_index=index,
+            error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+            error_message=f"Topic name is invalid: {problem}",
+        )
+    partition, error = broker.replicas.locate(broker.image, topic, index, ANY_EPOCH)
+    if partition is None:
+        return Partition(partition_index=index, error_code=error, error_message=error.message)
+    return Partition(
+        partition_index=index,
+        active_producers=[
+            State(
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                last_sequence=each.last_sequence,
+                last_timestamp=each.last_timestamp_ms,
+                coordinator_epoch=each.coordinator_epoch,
+                current_txn_start_offset=each.transaction_first_offset,
+            )
+            for each in sorted(producer_states(partition))
+        ],
+    )

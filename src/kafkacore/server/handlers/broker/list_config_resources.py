@@ -1,0 +1,45 @@
+"""ListConfigResources: what has a configuration, or could have one (KIP-714, KIP-1142)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from kafkacore.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
+from kafkacore.server.context import BrokerContext
+from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
+from kafkacore.server.metadata_view import MetadataView
+
+TYPES_SINCE: Final = 1  # version that can ask for more than metrics of clients
+_LISTED: Final = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+Resource = ListConfigResourcesResponse.ConfigResource
+
+
+def handle(
+    broker: BrokerContext, call: RequestContext, request: ListConfigResourcesRequest
+) -> ListConfigResourcesResponse:
+    supported = _LISTED if call.api_version >= TYPES_SINCE else (CLIENT_METRICS,)
+    if not set(request.resource_types) <= set(supported):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    wanted = request.resource_types or supported
+    return ListConfigResourcesResponse(
+        config_resources=[
+            Resource(resource_name=name, resource_type=kind)
+            for kind in supported
+            if kind in wanted
+            for name in _names(broker, call, kind)
+        ]
+    )
+
+
+def _names(broker: BrokerContext, call: RequestContext, kind: int) -> Iterable[str]:
+    image = broker.image
+    if kind == TOPIC:
+        return [topic.name for topic in image.topics()]
+    if kind in (BROKER, BROKER_LOGGER):
+        view = MetadataView(image, call.listener)
+        return [str(broker_id) for broker_id in sorted(image.brokers) if view.endpoint(broker_id) is not None]
+    return sorted(name for resource_type, name in image.configs if resource_type == kind)

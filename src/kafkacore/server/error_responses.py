@@ -211,6 +211,14 @@ def _describe_client_quotas(
     response.entries = None
 
 
+def _alter_scram(response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None) -> None:
+    names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
+    response.results = [
+        response.AlterUserScramCredentialsResult(user=name, error_code=error, error_message=message or error.message)
+        for name in names
+    ]
+
+
 def _describe_producers(
     response: Any, request: Any, call: RequestContext, error: ErrorCode, message: str | None
 ) -> None:
@@ -295,6 +303,7 @@ _ITEMIZED: Final[dict[int, Build]] = {
     ApiKey.ELECT_LEADERS: _elect_leaders,
     ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_client_quotas,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_scram,
     ApiKey.DESCRIBE_PRODUCERS: _describe_producers,
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.DESCRIBE_GROUPS: _describe_groups,

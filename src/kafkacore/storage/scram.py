@@ -1,5 +1,5 @@
-"""The users that `storage format --add-scram` leaves in a new cluster (KIP-900): where a listener asks for SCRAM,
-nobody could come in to make the first one. Keys are RFC 5802's.
+"""What is stored of users that authenticate by SCRAM, with the keys of RFC 5802, and those that `storage format
+--add-scram` leaves in a new cluster (KIP-900): where a listener asks for SCRAM, nobody could come in to make the first.
 """
 
 from __future__ import annotations
@@ -59,6 +59,11 @@ def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urando
         salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
     elif salted is None or salt is None:
         raise ScramError(f"--add-scram {name} needs password=, or saltedpassword= with its salt=")
+    return credential(user, mechanism, salt, salted, iterations)
+
+
+def credential(user: str, mechanism: Mechanism, salt: bytes, salted: bytes, iterations: int) -> Message:
+    """The record of a user whose salted password is `salted`, which cannot be had from it."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
     return UserScramCredentialRecord(
         name=user,

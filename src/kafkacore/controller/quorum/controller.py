@@ -196,6 +196,12 @@ class QuorumController:
 
         return await self._write(lambda: quotas.alter_client_quotas(self._head, request))
 
+    async def alter_user_scram_credentials(self, caller: Caller, request: Any) -> Any:
+        """POLICY_VIOLATION."""
+        from kafkacore.controller.quorum import scram_users  # not needed before somebody asks
+
+        return await self._write(lambda: scram_users.alter_users(self._head, request))
+
     async def elect_leaders(self, caller: Caller, request: Any) -> Any:
         """INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         from kafkacore.controller.quorum.elections import LeaderElection  # not needed before somebody asks

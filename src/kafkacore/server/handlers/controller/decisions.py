@@ -23,6 +23,7 @@ _METHODS: Final[dict[int, Any]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: QuorumController.alter_partition_reassignments,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: QuorumController.list_partition_reassignments,
     ApiKey.ALTER_CLIENT_QUOTAS: QuorumController.alter_client_quotas,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: QuorumController.alter_user_scram_credentials,
     ApiKey.UPDATE_FEATURES: QuorumController.update_features,
     ApiKey.BROKER_REGISTRATION: QuorumController.register_broker,
     ApiKey.BROKER_HEARTBEAT: QuorumController.heartbeat,

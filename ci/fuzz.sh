@@ -14,9 +14,9 @@ ci/build.sh test
 root="$PWD"
 copy=build/fuzz
 # What the targets run through; the other extensions are the tree's own.
-modules=(batch codec columns compression cursor describe epochs log log_open log_read message message_set object_sink partition_load partition_load
-    producer_info producers record record_scan recovery replay scan schema segment segment_end sidecar text txn_index
-    validate validator view walk)
+modules=(batch codec columns compression cursor describe epochs log log_open log_read message message_set object_sink
+    partition_load producer_info producers record record_scan recovery replay scan schema segment segment_end sidecar
+    text txn_index validate validator view walk)
 
 mkdir -p "$copy"
 git ls-files -z --cached --others --exclude-standard |

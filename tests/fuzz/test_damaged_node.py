@@ -74,10 +74,6 @@ def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.Log
         node = started(directory)
     except (LogDirectoryError, MalformedFileError) as error:
         return None if file in str(error) else f"refused, and not by the file's name: {error}"
-    except TimeoutError:
-        # Another directory id, as one of the bytes says now, is that of no voter.
-        told = name == "meta.properties" and any("has directory id" in line for line in caplog.messages)
-        return None if told else "not ready, and nobody said why"
     except NodeFailed:
         # No checksum covers a leader epoch, and there is none after the greatest.
         if name.startswith(METADATA) and "leader epoch" in damage.place.what:

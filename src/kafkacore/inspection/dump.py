@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -14,7 +15,7 @@ from kafkacore.inspection.indexes import IndexOptions, TimeFindings
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import RecordOptions
 from kafkacore.storage import names
-from kafkacore.storage.errors import LogDirectoryError, reason
+from kafkacore.storage.errors import LogDirectoryError, MalformedFileError, reason
 
 BATCHES: Final = (names.LOG, names.CHECKPOINT)
 KNOWN: Final = (*BATCHES, names.OFFSET_INDEX, names.TIME_INDEX, names.PRODUCER_SNAPSHOT, names.TRANSACTION_INDEX)
@@ -64,6 +65,7 @@ def dump_files(paths: Iterable[str], options: DumpOptions, report: Report) -> No
 
 
 def _dump(path: str, options: DumpOptions, findings: TimeFindings, report: Report) -> None:
+    check_regular(path)
     suffix = suffix_of(path)
     if suffix in BATCHES:
         segments.dump_batches(path, options.records, report)
@@ -77,6 +79,15 @@ def _dump(path: str, options: DumpOptions, findings: TimeFindings, report: Repor
         producers.dump_aborted(path, report)
     else:
         ignore_unknown(path, report)
+
+
+def check_regular(path: str) -> None:
+    """Raises MalformedFileError for what would be waited for, or never ends: a pipe, a socket, a device; OSError."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
+        what = kinds.get(stat.S_IFMT(mode), "a device")
+        raise MalformedFileError(path, f"is {what}; copy what it holds to a file")
 
 
 def ignore_unknown(path: str, report: Report) -> None:

@@ -11,7 +11,7 @@ from kafkacore._fast.compression import CodecError
 from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._fast.scan import REASONS, BatchScan
 from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, producer_entries
-from kafkacore.inspection.dump import KNOWN, ignore_unknown, suffix_of
+from kafkacore.inspection.dump import KNOWN, check_regular, ignore_unknown, suffix_of
 from kafkacore.inspection.producers import read_aborted
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of
@@ -32,6 +32,8 @@ def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -
     followed: dict[str, SegmentVerifier] = {}  # by directory, the segment before
     for stem, files in sorted(_by_segment(given).items()):
         try:
+            for suffix in (names.LOG, *files):
+                check_regular(stem + suffix)
             segment = SegmentVerifier(f"{stem}{names.LOG}", files, options, report)
             segment.run()
             before = followed.get(os.path.dirname(stem))
@@ -71,6 +73,8 @@ def _by_segment(paths: Iterable[str]) -> dict[str, set[str]]:
 
 def _verify_alone(path: str, report: Report) -> None:
     suffix = suffix_of(path)
+    if suffix not in _OF_A_SEGMENT:
+        check_regular(path)
     if suffix == names.CHECKPOINT:
         for problem, position in snapshot_problems(path):
             report.problem(path, problem, position=position)

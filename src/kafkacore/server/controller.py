@@ -33,7 +33,9 @@ from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import CONTROLLER as HANDLERS
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataOnDisk
-from kafkacore.storage import bootstrap
+from kafkacore.storage import bootstrap, meta_properties
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.storage.names import metadata_directory
 
 LOG: Final = logging.getLogger("kafkacore.server")
 # Given each committed root with what changed; None: everything may have.
@@ -107,11 +109,33 @@ class ControllerServer:
     # --- life, on the loop ---
 
     async def start(self) -> None:
-        """Takes part in the quorum from now on; whether it leads is told to the listeners of its replica."""
+        """Takes part in the quorum from now on; whether it leads is told to the listeners of its replica.
+
+        Raises LogDirectoryError where it can never have a leader."""
         await self.replica.start()
+        self._check_voters()
         self._tick()
         await self.plane.start()
         self._registering = asyncio.create_task(self._register())
+
+    def _check_voters(self) -> None:
+        """Who is no voter waits for one that is; where nobody else is known, for ever."""
+        raft = self.replica.raft.raft
+        others = [voter for voter in raft.voters.latest.voters() if voter.key.replica_id != self.node_id]
+        here = {(host, port) for _, host, port in self.endpoints}
+        # A port 0 is the one that was bound here.
+        elsewhere = [each for each in raft.config.bootstrap if each[1] and each not in here]
+        if raft.is_voter or others or elsewhere:
+            return
+        path, nobody = self.config.metadata_log_dir, "and no other controller is configured that could lead"
+        if raft.voters.latest.get(self.node_id) is not None:
+            told = raft.voters.latest.why_not(raft.me)
+            raise LogDirectoryError(f"{meta_properties.path_in(path)}: {told}; {nobody}")
+        raise LogDirectoryError(
+            f"{metadata_directory(path)}: no voter is known, {nobody}: the metadata log is gone, or was never there. "
+            "Restore it from a backup; to begin without any topic, remove meta.properties of the log directories and "
+            "format them with --standalone"
+        )
 
     async def stop(self, drain_ms: int) -> None:
         if self._ticking is not None:

@@ -67,6 +67,9 @@ def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
 def _from_lines(path: str, lines: dict[str, str]) -> MetaProperties:
     if not lines:
         raise MalformedFileError(path, "is empty; restore its version, cluster.id, node.id and directory.id")
+    # Without one it is ZooKeeper mode's, as in Kafka; but nobody lost a line of a file that has only lines of KRaft's.
+    if "version" not in lines and "node.id" in lines and "broker.id" not in lines:
+        raise MalformedFileError(path, "version is missing: add version=1, the version of files with node.id")
     version = _number(path, lines, "version") if "version" in lines else 0
     if version not in (0, 1):
         raise MalformedFileError(path, f"version={version} is not known; 0 and 1 are")

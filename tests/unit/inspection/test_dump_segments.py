@@ -1,6 +1,7 @@
 """`kafkacore dump-log` of segments and snapshots; that the lines are kafka-dump-log's is tests/interop's to show."""
 
 import json
+import os
 import struct
 import subprocess
 import sys
@@ -268,3 +269,20 @@ def test_a_body_that_does_not_inflate_is_a_problem_with_a_decoder_too(dump, deco
     data[70:] = bytes(len(data) - 70)
     _, err = dump(bytes(data), decoder, code=1)
     assert "does not inflate (lz4" in err
+
+
+@pytest.mark.parametrize("options", [[], ["--verify"]])
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex", "txnindex", "snapshot"])
+def test_what_is_no_file_is_told_and_not_waited_for(tmp_path, capfd, suffix, options):
+    (tmp_path / NAME).touch()
+    path = tmp_path / f"00000000000000000007.{suffix}"
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert main(["dump-log", str(path), *options]) == 1
+    assert f"{path}: is a pipe; copy what it holds to a file" in capfd.readouterr().err
+
+
+def test_a_device_has_no_end(tmp_path, capfd):
+    (tmp_path / NAME).symlink_to("/dev/zero")
+    assert main(["dump-log", str(tmp_path / NAME)]) == 1
+    assert "is a device" in capfd.readouterr().err

@@ -94,6 +94,7 @@ def test_a_directory_without_meta_properties_is_not_formatted(tmp_path):
         (b"", "is empty; restore"),
         (b"version=1\nnode.id=1\n", "cluster.id is missing"),
         (b"version=1\ncluster.id=x\n", "node.id is missing"),
+        (b"cluster.id=x\nnode.id=1\n", "version is missing: add version=1"),
         (b"version=2\ncluster.id=x\nnode.id=1\n", "version=2 is not known"),
         (b"version=one\n", "version=one is not a whole number"),
         (b"version=1\ncluster.id=x\nnode.id=\n", "node.id= is not a whole number"),

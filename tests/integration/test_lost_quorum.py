@@ -1,0 +1,44 @@
+"""A controller that can never have a leader says so at once, and what to do."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.node import Node
+from kafkacore.storage import meta_properties
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.tools import dev
+
+pytestmark = pytest.mark.timeout(30)  # the start's own limit is longer
+
+
+@pytest.fixture
+def stopped(tmp_path: Path) -> Node:
+    config = dev.configuration(str(tmp_path), 0, [])
+    dev.prepare(config)
+    node = Node(config)
+    with node:
+        pass
+    return node
+
+
+def test_a_metadata_log_that_is_gone_is_told_at_once(stopped: Node, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    for _ in range(2):  # the first start makes the directory again
+        with pytest.raises(LogDirectoryError, match=r"__cluster_metadata-0: no voter is known, .*--standalone"):
+            stopped.start()
+
+
+def test_a_directory_that_no_voter_has_is_told_at_once(stopped: Node, tmp_path: Path) -> None:
+    found = meta_properties.read(str(tmp_path))
+    assert found is not None
+    meta_properties.write(str(tmp_path), found._replace(directory_id=Uuid(b"another id of it")), 0)
+    with pytest.raises(LogDirectoryError, match=r"meta\.properties: controller 1 has directory id .*, and the voter"):
+        stopped.start()
+    meta_properties.write(str(tmp_path), found, 0)
+    with stopped:
+        assert stopped.bootstrap

@@ -1,0 +1,96 @@
+"""What was configured on one of us and Apache Kafka 4.3 is what the other one shows, on the same directory."""
+
+import re
+
+import pytest
+
+from brokers import APACHE, ApacheKafka
+from kafka_tools import KafkaTools
+from processes import PEERS, ROOT, Child, need
+
+START_TIMEOUT_S = 30
+TOPIC = "configured"
+# Entity, and what is set for it.
+CHANGES = [
+    (["--entity-type", "topics", "--entity-name", TOPIC], "retention.ms=77000,cleanup.policy=[compact,delete]"),
+    (["--entity-type", "brokers", "--entity-name", "1"], "message.max.bytes=500000,num.io.threads=12"),
+    (["--entity-type", "brokers", "--entity-default"], "log.segment.bytes=2000000,max.connections.per.ip=77"),
+    (["--entity-type", "client-metrics", "--entity-name", "m"], "interval.ms=1000"),
+    (["--entity-type", "users", "--entity-name", "alice"], "producer_byte_rate=1024,consumer_byte_rate=2048"),
+    (["--entity-type", "users", "--entity-default", "--entity-type", "clients", "--entity-name", "app"],
+     "request_percentage=12.5"),
+    (["--entity-type", "ips", "--entity-name", "10.1.2.3"], "connection_creation_rate=7"),
+    (["--entity-type", "users", "--entity-name", "carol"], "SCRAM-SHA-512=[iterations=8192,password=secret]"),
+]  # fmt: skip
+pytestmark = pytest.mark.timeout(180)
+
+
+class Directory(ApacheKafka):
+    child = None
+
+    def start(self):
+        """Not before somebody is asked to."""
+
+    def give_to_apache(self):
+        super().start()
+
+    def give_to_us(self):
+        self.child = Child([ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties], self.log)
+        self.child.wait_ready(self.serves, START_TIMEOUT_S, "kafkacore ready")
+
+
+@pytest.fixture(scope="module")
+def tools():
+    need((PEERS / f"kafka-{APACHE['apache-4.3']}" / ".complete").exists(), "make peers: Apache Kafka's jars")
+    made = KafkaTools("apache-4.3")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def node(tmp_path, tools):
+    made = Directory("apache-4.3", tmp_path)
+    yield made
+    if made.child is not None:
+        made.stop()
+
+
+def told(tools, node):
+    """Whatever each entity has, with where it comes from; in no order."""
+    shown = {}
+    for entity, _ in CHANGES:
+        out = tools.run("kafka-configs", "--bootstrap-server", node.bootstrap, "--describe", *entity).out
+        found = re.findall(r"[\w.:-]+=[^\s,{}]+(?:,delete)?", out)
+        shown[tuple(entity)] = sorted(found)
+    return shown
+
+
+def configure(tools, node, *changes):
+    for entity, change in changes:
+        tools.run(
+            "kafka-configs", "--bootstrap-server", node.bootstrap, "--alter", *entity, "--add-config", change
+        )  # fmt: skip
+
+
+def test_configurations_go_to_apache_kafka_and_back(node, tools):
+    node.give_to_us()
+    tools.run("kafka-topics", "--bootstrap-server", node.bootstrap, "--create", "--topic", TOPIC)
+    configure(tools, node, *CHANGES)
+    ours = told(tools, node)
+    assert all(ours.values()), ours
+    node.stop()
+
+    node.give_to_apache()
+    assert told(tools, node) == ours
+    entity, _ = CHANGES[0]
+    changes = [(CHANGES[0][0], "retention.ms=88000"), (CHANGES[4][0], "producer_byte_rate=4096")]
+    changes += [(CHANGES[1][0], "num.io.threads=16"), (CHANGES[2][0], "log.segment.bytes=3000000")]
+    configure(tools, node, *changes)
+    delete = ["--alter", *entity, "--delete-config", "cleanup.policy"]
+    tools.run("kafka-configs", "--bootstrap-server", node.bootstrap, *delete)
+    theirs = told(tools, node)
+    assert theirs != ours
+    node.stop()
+
+    node.give_to_us()
+    assert told(tools, node) == theirs

@@ -3,10 +3,13 @@ import java.lang.reflect.Modifier;
 import java.util.Map;
 import java.util.TreeMap;
 import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
  * Prints every key of a broker and of a topic as this release of Apache Kafka defines it, one line of tab-separated fields each:
  * scope, name, type, default (! for none, null), importance, validator, internal. A test compares the lines with our tables.
+ * Of 4.3 it also prints those of a group and of client metrics, and what can be changed of a running broker: mode, name,
+ * per-broker or cluster-wide.
  *
  *     java -cp '.peers/kafka-4.3.1/*' ci/config/ConfigTable.java
  */
@@ -14,6 +17,13 @@ public class ConfigTable {
     public static void main(String[] arguments) throws Exception {
         print("broker", (ConfigDef) call("kafka.server.KafkaConfig", "configDef"));
         print("topic", (ConfigDef) call("org.apache.kafka.storage.internals.log.LogConfig", "configDefCopy"));
+        if (AppInfoParser.getVersion().startsWith("3."))
+            return;
+        Class<?> group = Class.forName("org.apache.kafka.coordinator.group.GroupConfig");
+        print("group", (ConfigDef) group.getField("CONFIG_DEF").get(null));
+        print("client_metrics", (ConfigDef) call("org.apache.kafka.server.metrics.ClientMetricsConfigs", "configDef"));
+        Map<?, ?> modes = (Map<?, ?>) call("org.apache.kafka.server.config.DynamicBrokerConfig", "dynamicConfigUpdateModes");
+        modes.forEach((name, mode) -> System.out.println("mode\t" + name + "\t" + mode));
     }
 
     /** A static method of a class, or one of a Scala object, which has a static twin. */

@@ -176,6 +176,47 @@ def reset_error(settings, topic, offset):
     return None
 
 
+def administration(settings):
+    """Settings, leaders and SCRAM users are changed; returns what is seen, and the errors of wrong requests."""
+    from confluent_kafka import ElectionType
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ScramCredentialInfo,
+        ScramMechanism,
+        UserScramCredentialUpsertion,
+    )  # fmt: skip
+
+    admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
+    name = settings["topic"]
+    make_topic(admin, name)
+
+    def change(operation, key, value, **how):
+        entry = ConfigEntry(key, value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
+        return failure(admin.incremental_alter_configs([resource], **how)[resource])
+
+    errors = [
+        change(AlterConfigOpType.SET, "retention.ms", "88000"),
+        change(AlterConfigOpType.APPEND, "cleanup.policy", "compact"),
+        change(AlterConfigOpType.SET, "retention.ms", "99000", validate_only=True),
+        change(AlterConfigOpType.SET, "retention.ms", "soon"),
+        change(AlterConfigOpType.APPEND, "retention.ms", "1"),
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    config = admin.describe_configs([resource])[resource].result(PATIENCE_S)
+    elected = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(name, 0)]).result(PATIENCE_S)
+    upsertion = UserScramCredentialUpsertion(name, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret")
+    admin.alter_user_scram_credentials([upsertion])[name].result(PATIENCE_S)
+    user = admin.describe_user_scram_credentials([name])[name].result(PATIENCE_S)
+    return {
+        "errors": errors,
+        "config": [config["retention.ms"].value, config["cleanup.policy"].value],
+        "elected": [error.name() for error in elected.values()],
+        "user": [user.scram_credential_infos[0].iterations],
+    }
+
+
 def cluster(settings):
     """Cluster id, controller and brokers as admin clients see them."""
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})

@@ -86,6 +86,14 @@ def test_topics_offsets_and_deleted_records(broker, topic_name):
         (described,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic_name)])
         values = {entry[0]: entry[1] for entry in described.resources[0][4]}
         assert (values["retention.ms"], values["compression.type"]) == ("777777", "producer")
+        change = ConfigResource(ConfigResourceType.TOPIC, topic_name, configs={"retention.ms": "88000"})
+        (altered,) = await admin.alter_configs([change])
+        assert altered.resources[0][0] == 0
+        (described,) = await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic_name)])
+        assert {entry[0]: entry[1] for entry in described.resources[0][4]}["retention.ms"] == "88000"
+        wrong = ConfigResource(ConfigResourceType.TOPIC, topic_name, configs={"retention.ms": "soon"})
+        (altered,) = await admin.alter_configs([wrong])
+        assert altered.resources[0][0] == 40
         await admin.create_partitions({topic_name: NewPartitions(3)})
         (shown,) = await admin.describe_topics([topic_name])
         assert len(shown["partitions"]) == 3

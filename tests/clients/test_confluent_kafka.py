@@ -101,6 +101,15 @@ def test_offsets_are_listed_by_time_and_records_deleted(dialogue):
     }
 
 
+def test_settings_leaders_and_users_are_administered(dialogue):
+    assert dialogue("administration") == {
+        "errors": [None, None, None, "INVALID_CONFIG", "INVALID_CONFIG"],
+        "config": ["88000", "delete,compact"],
+        "elected": ["ELECTION_NOT_NEEDED"],
+        "user": [4096],
+    }
+
+
 def test_the_cluster_is_described(dialogue, broker):
     seen = dialogue("cluster")
     assert list(seen["brokers"].values()) == [broker.bootstrap]

@@ -120,3 +120,29 @@ def test_the_cluster_is_described(broker, admin):
     assert quorum
     (directories,) = admin.describe_log_dirs()
     assert all(one["error_code"] == 0 for one in directories["log_dirs"])
+
+
+def test_settings_replicas_leaders_and_producers_are_administered(broker, admin, topic_name):
+    partition = TopicPartition(topic_name, 0)
+    admin.create_topics({topic_name: {"num_partitions": 1, "replication_factor": 1}})
+    resource = ConfigResource(
+        ConfigResourceType.TOPIC,
+        topic_name,
+        {"retention.ms": ("SET", "88000"), "cleanup.policy": ("APPEND", "compact")},
+    )
+    admin.alter_configs([resource])
+    shown = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic_name)])["topic"][topic_name]
+    assert str(shown["retention.ms"]["value"]) == "88000"
+    wrong = ConfigResource(ConfigResourceType.TOPIC, topic_name, {"retention.ms": ("SET", "soon")})
+    assert "InvalidConfig" in repr(admin.alter_configs([wrong]))
+    assert topic_name in repr(admin.list_config_resources(["TOPIC"]))
+    assert admin.list_partition_reassignments() == {}
+    (refused,) = admin.alter_partition_reassignments({partition: [7]}).values()
+    assert "InvalidReplicationAssignment" in repr(refused)
+    (nothing,) = admin.alter_partition_reassignments({partition: None}).values()
+    assert "NoReassignmentInProgress" in repr(nothing)
+    assert admin.elect_leaders(0, {topic_name: [0]}, raise_errors=False)
+    produce(broker, topic_name, 3, enable_idempotence=True)
+    (state,) = admin.describe_producers([partition]).values()
+    assert [each.last_sequence for each in state.active_producers] == [2]
+    assert [found for found in admin.list_transactions().values() if found] == []

@@ -152,7 +152,7 @@ class BrokerConfig(BrokerKeys):
         elif key.generation == "3.9" and not self.zookeeper_mode:
             yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
         elif not key.honoured:
-            yield f"{name}: valid, but kafkacore does not act on it yet"
+            yield f"{name}: valid, but without effect here: {self.keys.reason(key.name)}"
 
     # -- what several keys say together
 

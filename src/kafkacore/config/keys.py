@@ -9,7 +9,7 @@ check       what a value must be, see `kafkacore.config.values`
 importance  high, medium, low
 mode        read-only, per-broker or cluster-wide (of a broker's key): what a dynamic change may reach
 generation  the Kafka that knows the key: 3.9, 4.3, both, or own for a key of kafkacore
-honoured    whether kafkacore acts on it, or only takes and validates it
+honoured    whether kafkacore acts on it, or only takes and validates it; *_without_effect.tsv has the reasons
 kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
 3.9         what was otherwise in 3.9, as `type=...;default=...;mode=...;check=...`
 broker      (of a topic's or group's key) the broker's keys of the same meaning, first what counts, `*N` for other units
@@ -81,11 +81,13 @@ class Keys:
     def __init__(self, name: str, *, old: bool = False) -> None:
         self._file = os.path.join(_TABLES, f"{name}.tsv")
         self._documentation_file = os.path.join(_TABLES, f"{name}_documentation.tsv")
+        self._reasons_file = os.path.join(_TABLES, f"{name}_without_effect.tsv")
         self._old = old
         self._lines: dict[str, str] = {}
         self._columns: list[str] = []
         self._keys: dict[str, Key] = {}
         self._documentation: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}  # by the prefix of the names that it is of
 
     def __contains__(self, name: object) -> bool:
         return name in self._keys or name in self._table()
@@ -116,6 +118,13 @@ class Keys:
         if not self._documentation:
             self._documentation = _lines(self._documentation_file)[1]
         return self._documentation.get(name, "")
+
+    def reason(self, name: str) -> str:
+        """Why a key that is not honoured has no effect; empty where nothing is said of it."""
+        if not self._reasons:
+            self._reasons = _lines(self._reasons_file)[1]
+        prefixes = [prefix for prefix in self._reasons if name.startswith(prefix)]
+        return self._reasons[max(prefixes, key=len)] if prefixes else ""
 
     def _table(self) -> dict[str, str]:
         if not self._lines:

@@ -235,7 +235,7 @@ def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
     assert {record.getMessage() for record in caplog.records} == {
         "my.plugin.key: unknown key, kept but not used",
         "zookeeper.set.acl: removed in Kafka 4.0, has no effect in KRaft mode",
-        "quota.window.num: valid, but kafkacore does not act on it yet",
+        "quota.window.num: valid, but without effect here: quotas are stored and not enforced yet",
     }
 
 

@@ -2,10 +2,11 @@
 
 import importlib.util
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from kafkacore.config.keys import BROKER, BROKER_3_9, TOPIC, TOPIC_3_9
+from kafkacore.config.keys import BROKER, BROKER_3_9, CLIENT_METRICS, GROUP, TOPIC, TOPIC_3_9
 from kafkacore.config.values import allowed, default, parse, render
 from processes import PEERS, ROOT, need
 
@@ -14,7 +15,9 @@ JAVA_TIMEOUT_S = 60
 
 
 @pytest.mark.parametrize(
-    "keys", [BROKER, BROKER_3_9, TOPIC, TOPIC_3_9], ids=["broker", "broker 3.9", "topic", "topic 3.9"]
+    "keys",
+    [BROKER, BROKER_3_9, TOPIC, TOPIC_3_9, GROUP, CLIENT_METRICS],
+    ids=["broker", "broker 3.9", "topic", "topic 3.9", "group", "metrics of clients"],
 )
 def test_every_row_can_be_used(keys):
     for key in keys:
@@ -34,6 +37,13 @@ def test_attribute_names_are_those_of_one_key():
     for keys in (BROKER, TOPIC):
         assert len({key.name.replace(".", "_") for key in keys}) == len(keys)
         assert not any("_" in name for name in keys.names())
+
+
+@pytest.mark.parametrize("keys", [BROKER, TOPIC, GROUP, CLIENT_METRICS])
+def test_every_key_without_effect_has_a_reason(keys):
+    assert [key.name for key in keys if not key.honoured and not keys.reason(key.name)] == []
+    reasons = [line.partition("\t")[0] for line in Path(keys._reasons_file).read_text().splitlines()[1:]]
+    assert [prefix for prefix in reasons if not any(name.startswith(prefix) for name in keys.names())] == []
 
 
 def test_topic_keys_inherit_from_keys_of_the_broker():
@@ -60,12 +70,18 @@ def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topi
     printed = subprocess.run(
         ["java", "-cp", f"{jars}/*", str(program)], check=True, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S
     ).stdout
-    theirs = {"broker": {}, "topic": {}}
+    theirs = {"broker": {}, "topic": {}, "group": {}, "client_metrics": {}, "mode": {}}
     for line in printed.splitlines():
         scope, name, *fields = line.split("\t")
         theirs[scope][name] = fields
     other = "4.3" if release.startswith("3.9") else "3.9"
-    for scope, keys in (("broker", broker), ("topic", topic)):
+    # What can be changed at run time is 4.3's, which we are.
+    if release.startswith("4.3"):
+        ours = {key.name: [key.mode] for key in broker if key.dynamic and key.generation in {"4.3", "both"}}
+        assert ours == theirs["mode"]
+    scopes = [("broker", broker), ("topic", topic)]
+    scopes += [("group", GROUP), ("client_metrics", CLIENT_METRICS)] if release.startswith("4.3") else []
+    for scope, keys in scopes:
         ours = {key.name for key in keys if key.generation not in {other, "own"} and not key.dynamic_only}
         assert ours == set(theirs[scope])
         for name, (kind, value, importance, validator, internal) in theirs[scope].items():
@@ -80,7 +96,7 @@ def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topi
 
 def expected_check(key, validator):
     """The word of our table for a validator that Kafka prints: ranges and lists of words; None for the others."""
-    if not validator.startswith("[") or key.check in {"release", "replicas"}:
+    if not validator.startswith("[") or key.check in {"release", "replicas", "reset"}:
         return None
     fields = validator.split("]")[0][1:].split(",")
     if "..." in fields:

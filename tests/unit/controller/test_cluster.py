@@ -382,7 +382,7 @@ def test_the_least_isr_is_the_topic_s_the_node_s_the_cluster_s_or_the_file_s(run
             # No more than the first partition has replicas.
             expected = {"": 2, "1": 2, "2": 2, "a": 1}[name]
             assert min_isr(told, settings, topic) == expected
-            assert topic_setting(told, settings, "a", KEY) == {"": "2", "1": "3", "2": "3", "a": "1"}[name]
+            assert topic_setting(told, settings, "a", KEY, 1) == {"": "2", "1": "3", "2": "3", "a": "1"}[name]
             edit = Edit(told)
 
     run(story)

@@ -40,21 +40,23 @@ def limit_records(count: int) -> None:
         raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
-def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str) -> str:
+def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str, otherwise: object) -> str:
     """A topic's own value, else what was set for this node, for all nodes, or in its server.properties (KIP-226)."""
     for kind, name in ((TOPIC, topic), (BROKER, str(settings.config.node_id)), (BROKER, "")):
         value = image.config(kind, name).get(key)
         if value is not None:
             return value
-    return str(settings.config.value(key)).lower()
+    return str(otherwise).lower()
 
 
 def min_isr(image: MetadataImage, settings: Settings, topic: Topic) -> int:
     """No more than the first partition has replicas, which stands for all of them (KIP-966)."""
     first = image.partition(topic, 0)
-    wanted = int(topic_setting(image, settings, topic.name, MIN_IN_SYNC_REPLICAS))
+    otherwise = settings.config.min_insync_replicas
+    wanted = int(topic_setting(image, settings, topic.name, MIN_IN_SYNC_REPLICAS, otherwise))
     return wanted if first is None else min(wanted, len(first.replicas))
 
 
 def unclean_elections(image: MetadataImage, settings: Settings, topic: str) -> bool:
-    return topic_setting(image, settings, topic, UNCLEAN_ELECTION) == "true"
+    otherwise = settings.config.unclean_leader_election_enable
+    return topic_setting(image, settings, topic, UNCLEAN_ELECTION, otherwise) == "true"

@@ -134,6 +134,7 @@ def test_groups_and_metrics_of_clients_have_settings(tools, configs):
     if tools.name == "apache-3.9":
         pytest.skip("they came with 4.0")
     configs("groups", "g", "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    assert settings(configs("groups", "g", "--describe")) == {"consumer.session.timeout.ms": "50000"}
     refused = configs("groups", "g", "--alter", "--add-config", "consumer.session.timeout.ms=1", attempt=True)
     assert "InvalidConfigurationException" in refused.out + refused.err
     configs("groups", "g", "--alter", "--delete-config", "consumer.session.timeout.ms")

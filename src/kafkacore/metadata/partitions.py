@@ -306,6 +306,16 @@ def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:
                 yield first + index
 
 
+def rows_not_led_by_the_first(chunks: Chunks) -> Iterator[int]:
+    """Rows whose leader is another than the preferred one, or nobody."""
+    for number, chunk in enumerate(chunks):
+        preferred = chunk.replicas[:: chunk.width]
+        if chunk.leader != preferred:
+            for index, (leader, first) in enumerate(zip(chunk.leader, preferred, strict=True)):
+                if leader != first:
+                    yield number * CHUNK_ROWS + index
+
+
 def rows_with_isr(chunks: Chunks, broker_id: int) -> Iterator[int]:
     """Rows with a broker in their ISR."""
     return _wide_matches(chunks, "isr", broker_id)

@@ -1,15 +1,18 @@
 """The request log: one line for each request that a handler answered, as Kafka's `kafka.request.logger` at DEBUG.
 
-A node that starts with that logger enabled serves its hot APIs by their handlers, so that the log misses none.
+A node with that logger enabled serves its hot APIs by their handlers, so that the log misses none. Secrets are not in
+it, nor the values of settings that nobody knows, which may be secrets.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
 
 LOGGER: Final = logging.getLogger("kafka.request.logger")
 MAX_SHOWN: Final = 2_000  # characters of a request or a response; records are the most of them
@@ -28,11 +31,50 @@ def log(call: RequestContext, request: Any, response: Any) -> None:
         call.client_id,
         call.client_host,
         call.listener,
-        _shown(request),
+        _shown(_HIDERS[call.api_key](request, call.api_version) if call.api_key in _HIDERS else request),
         _shown(response),
     )
 
 
 def _shown(message: Any) -> str:
-    text = f"{len(message)} bytes" if isinstance(message, bytes) else repr(message)
+    text = f"{len(message)} bytes" if isinstance(message, bytes) else str(message)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def _without_secret_settings(request: Any, version: int) -> Any:
+    """Of AlterConfigs and IncrementalAlterConfigs."""
+    from kafkacore.config import keys
+
+    tables = {2: keys.TOPIC, 4: keys.BROKER, 16: keys.CLIENT_METRICS, 32: keys.GROUP}
+    copied = type(request).decode(request.encode(version), version)
+    for resource in copied.resources:
+        known = tables.get(resource.resource_type)
+        for config in resource.configs:
+            # Levels of loggers are no secrets.
+            key = None if known is None else known.get(config.name)
+            if resource.resource_type != _LOGGERS and (key is None or key.type == "password"):
+                config.value = _HIDDEN
+    return copied
+
+
+def _without_passwords(request: Any, version: int) -> Any:
+    """Of AlterUserScramCredentials."""
+    copied = type(request).decode(request.encode(version), version)
+    for user in copied.upsertions:
+        user.salt = user.salted_password = _HIDDEN.encode()
+    return copied
+
+
+def _without_content(request: Any, version: int) -> str:
+    """Of Envelope, whose request has a line of its own."""
+    return f"{request.NAME} of {len(request.request_data)} bytes"
+
+
+_LOGGERS: Final = 8
+_HIDDEN: Final = "[hidden]"
+_HIDERS: Final[dict[int, Callable[[Any, int], Any]]] = {
+    ApiKey.ALTER_CONFIGS: _without_secret_settings,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _without_secret_settings,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _without_passwords,
+    ApiKey.ENVELOPE: _without_content,
+}

@@ -9,7 +9,7 @@ from kafkacore.controller.common.partition_change import Election, Target, chang
 from kafkacore.controller.quorum.decisions import Decision, Settings, limit_records, min_isr
 from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.metadata.image import MetadataImage
-from kafkacore.metadata.partitions import NO_LEADER
+from kafkacore.metadata.partitions import NO_LEADER, rows_led_by, rows_not_led_by_the_first
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import ElectLeadersResponse, Message
 
@@ -45,15 +45,14 @@ class LeaderElection:
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> list[Any]:
-        """Of every partition but those that have their leader already."""
-        results = []
-        for topic in self._image.topics():
-            result = self._topic(topic.name, range(len(topic.partition_rows)), kind)
-            result.partition_result = [
-                each for each in result.partition_result if each.error_code != ErrorCode.ELECTION_NOT_NEEDED
-            ]
-            results.append(result)
-        return results
+        """Of the partitions that do not have their leader already, which are few or none of a million."""
+        chunks = self._image.partition_chunks
+        rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
+        found: dict[int, list[int]] = {}
+        for row in rows:
+            partition = self._image.partition_at(row)
+            found.setdefault(partition.topic_row, []).append(partition.partition)
+        return [self._topic(self._image.topic_at(row).name, partitions, kind) for row, partitions in found.items()]
 
     def _topic(self, name: str, partitions: Iterable[int], kind: int) -> Any:
         result = Result(topic=name)

@@ -179,6 +179,11 @@ class RecordBatchBuilder:
         Raises InvalidRecordError, or ValueError once the batch is built.
         """
 
+    def append_all(self, timestamp: int, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
+        """Adds a record for each key and value; False, and none of them added, when they do not all fit into
+        `limit_bytes`. Raises InvalidRecordError, TypeError, ValueError once the batch is built.
+        """
+
     def append_rows(self, timestamp: int, data: Buffer, ends: Buffer, first: int, last: int) -> bool:
         """A record without key for each row in `[first, last)`: its value is `data` from where the row before it ends
         to where it ends. False when one does not fit; those before it are added. Raises InvalidRecordError, ValueError.

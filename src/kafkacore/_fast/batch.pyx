@@ -523,6 +523,12 @@ cdef int encode_sized(object data, Writer *out) except -1:
     return 0
 
 
+cdef inline int32_t sized(bytes data) except -1:
+    if PyBytes_GET_SIZE(data) > MAX_BATCH_BYTES:
+        raise InvalidRecordError("a key or value has at most 2^31 - 1 bytes")
+    return <int32_t> PyBytes_GET_SIZE(data)
+
+
 @cython.final
 cdef class RecordBatchBuilder:
     """Builds one record batch (magic 2).
@@ -596,6 +602,44 @@ cdef class RecordBatchBuilder:
                 f"timestamp {timestamp} must be -1 or more, and offset delta {offset_delta} more than "
                 f"{self.builder.header.last_offset_delta}"
             )
+        return status == BATCH_OK
+
+    def append_all(self, int64_t timestamp, pairs):
+        """Adds a record for each key and value, both of `bytes`, a value perhaps None. False, and none of them added,
+        when they do not all fit into `limit_bytes`.
+
+        Raises:
+            InvalidRecordError: a timestamp below -1.
+            TypeError: a key or value that is no bytes.
+            ValueError: the batch is built already.
+        """
+        cdef BatchHeader header = self.builder.header
+        cdef int64_t max_timestamp = self.builder.max_timestamp
+        cdef size_t size = self.builder.out.size
+        cdef bytes key, value
+        cdef int status = BATCH_OK
+        if self.closed:
+            raise ValueError("this batch is built; make another RecordBatchBuilder")
+        try:
+            for key, value in pairs:
+                status = builder_append(
+                    &self.builder, self.builder.header.last_offset_delta + 1, timestamp,
+                    NULL if key is None else PyBytes_AS_STRING(key), -1 if key is None else sized(key),
+                    NULL if value is None else PyBytes_AS_STRING(value), -1 if value is None else sized(value),
+                    NULL, 0, 0,
+                )
+                if status != BATCH_OK:
+                    break
+        except BaseException:
+            status = BATCH_BAD_RECORD
+            raise
+        finally:
+            if status != BATCH_OK:
+                self.builder.header = header
+                self.builder.max_timestamp = max_timestamp
+                self.builder.out.size = size
+        if status == BATCH_BAD_RECORD:
+            raise InvalidRecordError(f"timestamp {timestamp} must be -1 or more")
         return status == BATCH_OK
 
     def append_rows(self, int64_t timestamp, const uint8_t[::1] data, const int64_t[::1] ends, int64_t first,

@@ -176,6 +176,10 @@ class PartitionHandle:
         `wait` for the acknowledgement that `acks` asks for; without, `ack` is what it would have waited for.
         `coordinator`: a batch of this node's own, which may be a transaction's marker."""
 
+    def append_now(self, records: bytearray, acks: int = 1) -> AppendResult | None:
+        """`append` of a batch of this node's own, stamped in place, that waits for no device:
+        None when the log is being opened or rolled first, which is on its way then."""
+
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
         """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
 

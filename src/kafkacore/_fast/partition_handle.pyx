@@ -440,6 +440,26 @@ cdef class PartitionHandle:
         PyBuffer_Release(&view)
         return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
 
+    def append_now(self, bytearray records, int acks=1):
+        """The same of a batch of this node's own, stamped in place, and without waiting for anything but memory and the
+        page cache: None when the log is being opened or rolled first, which is on its way then; `append` waits for
+        it."""
+        cdef Py_buffer view
+        cdef AppendInfo info
+        cdef Acknowledgement ack
+        cdef WakeList wakes
+        cdef int error
+        ack.at = -1
+        PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+        with nogil:
+            error = partition_append(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, ORIGIN_COORDINATOR,
+                                     NULL, &info, &ack, &wakes)
+            wake_all(&wakes)
+        PyBuffer_Release(&view)
+        if error == LOG_BLOCKED:
+            return None
+        return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
+
     def append_as_follower(self, records, int32_t leader_epoch):
         """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
         cdef Py_buffer view

@@ -1,8 +1,8 @@
 """The end of a coordinator's log: what its shard decides waits here, becomes batches, and is told once committed.
 
-One append is under way at a time, and what is decided meanwhile becomes the next batch: under load many decisions share
-one. `linger_ms` lets a batch wait for more (group.coordinator.append.linger.ms); -1 takes what has come in by the end
-of the loop's turn.
+What is decided in one turn of the loop shares a batch; `linger_ms` lets it wait for more
+(group.coordinator.append.linger.ms; -1 and 0 do not). It is appended on the loop, as processors append what clients
+produce; while its log is opened or rolled, elsewhere, and what is decided meanwhile becomes the next batch.
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-RECORD_OVERHEAD_BYTES: Final = 40  # at most, of a record beside its key and value
-BATCH_OVERHEAD_BYTES: Final = 61
-MAX_WAITING_BYTES: Final = 64 << 20  # of records that are not appended yet; nothing more is to be decided then
+MAX_WAITING: Final = 10_000  # writes that are not appended yet; nothing more is to be decided then
 _ALL_ACKS: Final = -1
 _PATIENCE_S: Final = 60.0  # of one wait for the high watermark; then another one begins
 
@@ -34,7 +32,10 @@ class WritableLog(Protocol):
 
     @property
     def leader_epoch(self) -> int: ...
-    def append(self, records: bytes, acks: int = ..., wait: bool = ..., coordinator: bool = ...) -> AppendResult: ...
+    def append(
+        self, records: bytearray, acks: int = ..., wait: bool = ..., coordinator: bool = ...
+    ) -> AppendResult: ...
+    def append_now(self, records: bytearray, acks: int = ...) -> AppendResult | None: ...
     def satisfies(self, kind: int, at: int) -> bool: ...
 
 
@@ -57,15 +58,15 @@ class Outcome(Protocol):
     """Who is told what became of each write, by its token and in the order of the writes."""
 
     def committed(self, token: int, base_offset: int) -> None: ...
-    def failed(self, tokens: Sequence[int], error: ErrorCode) -> None:
-        """They are not in the log. With the first that fails, all that were written after it do."""
+    def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
+        """Tokens that are not in the log. With the first that fails, all that were written after it do."""
 
     def timed_out(self, token: int) -> None:
         """It may still be committed, or fail."""
 
 
 class _Write:
-    __slots__ = ("base_offset", "deadline", "records", "size_bytes", "token", "told_late")
+    __slots__ = ("base_offset", "deadline", "records", "token", "told_late")
 
     def __init__(self, token: int, records: Records, deadline: float) -> None:
         self.token = token
@@ -73,7 +74,6 @@ class _Write:
         self.deadline = deadline
         self.told_late = False
         self.base_offset = -1
-        self.size_bytes = sum(len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES for key, value in records)
 
 
 class Journal:
@@ -96,7 +96,7 @@ class Journal:
         self._outcome = outcome
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Write] = deque()
-        self._waiting_bytes = 0
+        self._flush: asyncio.Handle | None = None
         self._appending: asyncio.Task[None] | None = None
         self._appended: deque[tuple[Acknowledgement, list[_Write]]] = deque()
         self._acknowledging: asyncio.Task[None] | None = None
@@ -110,17 +110,17 @@ class Journal:
     @property
     def full(self) -> bool:
         """Whether as much waits as may."""
-        return self._waiting_bytes >= MAX_WAITING_BYTES
+        return len(self._waiting) >= MAX_WAITING
 
     def write(self, token: int, records: Records) -> None:
         """They lie in one batch, behind all that was written before."""
         write = _Write(token, records, self._loop.time() + self._settings.timeout_ms / 1000)
         self._waiting.append(write)
-        self._waiting_bytes += write.size_bytes
         self._open.append(write)
-        self._arm()
-        if self._appending is None and not self._closed:
-            self._appending = self._loop.create_task(self._append_all())
+        if self._timer is None:
+            self._arm()
+        if self._flush is None and self._appending is None and not self._closed:
+            self._flush_later()
 
     def close(self) -> None:
         """No more appends, and nobody is told anything more."""
@@ -128,8 +128,9 @@ class Journal:
         self._waiting.clear()
         self._appended.clear()
         self._open.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._flush):
+            if handle is not None:
+                handle.cancel()
         if self._acknowledging is not None:
             self._acknowledging.cancel()
 
@@ -140,68 +141,77 @@ class Journal:
 
     # --- appending ---
 
-    async def _append_all(self) -> None:
-        try:
-            while self._waiting:
-                await asyncio.sleep(max(self._settings.linger_ms, 0) / 1000)
-                writes = self._take()
-                if not writes:
-                    return
-                error, ack = await self._append(writes)
-                if self._closed:
-                    return
-                if error != ErrorCode.NONE:
-                    self._fail(writes, error)
-                else:
-                    self._await_commit(writes, ack)
-        finally:
-            self._appending = None
+    def _flush_later(self) -> None:
+        if self._settings.linger_ms > 0:
+            self._flush = self._loop.call_later(self._settings.linger_ms / 1000, self._append_all)
+        else:
+            self._flush = self._loop.call_soon(self._append_all)
 
-    def _take(self) -> list[_Write]:
-        """The oldest writes that fit into a batch."""
-        room = self._max_batch_bytes() - BATCH_OVERHEAD_BYTES
-        taken: list[_Write] = []
-        while self._waiting and (not taken or self._waiting[0].size_bytes <= room):
-            write = self._waiting.popleft()
-            room -= write.size_bytes
-            self._waiting_bytes -= write.size_bytes
-            taken.append(write)
-        return taken
+    def _append_all(self) -> None:
+        self._flush = None
+        while self._waiting and self._appending is None and not self._closed:
+            self._append_batch()
 
-    async def _append(self, writes: list[_Write]) -> tuple[ErrorCode, Acknowledgement | None]:
-        builder = RecordBatchBuilder(codec=self._settings.codec)
-        now_ms = self._ports.wall_ms()
-        for write in writes:
-            write.base_offset = builder.record_count
-            for key, value in write.records:
-                if not builder.append(now_ms, key, value):
-                    return ErrorCode.MESSAGE_TOO_LARGE, None
+    def _append_batch(self) -> None:
+        """The oldest writes that fit into one."""
         if self._log.leader_epoch != self._leader_epoch:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER, None
-        count, batch = builder.record_count, builder.build()
+            self._fail([], ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return
+        builder = RecordBatchBuilder(codec=self._settings.codec, limit_bytes=self._max_batch_bytes())
+        now_ms, writes = self._ports.wall_ms(), []
+        while self._waiting:
+            write = self._waiting[0]
+            write.base_offset = builder.record_count
+            if not builder.append_all(now_ms, write.records):
+                break
+            writes.append(self._waiting.popleft())
+        if not writes:
+            self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
+            return
+        batch = bytearray(builder.build())
+        result = self._log.append_now(batch, _ALL_ACKS)
+        if result is None:
+            self._appending = self._loop.create_task(self._append_elsewhere(batch, writes))
+        else:
+            self._appended_as(result, writes, len(batch))
+
+    async def _append_elsewhere(self, batch: bytearray, writes: list[_Write]) -> None:
         try:
             result = await self._ports.run_blocking(lambda: self._log.append(batch, _ALL_ACKS, False, True))
-        except OSError:
-            LOG.exception("a coordinator's batch was not appended")
-            return ErrorCode.KAFKA_STORAGE_ERROR, None
-        if result.error == ErrorCode.NONE:
-            self.batches += 1
-            self.records += count
-            self.size_bytes += len(batch)
-            for write in writes:
-                write.base_offset += result.first_offset
-        return ErrorCode(result.error), result.ack
+        finally:
+            self._appending = None
+        if not self._closed:
+            self._appended_as(result, writes, len(batch))
+            self._append_all()
+
+    def _appended_as(self, result: AppendResult, writes: list[_Write], size_bytes: int) -> None:
+        if result.error != ErrorCode.NONE:
+            self._fail(writes, ErrorCode(result.error))
+            return
+        self.batches += 1
+        self.records += result.last_offset - result.first_offset + 1
+        self.size_bytes += size_bytes
+        for write in writes:
+            write.base_offset += result.first_offset
+        self._await_commit(writes, result.ack)
 
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
-        """What was decided after them was decided on what did not come to be."""
-        later, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
+        """With all that wait: what was decided after one was decided on what did not come to be. Who was only behind
+        one that is too large had better come again."""
+        later, self._waiting = self._waiting, deque()
+        if error == ErrorCode.MESSAGE_TOO_LARGE and not writes:
+            writes = [later.popleft()]
         for _ in range(len(writes) + len(later)):
             self._open.pop()
-        self._outcome.failed([write.token for write in (*writes, *later)], error)
+        with_them = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if error == ErrorCode.MESSAGE_TOO_LARGE else error
+        failures = [(write.token, error) for write in writes] + [(write.token, with_them) for write in later]
+        self._outcome.failed(failures)
 
     # --- committing ---
 
     def _await_commit(self, writes: list[_Write], ack: Acknowledgement | None) -> None:
+        if ack is None and self._appended:
+            ack = self._appended[-1][0]  # not before those that are
         if ack is None or (not self._appended and self._log.satisfies(*ack)):
             self._tell_committed(writes)
             return

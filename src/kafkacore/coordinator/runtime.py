@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -276,14 +277,16 @@ class _Seat(Generic[S]):
     def committed(self, token: int, base_offset: int) -> None:
         self.carry_out(self.shard.committed(token, base_offset, self._ports.clock.wall_ms()))
 
-    def failed(self, tokens: Sequence[int], error: ErrorCode) -> None:
-        """What the shard decides while some have not been told yet may count on those: it fails as they do."""
-        LOG.warning("%s: %d appends of its coordinator failed: %s", self.name, len(tokens), error.name)
-        left = list(tokens)
+    def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
+        """What the shard decides while some have not been told may count on those: it fails as the last one does."""
+        left = deque(failures)
+        error = left[0][1]
+        LOG.warning("%s: %d appends of its coordinator failed: %s", self.name, len(left), error.name)
         while left:
-            effects = self.shard.failed(left.pop(0), error, self._ports.clock.wall_ms())
+            token, why = left.popleft()
+            effects = self.shard.failed(token, why, self._ports.clock.wall_ms())
             if left:
-                left += [token for token, _ in effects.appends]
+                left.extend((later, left[-1][1]) for later, _ in effects.appends)
                 self._answer(effects)
             else:
                 self.carry_out(effects)

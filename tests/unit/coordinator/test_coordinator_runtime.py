@@ -95,20 +95,28 @@ class Words:
 
 
 class Held:
-    """A partition whose appends wait, or fail, as a test says."""
+    """A partition that is being rolled until the gate opens, or fails, as a test says."""
 
-    def __init__(self, handle: PartitionHandle) -> None:
+    def __init__(self, handle: PartitionHandle, gate: asyncio.Event) -> None:
         self.handle = handle
-        self.gate: asyncio.Event | None = None
+        self.gate = gate
         self.error = ErrorCode.NONE
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handle, name)
 
-    def append(self, records: bytes, acks: int, wait: bool, coordinator: bool) -> AppendResult:
+    def append_now(self, records: bytearray, acks: int) -> AppendResult | None:
+        if not self.gate.is_set():
+            return None
+        return self._failed() if self.error != ErrorCode.NONE else self.handle.append_now(records, acks)
+
+    def append(self, records: bytearray, acks: int, wait: bool, coordinator: bool) -> AppendResult:
         if self.error != ErrorCode.NONE:
-            return AppendResult(int(self.error), -1, -1, -1, 0, False, None, [], None)
+            return self._failed()
         return self.handle.append(records, acks, wait, coordinator)
+
+    def _failed(self) -> AppendResult:
+        return AppendResult(int(self.error), -1, -1, -1, 0, False, None, [], None)
 
 
 class World:
@@ -148,7 +156,7 @@ class World:
         if index not in self.logs:
             handle = PartitionHandle(self.directory, "words", index, Uuid.random(), LogSettings(**settings))
             handle.become_leader(1, 0)
-            self.logs[index] = Held(handle)
+            self.logs[index] = Held(handle, self.gate)
         return self.logs[index]
 
     async def led(self, index: int = 0, epoch: int = 0) -> Words:
@@ -241,6 +249,16 @@ def test_a_batch_lingers_for_more(play: Any) -> None:
         assert len(world.stored()) == 1
 
     play(story, linger_ms=30)
+
+
+def test_one_that_no_batch_can_hold_is_refused_alone_and_who_came_with_it_comes_again(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        puts = [world.put(b"a"), world.put(b"b", b"v" * 1000), world.put(b"c")]
+        assert await asyncio.gather(*puts) == [0, "MESSAGE_TOO_LARGE", "COORDINATOR_LOAD_IN_PROGRESS"]
+        assert await world.put(b"c") == 1
+
+    play(story, max_batch_bytes=500)
 
 
 def test_a_batch_is_no_larger_than_the_topic_takes(play: Any) -> None:
@@ -393,14 +411,12 @@ def test_a_stop_tells_everybody(play: Any) -> None:
 
 def test_no_more_is_decided_while_too_much_waits(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
-        monkeypatch.setattr(journal, "MAX_WAITING_BYTES", 100)
+        monkeypatch.setattr(journal, "MAX_WAITING", 1)
         await world.led()
-        world.gate.clear()
-        put = world.put(b"a", b"v" * 100)
+        put = world.put(b"a")
         with pytest.raises(KafkaError) as refused:
             world.put(b"b")
         assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        world.gate.set()
         assert await put == 0
         assert await world.put(b"b") == 1
 

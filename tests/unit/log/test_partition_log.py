@@ -422,3 +422,18 @@ def test_an_append_that_no_thread_can_prepare_is_refused_instead_of_left_waiting
     errors = [log.append(batch()).error for _ in range(3)]
     assert errors[-1] == NOT_LEADER_OR_FOLLOWER  # the first still fits into the segment that is there
     assert log.state == ("open" if opened else "lazy")
+
+
+def test_an_append_that_does_not_wait_gives_the_log_that_is_not_open_back(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    assert handle.append_now(bytearray(batch())) is None
+    assert handle.append(batch()).first_offset == 0
+    stamped = bytearray(batch())
+    done = handle.append_now(stamped, -1)
+    assert done is not None
+    assert (done.error, done.first_offset, done.last_offset) == (0, 2, 3)
+    assert next(Batches(stamped)).base_offset == 2
+    handle.become_follower(2, 1)
+    refused = handle.append_now(bytearray(batch()))
+    assert refused is not None
+    assert refused.error == NOT_LEADER_OR_FOLLOWER

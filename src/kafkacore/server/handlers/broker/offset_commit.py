@@ -45,12 +45,9 @@ def _take_out_unknown(image: MetadataImage, request: OffsetCommitRequest, *, by_
             refused.append(_refused(topic, [each.partition_index for each in topic.partitions], error))
             continue
         topic.name, topic.topic_id = found.name, found.topic_id
-        rows, there = found.partition_rows, len(found.partition_rows)
-        gone = [
-            each.partition_index
-            for each in topic.partitions
-            if not 0 <= each.partition_index < there or rows[each.partition_index] < 0
-        ]
+        rows, count = found.partition_rows, len(found.partition_rows)
+        indexes = [each.partition_index for each in topic.partitions]
+        gone = [index for index in indexes if not 0 <= index < count or rows[index] < 0]
         if gone:
             refused.append(_refused(topic, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
             topic.partitions = [each for each in topic.partitions if each.partition_index not in gone]

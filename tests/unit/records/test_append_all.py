@@ -1,0 +1,45 @@
+"""Many records at once into a batch: all of them, or none."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkacore._fast.batch import Batches, InvalidRecordError, RecordBatchBuilder
+
+PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"a", b"1"), (b"", None), (None, b""), (b"b" * 300, b"2" * 5000)]
+
+
+def one_by_one(pairs: list[tuple[bytes | None, bytes | None]], **fields: int) -> RecordBatchBuilder:
+    builder = RecordBatchBuilder(**fields)
+    for key, value in pairs:
+        assert builder.append(7, key, value)
+    return builder
+
+
+def test_they_are_as_if_they_had_come_one_by_one() -> None:
+    builder = RecordBatchBuilder(codec="zstd")
+    assert builder.append_all(7, iter(PAIRS))
+    assert builder.build() == one_by_one(PAIRS, codec=4).build()
+
+
+def test_what_does_not_fit_whole_leaves_nothing_behind() -> None:
+    builder = RecordBatchBuilder(limit_bytes=6000)
+    assert builder.append_all(7, PAIRS)
+    assert not builder.append_all(9, [(b"small", b"fits"), (b"c", b"v" * 5000)])
+    assert (builder.record_count, builder.size_bytes) == (4, one_by_one(PAIRS).size_bytes)
+    assert builder.append_all(8, [(b"d", b"last")])
+    [batch] = Batches(builder.build())
+    assert [(each.offset, each.key, each.timestamp) for each in batch][-1] == (4, b"d", 8)
+    assert batch.max_timestamp == 8
+
+
+def test_nor_does_what_cannot_be_added() -> None:
+    builder = RecordBatchBuilder()
+    with pytest.raises(TypeError):
+        builder.append_all(7, [(b"a", b"1"), ("b", b"2")])  # type: ignore[list-item]
+    with pytest.raises(InvalidRecordError):
+        builder.append_all(-2, [(b"a", b"1")])
+    assert builder.record_count == 0
+    builder.build()
+    with pytest.raises(ValueError, match="built"):
+        builder.append_all(7, [])

@@ -3,6 +3,19 @@
 # Without Java or Maven the tests that need them are skipped and say so; with CI=true that is a failure.
 source "$(dirname "$0")/common.sh"
 
+kafkajs=.peers/kafkajs
+if ! command -v npm >/dev/null; then
+    how="the example for kafkajs needs Node 20: apt install nodejs npm"
+    [ "${CI:-}" = true ] && die "$how"
+    say "$how; its test will be skipped"
+elif [ ! -e "$kafkajs/.complete" ] || [ examples/kafkajs/package.json -nt "$kafkajs/.complete" ]; then
+    say "installing kafkajs"
+    mkdir -p "$kafkajs"
+    cp examples/kafkajs/package.json "$kafkajs"
+    npm install --prefix "$kafkajs" --silent --no-audit --no-fund --no-package-lock
+    touch "$kafkajs/.complete"
+fi
+
 releases=(4.3.1 3.9.2)
 missing=""
 command -v java >/dev/null || missing="java"

@@ -240,6 +240,22 @@ def test_a_disk_that_fails_does_so_for_what_was_named(broker) -> None:
     assert broker.produce("t", "z") == 2
 
 
+def test_faults_of_the_disk_end_each_for_itself(broker) -> None:
+    broker.produce("t", "x")
+    syncs = broker.fail_disk("sync")
+    everything = broker.fail_disk("sync", "names")
+    full = broker.fill_disk(free_bytes=1 << 20)
+    everything.end()
+    assert broker.faults() == [syncs, full]
+    broker.produce("t", "writes go on")
+    full.end()
+    assert syncs.hits == 0
+    broker.node.broker.replicas.by_name("t", 0).flush_soon()
+    syncs.wait_for_hits()
+    with pytest.raises(TimeoutError, match="not 1000 within"):
+        syncs.wait_for_hits(1000, timeout_seconds=0.01)
+
+
 def test_reset_ends_whatever_was_ordered(broker) -> None:
     broker.refuse("Produce", error="NOT_ENOUGH_REPLICAS")
     broker.drop("Fetch")

@@ -112,6 +112,11 @@ class Journal:
         """Whether as much waits as may."""
         return len(self._waiting) >= MAX_WAITING
 
+    @property
+    def under_way(self) -> list[asyncio.Task[None]]:
+        """What becomes of that which was written; none where all of it is told."""
+        return [task for task in (self._appending, self._acknowledging) if task is not None]
+
     def write(self, token: int, records: Records) -> None:
         """They lie in one batch, behind all that was written before."""
         write = _Write(token, records, self._loop.time() + self._settings.timeout_ms / 1000)

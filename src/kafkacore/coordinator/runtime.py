@@ -124,6 +124,11 @@ class CoordinatorRuntime(Generic[S]):
         self._going.add(task)
         task.add_done_callback(self._going.discard)
 
+    async def settled(self) -> None:
+        """Until what was decided so far is committed, or has failed."""
+        while going := [task for seat in self._seats.values() for task in seat.journal.under_way]:
+            await asyncio.wait(going)
+
     async def close(self) -> None:
         """Everybody who waits is answered with COORDINATOR_NOT_AVAILABLE; appends that are under way end."""
         for index in tuple(self._seats):

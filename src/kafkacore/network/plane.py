@@ -28,7 +28,8 @@ LOG: Final = logging.getLogger("kafkacore.network")
 
 BATCH: Final = 32  # requests that one callback of the loop starts
 NO_OVERRIDE: Final = -1  # of max.connections.per.ip, for an address
-_SWEEP_SECONDS: Final = 0.005
+_SWEEP_SECONDS: Final = 0.0001
+_SWEEP_MOST_SECONDS: Final = 0.005
 
 
 class Torn(NamedTuple):
@@ -190,13 +191,21 @@ class Plane:
         """Until no connection and no handler is left, and the processors have let go of the plane."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_ms / 1000
+        pause_s = _SWEEP_SECONDS
         while True:
+            swept = []
             for processor in self.processors:
                 processor.sweep()
-            await asyncio.sleep(_SWEEP_SECONDS)
+                swept.append((processor, processor.look()))
+            # Processors tell nobody when a turn ends.
+            while any(processor.turns < turns for processor, turns in swept) and loop.time() <= deadline:  # noqa: ASYNC110
+                await asyncio.sleep(_SWEEP_SECONDS)
             counters = self.native.counters()
             if not (counters["connections"] or counters["requests_out"] or self._tasks) or loop.time() > deadline:
                 return
+            # What is left are peers that read slowly, or handlers: they are looked for less and less often.
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _SWEEP_MOST_SECONDS)
 
     def _close_sockets(self) -> None:
         for opened in self._sockets:

@@ -275,6 +275,8 @@ class BrokerServer:
     async def run_timers(self) -> int | None:
         """The environment's clock was moved: what is due on the loop happens. When something is due next."""
         self.timers.catch_up()
+        if self.context.groups_made is not None:
+            await self.context.groups.runtime.settled()
         return self.timers.next_due_ns()
 
     async def _applied(self) -> None:

@@ -23,10 +23,11 @@ from kafkacore.testing.words import UnknownName, api_named, as_text, error_named
 from kafkacore.tools import dev
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from kafkacore.config import BrokerConfig
     from kafkacore.testing.client import Client
+    from kafkacore.testing.groups import Groups
     from kafkacore.testing.logs import Log, LogRecord
 
 T = TypeVar("T")
@@ -35,6 +36,7 @@ Topics = Iterable[str] | Mapping[str, int]
 # Where files cost no disk; a machine without it has them where its temporary files are.
 MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - a directory with a random name is made in it
 _CALL_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.002
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 # Where a test is better off than with Kafka's defaults. Whoever wants those sets the key.
 CONFIGS: Final = MappingProxyType(
@@ -81,7 +83,7 @@ class Broker:
         self.requests = Requests(self._intercept)
         self._disk = FaultDisk()
         self._faults: list[RequestFault] = []
-        self._disk_faults: list[Fault] = []
+        self._disk_faults: list[DiskFault] = []
         self._client: Client | None = None
         self._port = 0
         self._overrides = CONFIGS | {key: as_text(value) for key, value in configs.items()}
@@ -229,6 +231,13 @@ class Broker:
             raise UnknownName(unknown("topic", topic, self.topics))
         return Log(handle)
 
+    @property
+    def groups(self) -> Groups:
+        """Consumer groups by their id, as their coordinator has them."""
+        from kafkacore.testing.groups import Groups
+
+        return Groups(self.node)
+
     # --- a small client ---
 
     def produce(
@@ -331,7 +340,9 @@ class Broker:
     def fill_disk(self, *, free_bytes: int = 0) -> Fault:
         """The disk of the logs takes so many more bytes, then writes fail with ENOSPC. As in Apache Kafka a directory
         whose write has failed stays offline until a restart, with room again or not."""
-        return self._order_disk(f"fill the disk but for {free_bytes} bytes", ("limit",), free_bytes)
+        if free_bytes < 0:
+            raise ValueError(f"a disk has no {free_bytes} bytes free")
+        return self._order_disk(f"fill the disk but for {free_bytes} bytes", (), free_bytes)
 
     def fail_disk(self, *operations: str) -> Fault:
         """The disk of the logs answers EIO: to all operations, or to those named (read, write, sync, names). A
@@ -339,7 +350,7 @@ class Broker:
         for each in operations:
             if each not in FAULT_KINDS:
                 raise ValueError(unknown("operation of a disk", each, FAULT_KINDS))
-        return self._order_disk(f"fail to {' and '.join(operations or FAULT_KINDS)}", operations or FAULT_KINDS, 0)
+        return self._order_disk(f"fail to {' and '.join(operations or FAULT_KINDS)}", operations or FAULT_KINDS, None)
 
     def faults(self) -> list[Fault]:
         """Those that are not over."""
@@ -358,21 +369,23 @@ class Broker:
             self._run(_let_go(fault))
             self._intercept()
 
-    def _order_disk(self, what: str, kinds: tuple[str, ...], free_bytes: int) -> Fault:
-        fault = DiskFault(what, self._disk, self._disk_ended)
+    def _order_disk(self, what: str, kinds: tuple[str, ...], free_bytes: int | None) -> Fault:
+        _ = self.node
+        fault = DiskFault(what, self._disk, kinds, self._disk_ended)
         self._disk_faults.append(fault)
+        if free_bytes is not None:
+            self._disk.limit(free_bytes)
         for kind in kinds:
-            if kind == "limit":
-                self._disk.limit(free_bytes)
-            else:
-                self._disk.fail(kind, errno.EIO)
+            self._disk.fail(kind, errno.EIO)
         return fault
 
     def _disk_ended(self, fault: Fault) -> None:
-        self._disk_faults.remove(fault)
-        self._disk.limit(None)
+        """What it alone had ordered is over."""
+        self._disk_faults = [each for each in self._disk_faults if each is not fault]
         for kind in FAULT_KINDS:
-            self._disk.fail(kind, 0)
+            self._disk.fail(kind, errno.EIO if any(kind in each.kinds for each in self._disk_faults) else 0)
+        if all(each.kinds for each in self._disk_faults):
+            self._disk.limit(None)
 
     def _intercept(self) -> None:
         """Puts a hand between clients and handlers where somebody wants one, and takes it away else."""
@@ -395,16 +408,24 @@ class Broker:
 
 
 class DiskFault(Fault):
-    """Its hits are the operations that failed."""
+    """Its hits are the operations that failed. No `kinds`: the disk is full."""
 
-    def __init__(self, what: str, disk: FaultDisk, on_end: Any) -> None:
+    def __init__(self, what: str, disk: FaultDisk, kinds: tuple[str, ...], on_end: Callable[[Fault], None]) -> None:
         super().__init__(what, None, on_end=on_end)
+        self.kinds = kinds
         self._disk = disk
         self._before = disk.hits
 
     @property
     def hits(self) -> int:
         return self._disk.hits - self._before
+
+    def wait_for_hits(self, count: int = 1, timeout_seconds: float = 5.0) -> None:
+        until = time.monotonic() + timeout_seconds
+        while self.hits < count:
+            if time.monotonic() > until:
+                raise TimeoutError(f"{self!r}: not {count} within {timeout_seconds:g} s")
+            time.sleep(_LOOK_SECONDS)  # native code counts, and tells nobody
 
 
 async def _let_go(fault: RequestFault) -> None:

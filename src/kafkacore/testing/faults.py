@@ -67,7 +67,7 @@ class Fault:
 
     @property
     def is_over(self) -> bool:
-        return self._ended or (self.times is not None and self._hits >= self.times)
+        return self._ended or (self.times is not None and self.hits >= self.times)
 
     def end(self) -> None:
         """It happens no more. Idempotent."""
@@ -105,7 +105,7 @@ class Fault:
 
     def __repr__(self) -> str:
         limits = [f"{name}={value!r}" for name in ("topic", "client_id") if (value := getattr(self, name)) is not None]
-        often = f"{self._hits} hits" if self.times is None else f"{self._hits} of {self.times} hits"
+        often = f"{self.hits} hits" if self.times is None else f"{self.hits} of {self.times} hits"
         return f"<{' '.join([self.what, *limits])}: {often}{', over' if self.is_over else ''}>"
 
 

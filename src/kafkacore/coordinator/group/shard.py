@@ -203,6 +203,11 @@ class GroupShard:
     def describe_groups(self, caller: Caller, group_ids: Sequence[str]) -> list[DescribeGroupsResponse.DescribedGroup]:
         return admin.describe_groups(self._core, caller.api_version, group_ids)
 
+    def generation(self, group_id: str) -> int:
+        """Of a classic group; -1 where there is none."""
+        group = self._core.groups.get(group_id)
+        return group.generation_id if isinstance(group, ClassicGroup) else -1
+
     def delete_groups(self, group_ids: Sequence[str], waiter: Waiter, now_ms: int) -> Effects:
         """A list of DeleteGroupsResponse.DeletableGroupResult."""
         core = self._turn(now_ms)

@@ -1,0 +1,18 @@
+"""The service against a real broker: what FastStream's own TestKafkaBroker leaves out (serialisation, offsets, retries)
+is there."""
+
+import asyncio
+
+import pytest
+from service import make
+
+
+@pytest.mark.kafka(topics=["names", "greetings"])
+def test_who_is_named_is_greeted(kafka_broker):
+    async def serve() -> list:
+        async with make(kafka_broker.bootstrap) as service:
+            await service.start()
+            await service.publish("Ada", topic="names")
+            return await asyncio.to_thread(kafka_broker.consume, "greetings", timeout_seconds=20)
+
+    assert [each.value for each in asyncio.run(serve())] == [b"Hello, Ada!"]

@@ -1,0 +1,27 @@
+// A broker for tests: `const kafka = await startKafka(); ... await kafka.stop()`.
+// The program is `kafkacore` on the PATH, or what the environment variable KAFKACORE names.
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+
+export async function startKafka(...options) {
+  const program = process.env.KAFKACORE ?? "kafkacore";
+  const child = spawn(
+    program,
+    // It ends with this process, whatever becomes of it.
+    ["dev", "--json", "--with-parent", "--override", "group.initial.rebalance.delay.ms=0", ...options],
+    { stdio: ["ignore", "pipe", "inherit"] },
+  );
+  const failed = once(child, "exit").then(([code]) => {
+    throw new Error(`kafkacore dev ended with ${code} before it was ready`);
+  });
+  const [line] = await Promise.race([once(createInterface({ input: child.stdout }), "line"), failed]);
+  failed.catch(() => {});
+  return {
+    ...JSON.parse(line),
+    async stop() {
+      child.kill();
+      await once(child, "exit");
+    },
+  };
+}

@@ -1,0 +1,166 @@
+"""Consumer groups, as a test looks at them: not over the wire, but in the broker's own coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.network.request import RequestContext
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.messages import ConsumerProtocolAssignment, OffsetFetchRequest
+from kafkacore.testing.words import UnknownName, unknown
+
+if TYPE_CHECKING:
+    from kafkacore.coordinator.group.shard import GroupShard
+    from kafkacore.server.node import Node
+
+T = TypeVar("T")
+
+_CALL_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 0.002  # between looks of `wait_for`
+_LOAD_SECONDS: Final = 30.0
+_DEAD: Final = "Dead"
+_CONSUMER: Final = "consumer"
+_DESCRIBE: Final = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, None, "", "")
+
+
+class Member(NamedTuple):
+    """`assignment`: partitions by topic, of consumers; empty for other protocols and while the group rebalances."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: dict[str, list[int]]
+
+
+class GroupInfo(NamedTuple):
+    """A group at one moment. `state` in Kafka's words: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead.
+    `offsets` are those committed, by topic and partition."""
+
+    group_id: str
+    state: str
+    generation: int
+    protocol_type: str
+    protocol: str
+    members: list[Member]
+    offsets: dict[tuple[str, int], int]
+
+
+class Groups(Mapping[str, GroupInfo]):
+    """Groups by their id; every look is a fresh one. Raises UnknownName for a group that there is not."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def __getitem__(self, group_id: str) -> GroupInfo:
+        found = self._run(self._look(group_id))
+        if found is None:
+            raise UnknownName(unknown("group", group_id, self))
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._run(self._ids()))
+
+    def __len__(self) -> int:
+        return len(self._run(self._ids()))
+
+    def __contains__(self, group_id: object) -> bool:
+        return isinstance(group_id, str) and self._run(self._look(group_id)) is not None
+
+    def wait_for(
+        self,
+        group_id: str,
+        *,
+        state: str | None = None,
+        members: int | None = None,
+        offsets: Mapping[tuple[str, int], int] | None = None,
+        timeout_seconds: float = 10.0,
+    ) -> GroupInfo:
+        """The group, as soon as it is in that state, has so many members, and these offsets are committed in it.
+
+        Raises TimeoutError with what it was instead.
+        """
+        until = time.monotonic() + timeout_seconds
+        while True:
+            found = self._run(self._look(group_id))
+            if (
+                found is not None
+                and state in {None, found.state}
+                and members in {None, len(found.members)}
+                and (offsets or {}).items() <= found.offsets.items()
+            ):
+                return found
+            if time.monotonic() > until:
+                raise TimeoutError(f"group {group_id} is not as it was waited for: {found or 'there is no such group'}")
+            time.sleep(_LOOK_SECONDS)
+
+    def __repr__(self) -> str:
+        return f"<Groups: {', '.join(self) or 'none'}>"
+
+    # --- on the broker's loop ---
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._node.broker.plane.loop.run(work, _CALL_SECONDS)
+
+    async def _ids(self) -> list[str]:
+        groups = self._node.broker.context.groups_made
+        if groups is None:
+            return []
+        await self._loaded()
+        listed = [each.group_id for shard in groups.runtime.active() for each in shard.list_groups([], [])]
+        return sorted(listed)
+
+    async def _look(self, group_id: str) -> GroupInfo | None:
+        groups = self._node.broker.context.groups_made
+        if groups is None:
+            return None
+        await self._loaded()
+        try:
+            shard: GroupShard = groups.shard_of(group_id)
+        except KafkaError:
+            return None  # its partition is not there yet
+        told = shard.describe_groups(_DESCRIBE, [group_id])[0]
+        if told.error_code or told.group_state == _DEAD:
+            return None
+        return GroupInfo(
+            group_id,
+            told.group_state,
+            shard.generation(group_id),
+            told.protocol_type,
+            told.protocol_data,
+            [_member(each, told.protocol_type) for each in told.members],
+            await self._offsets(group_id),
+        )
+
+    async def _offsets(self, group_id: str) -> dict[tuple[str, int], int]:
+        asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group_id, topics=None)
+        answer = await self._node.broker.context.groups.ask(
+            group_id, lambda shard, waiter, now_ms: shard.offset_fetch(asked, False, waiter)
+        )
+        if answer.error_code:
+            raise error_for(ErrorCode(answer.error_code))
+        return {
+            (topic.name, each.partition_index): each.committed_offset
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    async def _loaded(self) -> None:
+        """Groups of before a restart are there once their partitions' logs have been read."""
+        async with asyncio.timeout(_LOAD_SECONDS):
+            # Shards tell nobody but those who asked them.
+            while (groups := self._node.broker.context.groups_made) is not None and groups.runtime.loading:  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _member(told: Any, protocol_type: str) -> Member:
+    assignment: dict[str, list[int]] = {}
+    if protocol_type == _CONSUMER and told.member_assignment:
+        decoded, _ = ConsumerProtocolAssignment.decode_prefix(told.member_assignment[2:], 0)
+        assignment = {each.topic: sorted(each.partitions) for each in decoded.assigned_partitions}
+    return Member(told.member_id, told.group_instance_id, told.client_id, told.client_host, assignment)

@@ -1,0 +1,66 @@
+"""Every example is run as it stands, as who copies it would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from processes import PEERS, ROOT, need
+
+EXAMPLES = ROOT / "examples"
+NEED_NODE = "no node 20 and npm: apt install nodejs npm, then make peers"
+NEED_MAVEN = "no Java 17 and Maven: apt install openjdk-17-jdk-headless maven"
+NEED_BUILD = "no .venv/bin/kafkacore: make build"
+
+
+def run(arguments: list[str], directory: Path, timeout_s: float) -> str:
+    """Its output, once it has succeeded."""
+    program = ROOT / ".venv" / "bin" / "kafkacore"
+    need(program.exists(), NEED_BUILD)
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    done = subprocess.run(
+        arguments,
+        cwd=directory,
+        env=environment | {"KAFKACORE": str(program)},
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+    return done.stdout
+
+
+@pytest.mark.timeout(180)
+def test_the_python_examples(tmp_path: Path) -> None:
+    """In one run; each folder is the start of the path of its tests, as where pytest is run in it."""
+    folders = ["confluent-kafka", "aiokafka", "kafka-python", "faststream"]
+    for name in folders:
+        shutil.copytree(EXAMPLES / name, tmp_path / name)
+    told = run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *folders], tmp_path, 150)
+    assert "9 passed" in told
+
+
+@pytest.mark.timeout(400)
+def test_the_example_for_junit(tmp_path: Path) -> None:
+    need(shutil.which("mvn") and shutil.which("javac"), NEED_MAVEN)
+    shutil.copytree(EXAMPLES / "junit", tmp_path / "junit", ignore=shutil.ignore_patterns("target"))
+    run(["mvn", "-B", "-q", "test"], tmp_path / "junit", 380)
+    [report] = (tmp_path / "junit" / "target" / "surefire-reports").glob("*.txt")
+    assert "Tests run: 1, Failures: 0, Errors: 0, Skipped: 0" in report.read_text(encoding="utf-8")
+
+
+@pytest.mark.timeout(120)
+def test_the_example_for_kafkajs(tmp_path: Path) -> None:
+    need(shutil.which("node"), NEED_NODE)
+    modules = PEERS / "kafkajs" / "node_modules"
+    need(modules.exists(), NEED_NODE)
+    shutil.copytree(EXAMPLES / "kafkajs", tmp_path / "kafkajs", ignore=shutil.ignore_patterns("node_modules"))
+    (tmp_path / "kafkajs" / "node_modules").symlink_to(modules)
+    told = run(["npm", "test", "--silent"], tmp_path / "kafkajs", 100)
+    assert "# pass 1" in told or "pass 1" in told

@@ -1,0 +1,97 @@
+"""Consumer groups, looked at from inside, and moved by the broker's clock."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer
+
+from kafkacore.testing import Broker
+from kafkacore.testing.words import UnknownName
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def consumer(broker: Broker, client_id: str, **settings: object) -> Consumer:
+    made = Consumer({
+        "bootstrap.servers": broker.bootstrap, "group.id": "g", "client.id": client_id,
+        "auto.offset.reset": "earliest", "enable.auto.commit": False, **settings,
+    })  # fmt: skip
+    made.subscribe(["t"])
+    return made
+
+
+def poll(one: Consumer):
+    for _ in range(200):
+        message = one.poll(0.1)
+        if message is not None:
+            return message
+    raise AssertionError("no message came")
+
+
+def test_a_group_is_seen_with_members_assignment_and_offsets() -> None:
+    with Broker(topics={"t": 2}) as broker:
+        assert len(broker.groups) == 0
+        with pytest.raises(UnknownName, match="no group called 'g'"):
+            broker.groups["g"]
+        broker.produce("t", "x")
+        one = consumer(broker, "one")
+        message = poll(one)
+        group = broker.groups.wait_for("g", state="Stable", members=1)
+        assert (group.protocol_type, group.protocol, group.generation) == ("consumer", "range", 1)
+        assert [(each.client_id, each.assignment) for each in group.members] == [("one", {"t": [0, 1]})]
+        assert group.offsets == {}
+        one.commit(message, asynchronous=False)
+        assert broker.groups["g"].offsets == {("t", 0): 1}
+        one.close()
+        assert broker.groups.wait_for("g", state="Empty", members=0).offsets == {("t", 0): 1}
+        assert list(broker.groups) == ["g"]
+        assert "other" not in broker.groups
+        broker.restart()
+        assert broker.groups["g"].offsets == {("t", 0): 1}
+
+
+def test_a_session_ends_when_its_time_has_passed() -> None:
+    with Broker(topics=["t"]) as broker:
+        broker.produce("t", "x")
+        one = consumer(broker, "one", **{"session.timeout.ms": 45_000, "heartbeat.interval.ms": 40_000})
+        poll(one)
+        assert len(broker.groups["g"].members) == 1
+        broker.clock.advance(seconds=30)
+        assert len(broker.groups["g"].members) == 1
+        broker.clock.advance(seconds=20)
+        group = broker.groups["g"]
+        assert (group.state, group.members) == ("Empty", [])
+        one.close()
+
+
+def test_offsets_expire_when_the_group_has_been_empty_for_long() -> None:
+    with Broker(topics=["t"], configs={"offsets.retention.minutes": 60 * 24}) as broker:
+        broker.produce("t", "x")
+        one = consumer(broker, "one")
+        one.commit(poll(one), asynchronous=False)
+        one.close()
+        broker.groups.wait_for("g", state="Empty")
+        broker.clock.advance(hours=23)
+        assert broker.groups["g"].offsets == {("t", 0): 1}
+        broker.clock.advance(hours=2)
+        assert "g" not in broker.groups
+
+
+def test_what_a_group_is_not_is_told_with_what_it_is() -> None:
+    with Broker() as broker:
+        with pytest.raises(TimeoutError, match="there is no such group"):
+            broker.groups.wait_for("g", timeout_seconds=0.01)
+        assert repr(broker.groups) == "<Groups: none>"
+
+
+def test_a_refused_heartbeat_has_a_member_join_again() -> None:
+    with Broker(topics=["t"], record=True) as broker:
+        broker.produce("t", "x")
+        one = consumer(broker, "one", **{"heartbeat.interval.ms": 50})
+        poll(one)
+        joins = len(broker.requests.of("JoinGroup"))
+        broker.refuse("Heartbeat", error="UNKNOWN_MEMBER_ID", times=1)
+        while len(broker.requests.of("JoinGroup")) == joins:
+            one.poll(0.05)
+        assert broker.faults() == []
+        one.close()

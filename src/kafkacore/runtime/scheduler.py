@@ -12,6 +12,7 @@ from kafkacore.runtime.clock import Clock
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
 _NS_OF_A_MS: Final = 1_000_000
+_LEAST_SWEPT: Final = 256  # pieces of work among which the cancelled ones are looked for
 
 
 class _Handle(Protocol):
@@ -51,6 +52,7 @@ class Scheduler:
         self._order = itertools.count()
         self._handle: _Handle | None = None
         self._armed_ns = 0
+        self._sweep_at = _LEAST_SWEPT
 
     def after(self, delay_ms: float, function: Callable[[], object], name: str = "") -> Scheduled:
         """Once."""
@@ -91,6 +93,11 @@ class Scheduler:
         self._arm()
         return count
 
+    @property
+    def kept(self) -> int:
+        """Pieces that are kept, some of those that were taken back among them."""
+        return len(self._queue)
+
     def next_due_ns(self) -> int | None:
         """When something is due next, by the clock."""
         while self._queue and self._queue[0][2].cancelled:
@@ -110,6 +117,11 @@ class Scheduler:
         return scheduled
 
     def _push(self, scheduled: Scheduled, due_ns: int) -> None:
+        if len(self._queue) >= self._sweep_at:
+            # Deadlines that were met in time would stay until they are due: of many waits a minute's worth.
+            self._queue = [each for each in self._queue if not each[2].cancelled]
+            heapq.heapify(self._queue)
+            self._sweep_at = max(2 * len(self._queue), _LEAST_SWEPT)
         scheduled.due_ns = due_ns
         heapq.heappush(self._queue, (due_ns, next(self._order), scheduled))
 

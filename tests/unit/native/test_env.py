@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkacore._fast.env import Environment, ManualClock
+from kafkacore._fast.env import Environment, ManualClock, RunningClock
 
 
 def test_a_manual_clock_moves_when_told() -> None:
@@ -14,6 +14,23 @@ def test_a_manual_clock_moves_when_told() -> None:
     assert (environment.wall_ms(), environment.monotonic_ns()) == (501, 1_500_005)
     with pytest.raises(ValueError, match="forward only"):
         clock.advance_ms(-1)
+
+
+def test_a_running_clock_is_ahead_of_the_real_one_by_what_it_was_moved() -> None:
+    clock, real = RunningClock(), Environment()
+    environment = Environment(clock)
+    assert 0 <= environment.wall_ms() - real.wall_ms() < 1000
+    clock.advance_ns(3_600_000_000_001)
+    for mine, other, ahead in (
+        (environment.monotonic_ns, real.monotonic_ns, 3_600_000_000_001),
+        (clock.monotonic_ns, real.monotonic_ns, 3_600_000_000_001),
+        (environment.wall_ms, real.wall_ms, 3_600_000),
+        (clock.wall_ms, real.wall_ms, 3_600_000),
+    ):
+        before = other()
+        moved = mine()
+        # The millisecond may change with the nanosecond that was added.
+        assert before + ahead <= moved <= other() + ahead + 1
 
 
 def test_the_real_clock_goes_forward() -> None:

@@ -61,6 +61,36 @@ def test_on_a_loop_it_wakes_by_itself() -> None:
     assert asyncio.run(story())
 
 
+def test_on_a_loop_it_catches_up_with_a_clock_that_was_moved() -> None:
+    async def story() -> list[str]:
+        clock, done = ManualClock(), []
+        scheduler = Scheduler(clock, asyncio.get_running_loop().call_later)
+        scheduler.after(60_000, lambda: done.append("in a minute"))
+        scheduler.after(61_000, lambda: done.append("a second later"))
+        clock.advance_ms(60_999)
+        assert scheduler.catch_up() == 1
+        clock.advance_ms(1)
+        assert scheduler.catch_up() == 1
+        scheduler.close()
+        return done
+
+    assert asyncio.run(story()) == ["in a minute", "a second later"]
+
+
+def test_what_was_taken_back_is_not_kept_until_it_would_have_been_due() -> None:
+    clock = ManualClock()
+    scheduler = Scheduler(clock)
+    done: list[int] = []
+    for number in range(10_000):
+        scheduled = scheduler.after(60_000 - number, lambda number=number: done.append(number))  # type: ignore[misc]
+        if number % 1000:
+            scheduled.cancel()
+    assert scheduler.kept < 600
+    clock.advance_ms(60_000)
+    assert scheduler.run_due() == 10
+    assert done == sorted(done, reverse=True)
+
+
 def test_backoff_doubles_up_to_its_limit() -> None:
     source = random.Random(1)
     for attempt in range(8):

@@ -8,8 +8,7 @@ import struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compacting import ABORT, COMMIT, SEED, Twin, compact, read_log
-from kafkacore._fast.batch import RecordBatchBuilder
+from compacting import ABORT, COMMIT, NOW, SEED, Twin, Writer, compact, read_log
 from kafkacore._fast.compaction import UncleanableLog
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.offset_map import KeyOffsets
@@ -18,7 +17,6 @@ from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage.log_manager import LogManager
 
-NOW = 1_700_000_000_000
 RETENTION_MS = 1000
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
@@ -36,57 +34,8 @@ rounds = st.lists(
 )  # fmt: skip
 
 
-class Writer:
-    """Appends to the log as a follower does. Producers 0 to 2 are idempotent, 3 to 5 transactional; -1 is none."""
-
-    def __init__(self, handle: PartitionHandle) -> None:
-        self.handle = handle
-        self.offset = 0
-        self.sequences: dict[int, int] = {}
-        self.open: dict[int, int] = {}  # first offset of a transaction
-        self.aborted: list[tuple[int, int, int]] = []
-        self.last: dict[int, tuple[int | None, int]] = {}
-
-    def append(self, raw: bytes) -> None:
-        assert self.handle.append_as_follower(raw, 7).error == 0
-
-    def data(self, producer: int, records: list, codec: str, gap: int, log_append: bool) -> None:  # type: ignore[type-arg]
-        ids = {}
-        if producer >= 0:
-            sequence = self.sequences.get(producer, 0)
-            ids = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
-            self.sequences[producer] = sequence + len(records)
-        self.offset += gap
-        builder = RecordBatchBuilder(
-            codec=codec, base_offset=self.offset, partition_leader_epoch=7, transactional=producer >= 3,
-            log_append_time_ms=NOW + 77 if log_append else None, **ids,
-        )  # fmt: skip
-        for key, value, attached, late in records:
-            builder.append(NOW + late if late >= 0 else -1, key, value, attached)
-        self.append(builder.build())
-        if producer >= 3:
-            self.open.setdefault(producer, self.offset)
-        self.offset += len(records)
-        if producer >= 0:
-            self.last[producer] = (self.offset - 1, 0)
-
-    def marker(self, producer: int, kind: int) -> None:
-        builder = RecordBatchBuilder(
-            base_offset=self.offset, partition_leader_epoch=7, producer_id=producer, producer_epoch=0,
-            transactional=True, control=True,
-        )  # fmt: skip
-        builder.append(NOW, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 1))
-        self.append(builder.build())
-        first = self.open.pop(producer, None)
-        if kind == ABORT and first is not None:
-            self.aborted.append((producer, first, self.offset))
-        self.last.setdefault(producer, (None, 0))
-        self.offset += 1
-
-    def decide(self) -> None:
-        """What lies below the last stable offset is decided."""
-        for producer in list(self.open):
-            self.marker(producer, COMMIT)
+def follow(handle: PartitionHandle, raw: bytes) -> None:
+    assert handle.append_as_follower(raw, 7).error == 0
 
 
 def aborted_on_disk(disk: SimulatedDisk) -> list[tuple[int, int, int]]:
@@ -109,7 +58,8 @@ def test_what_is_left_is_what_the_rules_leave(rounds: list, segment_bytes: int, 
     (handle,) = manager.create("orders", Uuid.random(), [0])
     handle.become_follower(1, 7)
     key_offsets = KeyOffsets(1 << 20, 0.9, SEED) if most_keys > 3 else KeyOffsets(0, 0.2, SEED)
-    writer, known, now_ms, dirty = Writer(handle), 0, NOW, 0
+    writer = Writer(lambda raw: follow(handle, raw))
+    known, now_ms, dirty = 0, NOW, 0
     twin = Twin([], [], writer.last)
     for operations, passed_ms in rounds:
         for kind, *rest in operations:

@@ -3,14 +3,16 @@ rules for the offset map. Also what drives the real one to its end."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field, replace
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.compaction import DONE, SWAP, Compaction
 from kafkacore._fast.offset_map import KeyOffsets
 
 SEED = b"0123456789abcdef"
 ABORT, COMMIT = 0, 1
+NOW = 1_700_000_000_000
 
 
 @dataclass
@@ -164,3 +166,54 @@ class Twin:
         if len(records) == len(batch.records):
             return batch
         return replace(batch, records=records, max_timestamp=max(one[1] for one in records), rewritten=True)
+
+
+class Writer:
+    """Batches with their offsets, given to `append`. Producers 0 to 2 are idempotent, 3 to 5 transactional; -1 is
+    none."""
+
+    def __init__(self, append):
+        self.append = append
+        self.offset = 0
+        self.sequences: dict[int, int] = {}
+        self.open: dict[int, int] = {}  # first offset of a transaction
+        self.aborted: list[tuple[int, int, int]] = []
+        self.last: dict[int, tuple[int | None, int]] = {}
+
+    def data(self, producer, records, codec, gap, log_append):
+        ids = {}
+        if producer >= 0:
+            sequence = self.sequences.get(producer, 0)
+            ids = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
+            self.sequences[producer] = sequence + len(records)
+        self.offset += gap
+        builder = RecordBatchBuilder(
+            codec=codec, base_offset=self.offset, partition_leader_epoch=7, transactional=producer >= 3,
+            log_append_time_ms=NOW + 77 if log_append else None, **ids,
+        )  # fmt: skip
+        for key, value, attached, late in records:
+            builder.append(NOW + late if late >= 0 else -1, key, value, attached)
+        self.append(bytes(builder.build()))
+        if producer >= 3:
+            self.open.setdefault(producer, self.offset)
+        self.offset += len(records)
+        if producer >= 0:
+            self.last[producer] = (self.offset - 1, 0)
+
+    def marker(self, producer, kind):
+        builder = RecordBatchBuilder(
+            base_offset=self.offset, partition_leader_epoch=7, producer_id=producer, producer_epoch=0,
+            transactional=True, control=True,
+        )  # fmt: skip
+        builder.append(NOW, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, 1))
+        self.append(bytes(builder.build()))
+        first = self.open.pop(producer, None)
+        if kind == ABORT and first is not None:
+            self.aborted.append((producer, first, self.offset))
+        self.last.setdefault(producer, (None, 0))
+        self.offset += 1
+
+    def decide(self):
+        """What lies below the last stable offset is decided."""
+        for producer in list(self.open):
+            self.marker(producer, COMMIT)

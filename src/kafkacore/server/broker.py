@@ -48,6 +48,7 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from kafkacore.server.groups import Groups
+    from kafkacore.storage.cleaner import LogCleaner
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # of the machine's memory: one part in so many is for fetch sessions
@@ -90,6 +91,7 @@ class BrokerServer:
         self._deadlines: list[asyncio.TimerHandle] = []
         # What clients wait for goes by the environment's clock; what keeps this broker in the cluster by the loop's.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
+        self.cleaner: LogCleaner | None = None  # once logs are looked after
         sessions = _fetch_sessions(config)
         self._hot = Hot(sessions, config.fetch_max_bytes)
         self._channel = channel
@@ -175,6 +177,10 @@ class BrokerServer:
         """What was changed at run time, but for logs, which their topics' settings reach."""
         self.plane.set_limits(limits_from(config))
         self._blocking.resize(config.num_io_threads)
+        if self.cleaner is not None:
+            from kafkacore.storage.cleaner import cleaner_settings
+
+            self.cleaner.configure(cleaner_settings(config))
 
     def _make_groups(self, environment: Environment) -> Groups:
         from kafkacore.server.groups import Groups  # not before there are any

@@ -10,6 +10,7 @@ from kafkacore.observability.metrics import Kind, Sample
 
 if TYPE_CHECKING:
     from kafkacore.server.broker import BrokerServer
+    from kafkacore.storage.cleaner import LogCleaner
     from kafkacore.storage.log_manager import LogManager
 
 _SERVER: Final = "kafka.server"
@@ -32,6 +33,8 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         yield Sample(_LOG, "Log", "LogEndOffset", Kind.GAUGE, partition.end_offset, tags)
         yield Sample(_LOG, "Log", "LogStartOffset", Kind.GAUGE, partition.log_start_offset, tags)
     yield from _directory_metrics(broker)
+    if broker.cleaner is not None:
+        yield from cleaner_metrics(broker.cleaner)
     image = broker.context.image
     yield Sample(_SERVER, "broker-metadata-metrics", "last-applied-record-offset", Kind.GAUGE, image.offset)
     yield Sample(
@@ -66,3 +69,23 @@ def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
         for number, segments in enumerate(load.segments_to_recover()):
             numbered = (*tags, ("threadNum", str(number)))
             yield Sample(_LOG, "LogManager", "remainingSegmentsToRecover", Kind.GAUGE, segments, numbered)
+
+
+def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Sample]:
+    """As LogCleaner and LogCleanerManager show them."""
+    rounds = cleaner.last_rounds()
+    read_bytes = max(sum(one.read_bytes for one in rounds), 1)
+    for name, value in (
+        ("max-buffer-utilization-percent", int(100 * max((one.utilization for one in rounds), default=0.0))),
+        ("cleaner-recopy-percent", 100 * sum(one.written_bytes for one in rounds) // read_bytes),
+        ("max-clean-time-secs", int(max((one.elapsed_s for one in rounds), default=0.0))),
+        ("max-compaction-delay-secs", cleaner.max_delay_ms // 1000),
+        ("DeadThreadCount", cleaner.dead_threads),
+    ):
+        yield Sample(_LOG, "LogCleaner", name, Kind.GAUGE, value)
+    yield Sample(_LOG, "LogCleanerManager", "max-dirty-percent", Kind.GAUGE, int(100 * cleaner.max_dirty_ratio))
+    yield Sample(_LOG, "LogCleanerManager", "time-since-last-run-ms", Kind.GAUGE, cleaner.since_last_check_ms)
+    for path, (logs, dirty_bytes) in cleaner.uncleanable().items():
+        tags = (("logDirectory", path),)
+        yield Sample(_LOG, "LogCleanerManager", "uncleanable-partitions-count", Kind.GAUGE, logs, tags)
+        yield Sample(_LOG, "LogCleanerManager", "uncleanable-bytes", Kind.GAUGE, dirty_bytes, tags)

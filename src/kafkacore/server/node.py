@@ -328,12 +328,15 @@ class Node:
         self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
         self._undo.append(lambda: loop.run(broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
         self._run_start(loop, broker.start())
-        self._start_upkeep(manager, environment)
+        self._start_upkeep(manager, environment, broker)
 
-    def _start_upkeep(self, manager: LogManager, environment: Environment) -> None:
-        from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from  # the broker serves without it by now
+    def _start_upkeep(self, manager: LogManager, environment: Environment, broker: BrokerServer) -> None:
+        from kafkacore.storage.cleaner import LogCleaner, cleaner_settings  # the broker serves without it by now
+        from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
-        upkeep = self._upkeep = LogUpkeep(manager, environment, intervals_from(self.config))
+        cleaner = broker.cleaner = LogCleaner(manager, environment, cleaner_settings(broker.replicas.config))
+        self._undo.append(cleaner.close)
+        upkeep = self._upkeep = LogUpkeep(manager, environment, intervals_from(self.config), cleaner)
         upkeep.start()
         self._undo.append(upkeep.close)
 

@@ -47,7 +47,7 @@ class ManagedDirectory:
         self.native = native
         self.partitions: dict[Key, PartitionHandle] = {}
         self.recovery_points: dict[Key, int] = {}
-        self.cleaned: dict[Key, int] = {}  # how far Apache Kafka's cleaner came
+        self.cleaned: dict[Key, int] = {}  # how far the cleaner came
         self.log_starts: dict[Key, int] = {}
         self.high_watermarks: dict[Key, int] = {}
         self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
@@ -335,7 +335,10 @@ class LogManager:
                     handle = directory.partitions.pop(key)
                     for checkpointed in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
                         checkpointed.pop(key, None)
+                    was_compacted = directory.cleaned.pop(key, None) is not None
                 self._put_aside(directory, handle, kind)
+                if was_compacted:
+                    self.checkpoint_cleaned()  # of another log of the name it would say what it said of this one
 
     def _put_aside(self, directory: ManagedDirectory, handle: PartitionHandle, kind: names.Kind) -> None:
         handle.retire()
@@ -396,11 +399,75 @@ class LogManager:
 
     def replace_with_future(self, key: Key) -> None:
         """The end of a move. Raises OSError, MoveCancelled."""
-        # Where the log begins is known before its former directory goes.
+        # Where the log begins, and where it has gaps, is known before its former directory goes.
         self.checkpoint_log_starts()
+        source = self._tell_cleaned(key)
         self.futures.replace_current(key)
+        if source is not None:
+            with self._mutex:
+                source.cleaned.pop(key, None)
+            self.checkpoint_cleaned()
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
+
+    def _tell_cleaned(self, key: Key) -> ManagedDirectory | None:
+        """How far the cleaner came is known in the log's next directory too; the one where it is now, if it came
+        anywhere."""
+        future = self.futures.get(key)
+        with self._mutex:
+            source = self.holder(key)
+            if source is None or future is None or key not in source.cleaned:
+                return None
+            future.directory.cleaned[key] = source.cleaned[key]
+        self.checkpoint_cleaned()
+        return source
+
+    # --- compaction ---
+
+    def compacted(self) -> list[tuple[Key, PartitionHandle]]:
+        """The logs that are to be compacted, of directories that serve."""
+        with self._mutex:
+            held = [item for one in self._directories if not one.failed for item in one.partitions.items()]
+        return [(key, handle) for key, handle in held if handle.settings.compact_policy and handle.state == "open"]
+
+    def cleaned_until(self, key: Key) -> int | None:
+        """The offset from which the log has not been compacted; None where it never was."""
+        with self._mutex:
+            directory = self.holder(key)
+            return None if directory is None else directory.cleaned.get(key)
+
+    def set_cleaned(self, key: Key, handle: PartitionHandle, offset: int) -> None:
+        """It has been compacted up to there, unless it is another log's by now."""
+        with self._mutex:
+            directory = self.holder(key)
+            if directory is None or directory.partitions[key] is not handle:
+                return
+            directory.cleaned[key] = offset
+        self.checkpoint_cleaned()
+
+    def truncate(self, key: Key, offset: int) -> None:
+        """The log ends at `offset`, and what comes behind it has not been compacted. Raises OSError, KeyError."""
+        with self._mutex:
+            directory = next(one for one in self._directories if key in one.partitions)
+            handle = directory.partitions[key]
+        handle.truncate_to(offset)
+        with self._mutex:
+            compacted = directory.cleaned.get(key, 0) > offset
+            if compacted:
+                directory.cleaned[key] = offset
+        if compacted:
+            self.checkpoint_cleaned()
+
+    def checkpoint_cleaned(self) -> None:
+        """Of logs that are here, or on their way here: what became of others is nobody's concern."""
+        self._checkpoint(checkpoints.CLEANER_OFFSET, self._cleaned)
+
+    def _cleaned(self, directory: ManagedDirectory) -> dict[Key, int]:
+        coming = {key for key, _ in self.futures.of(directory)}
+        with self._mutex:
+            return {
+                key: offset for key, offset in directory.cleaned.items() if key in directory.partitions or key in coming
+            }
 
     # --- upkeep ---
 

@@ -24,9 +24,12 @@ def log_settings(config: TopicConfig) -> LogSettings:
         "lz4": config.compression_lz4_level,
         "zstd": config.compression_zstd_level,
     }
+    compacts = "compact" in config.cleanup_policy
+    # What may wait no longer must leave the active segment, which is never compacted (Kafka's maxSegmentMs).
+    segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if compacts else config.segment_ms
     return LogSettings(
         segment_bytes=max(config.segment_size_bytes, MIN_SEGMENT_BYTES),
-        segment_ms=config.segment_ms,
+        segment_ms=segment_ms,
         segment_jitter_ms=config.segment_jitter_ms,
         index_interval_bytes=config.index_interval_bytes,
         segment_index_bytes=max(config.segment_index_bytes, MIN_INDEX_BYTES),
@@ -42,7 +45,7 @@ def log_settings(config: TopicConfig) -> LogSettings:
         timestamp_before_max_ms=config.message_timestamp_before_max_ms,
         timestamp_after_max_ms=config.message_timestamp_after_max_ms,
         delete_policy="delete" in config.cleanup_policy,
-        compact_policy="compact" in config.cleanup_policy,
+        compact_policy=compacts,
         preallocate=config.preallocate,
         producer_id_expiration_ms=config.broker.producer_id_expiration_ms,
         min_cleanable_dirty_ratio=config.min_cleanable_dirty_ratio,

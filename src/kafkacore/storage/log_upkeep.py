@@ -16,6 +16,7 @@ from kafkacore.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from kafkacore.config import BrokerConfig
+    from kafkacore.storage.cleaner import LogCleaner
 
 _NEVER_MS: Final = 1 << 40  # an interval beyond it is Kafka's way to say "never"
 _DOOMED_CHECK_MS: Final = 5_000
@@ -53,8 +54,15 @@ def intervals_from(config: BrokerConfig) -> UpkeepIntervals:
 class LogUpkeep:
     """Runs from `start` to `close`; sleeps until something is due or a directory fails."""
 
-    def __init__(self, manager: LogManager, environment: Environment, intervals: UpkeepIntervals = DEFAULTS) -> None:
+    def __init__(
+        self,
+        manager: LogManager,
+        environment: Environment,
+        intervals: UpkeepIntervals = DEFAULTS,
+        cleaner: LogCleaner | None = None,
+    ) -> None:
         self._manager = manager
+        self._cleaner = cleaner
         self._environment = environment
         self._scheduler = Scheduler(environment)
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -77,6 +85,20 @@ class LogUpkeep:
         ):
             if interval_ms < _NEVER_MS:
                 self._scheduler.every(interval_ms, work, work.__name__, max(interval_ms, intervals.initial_delay_ms))
+
+        self._plan_compaction()
+
+    def _plan_compaction(self) -> None:
+        """The time between two looks may be changed meanwhile."""
+        if self._cleaner is not None:
+            self._scheduler.after(self._cleaner.backoff_ms, self._check_cleaner, "compaction")
+
+    def _check_cleaner(self) -> None:
+        assert self._cleaner is not None
+        try:
+            self._cleaner.check()
+        finally:
+            self._plan_compaction()
 
     def start(self) -> None:
         self._thread.start()

@@ -1,0 +1,340 @@
+"""The log cleaner: compacts the dirtiest log, again and again, while there is one that should be (Kafka's LogCleaner).
+
+`check`, now and then, looks for work; threads are there only while there is some, and with them the memory of their
+offset maps. What a thread decides it decides in Python; bytes are moved by `_fast.compaction`, in steps, between which
+it keeps to the rate (log.cleaner.io.max.bytes.per.second) and hears of its end.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+from kafkacore._named_tuple import NamedTuple
+from kafkacore.storage.cleaner_choice import DirtySection, dirty_section
+
+if TYPE_CHECKING:
+    from kafkacore._fast.compaction import CompactionTotals
+    from kafkacore._fast.env import Environment
+    from kafkacore._fast.offset_map import KeyOffsets
+    from kafkacore._fast.partition_handle import PartitionHandle
+    from kafkacore.config import BrokerConfig
+    from kafkacore.storage.log_manager import Key, LogManager
+
+LOG: Final = logging.getLogger("kafkacore.storage")
+
+STEP_BYTES: Final = 4 << 20  # worked through without a look at the rate, or at whether to go on
+CLEANER_NICE: Final = 10  # below the data plane's threads
+MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit of one thread's offset map
+LEAST_BACKOFF_MS: Final = 50
+_RETRIED: Final = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+_NS: Final = 1_000_000_000
+
+
+class CleanerSettings(NamedTuple):
+    """`dedupe_buffer_bytes` and `io_buffer_bytes` are shared by the threads. Kafka's defaults."""
+
+    enabled: bool = True  # log.cleaner.enable
+    threads: int = 1  # log.cleaner.threads
+    dedupe_buffer_bytes: int = 134217728  # log.cleaner.dedupe.buffer.size
+    load_factor: float = 0.9  # log.cleaner.io.buffer.load.factor
+    io_buffer_bytes: int = 524288  # log.cleaner.io.buffer.size
+    max_bytes_per_second: float = 1.7976931348623157e308  # log.cleaner.io.max.bytes.per.second
+    backoff_ms: int = 15_000  # log.cleaner.backoff.ms
+
+
+def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
+    return CleanerSettings(
+        enabled=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        io_buffer_bytes=config.log_cleaner_io_buffer_size,
+        max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        backoff_ms=config.log_cleaner_backoff_ms,
+    )
+
+
+class LastRound(NamedTuple):
+    """What a thread did last."""
+
+    read_bytes: int
+    written_bytes: int
+    elapsed_s: float
+    utilization: float  # of the offset map
+
+
+class Work(NamedTuple):
+    key: Key
+    handle: PartitionHandle
+    section: DirtySection
+
+
+class LogCleaner:
+    """`check` and `configure` may be called by any thread that may wait for a disk; `close` before the logs are."""
+
+    def __init__(self, manager: LogManager, environment: Environment, settings: CleanerSettings) -> None:
+        self._manager = manager
+        self._environment = environment
+        self._settings = settings
+        self._changed = threading.Condition()
+        self._threads: dict[int, threading.Thread] = {}
+        self._busy: set[Key] = set()
+        self._uncleanable: dict[Key, PartitionHandle] = {}
+        self._resting: dict[Key, int] = {}  # until when a log is left alone that could not be compacted just now
+        self._stopping = False
+        self._rate_since_ns = 0
+        self._rate_bytes = 0
+        self._rounds: dict[int, LastRound] = {}
+        self._checked_ms = environment.wall_ms()
+        self.max_dirty_ratio = 0.0
+        self.max_delay_ms = 0
+        self.dead_threads = 0
+
+    @property
+    def backoff_ms(self) -> int:
+        return max(self._settings.backoff_ms, LEAST_BACKOFF_MS)
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """The rate holds at once, the rest from the next round on."""
+        with self._changed:
+            if settings == self._settings:
+                return
+            self._settings = settings
+            self._rate_since_ns = 0
+            self.dead_threads = 0  # as many as are asked for are started anew
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Gives up what is under way, and waits for that. Idempotent."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+            threads = list(self._threads.values())
+        for thread in threads:
+            thread.join()
+
+    def settle(self, timeout_s: float) -> bool:
+        """Waits until nothing is under way; False when that takes longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._threads, timeout_s)
+
+    # --- what is to be done ---
+
+    def check(self) -> None:
+        """Starts as many threads as there are logs to compact, within log.cleaner.threads."""
+        self._forget_the_gone()
+        due = len(self._due()) if self._settings.enabled else 0
+        with self._changed:
+            wanted = min(len(self._threads) + due, self._settings.threads)
+            for number in range(self._settings.threads):
+                if len(self._threads) < wanted and number not in self._threads and not self._stopping:
+                    name = f"kafkacore-cleaner-{number}"
+                    self._threads[number] = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
+                    self._threads[number].start()
+
+    def _due(self) -> list[Work]:
+        """What should be compacted and is not just now, the dirtiest first."""
+        now_ms = self._checked_ms = self._environment.wall_ms()
+        sections = [work for key, handle in self._manager.compacted() if (work := self._look(key, handle, now_ms))]
+        self.max_dirty_ratio = max((work.section.ratio for work in sections), default=0.0)
+        self.max_delay_ms = max((work.section.delay_ms for work in sections), default=0)
+        due = [work for work in sections if work.section.is_due(work.handle.settings.min_cleanable_dirty_ratio)]
+        return sorted(due, key=lambda work: work.section.ratio, reverse=True)
+
+    def _look(self, key: Key, handle: PartitionHandle, now_ms: int) -> Work | None:
+        with self._changed:
+            if key in self._busy or self._uncleanable.get(key) is handle:
+                return None
+            if self._resting.get(key, 0) > self._environment.monotonic_ns():
+                return None
+        try:
+            section = dirty_section(handle, self._manager.cleaned_until(key), now_ms)
+        except OSError as error:
+            self._failed(key, handle, error)
+            return None
+        return None if section is None else Work(key, handle, section)
+
+    def _forget_the_gone(self) -> None:
+        with self._changed:
+            marked = list(self._uncleanable.items())
+        gone = [key for key, handle in marked if self._manager.get(*key) is not handle]
+        now_ns = self._environment.monotonic_ns()
+        with self._changed:
+            for key in gone:
+                del self._uncleanable[key]
+            self._resting = {key: due_ns for key, due_ns in self._resting.items() if due_ns > now_ns}
+
+    # --- threads ---
+
+    def _run(self, number: int) -> None:
+        try:
+            self._clean_all(number)
+        except Exception:
+            LOG.exception("a thread of the log cleaner died")
+            with self._changed:
+                self.dead_threads += 1
+        finally:
+            with self._changed:
+                self._threads.pop(number, None)
+                self._changed.notify_all()
+
+    def _clean_all(self, number: int) -> None:
+        from kafkacore._fast.offset_map import KeyOffsets  # nobody needs it without a compacted log
+
+        settings = self._settings
+        budget = min(settings.dedupe_buffer_bytes // max(settings.threads, 1), MOST_MAP_BYTES)
+        keys = KeyOffsets(budget, settings.load_factor, os.urandom(16))
+        while settings is self._settings and (work := self._grab()) is not None:
+            try:
+                self._clean(number, work, keys)
+            finally:
+                with self._changed:
+                    self._busy.discard(work.key)
+        if settings is not self._settings:
+            self._rounds.pop(number, None)
+
+    def _grab(self) -> Work | None:
+        for work in self._due():
+            with self._changed:
+                if self._stopping:
+                    return None
+                if work.key not in self._busy:
+                    self._busy.add(work.key)
+                    return work
+        return None
+
+    def _clean(self, number: int, work: Work, keys: KeyOffsets) -> None:
+        from kafkacore._fast.compaction import CompactionCancelled, UncleanableLog
+
+        key, handle, _ = work
+        try:
+            self._compact(number, work, keys)
+        except CompactionCancelled as error:
+            LOG.info("%s-%d: its compaction is given up: %s", *key, error)
+            self._rest(key)
+        except UncleanableLog as error:
+            LOG.warning("%s-%d is not compacted any more until the node starts again: %s", *key, error)
+            with self._changed:
+                self._uncleanable[key] = handle
+        except MemoryError:
+            self._failed(key, handle, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
+        except OSError as error:
+            self._failed(key, handle, error)
+
+    def _rest(self, key: Key) -> None:
+        with self._changed:
+            self._resting[key] = self._environment.monotonic_ns() + self.backoff_ms * 1_000_000
+
+    def _failed(self, key: Key, handle: PartitionHandle, error: OSError) -> None:
+        if handle.directory.offline_errno:
+            self._manager.check_directories()
+        elif error.errno in _RETRIED:
+            LOG.warning("%s-%d could not be compacted, and is tried again: %s", *key, error)
+            self._rest(key)
+        else:
+            LOG.warning("%s-%d is not compacted any more until the node starts again: %s", *key, error)
+            with self._changed:
+                self._uncleanable[key] = handle
+
+    def _compact(self, number: int, work: Work, keys: KeyOffsets) -> None:
+        from kafkacore._fast.compaction import DONE, Compaction
+
+        (key, handle, section), settings = work, self._settings
+        began_ns = self._environment.monotonic_ns()
+        keys.begin(section.upper_bound - section.first_dirty)
+        compaction = Compaction(
+            handle,
+            keys,
+            section.first_dirty,
+            section.upper_bound,
+            now_ms=self._environment.wall_ms(),
+            delete_retention_ms=handle.settings.delete_retention_ms,
+            buffer_bytes=settings.io_buffer_bytes // max(settings.threads, 1) // 2,
+            nice=CLEANER_NICE,
+        )
+        try:
+            moved = 0
+            while compaction.phase != DONE:
+                compaction.step(STEP_BYTES)
+                totals = compaction.totals
+                so_far = totals.mapped_bytes + totals.read_bytes + totals.written_bytes
+                self._keep_to_the_rate(key, handle, so_far - moved)
+                moved = so_far
+            end_offset, totals, utilization = compaction.end_offset, compaction.totals, keys.utilization
+        finally:
+            compaction.close()
+            keys.release()
+        self._manager.set_cleaned(key, handle, end_offset)
+        elapsed_s = (self._environment.monotonic_ns() - began_ns) / _NS
+        self._rounds[number] = LastRound(totals.read_bytes, totals.written_bytes, elapsed_s, utilization)
+        self._tell(work, end_offset, totals, elapsed_s)
+
+    def _tell(self, work: Work, end_offset: int, totals: CompactionTotals, elapsed_s: float) -> None:
+        LOG.info(
+            "%s-%d is compacted from %d to %d in %.1f s: %d records of %d KiB are left of %d records of %d KiB",
+            *work.key,
+            work.section.first_dirty,
+            end_offset,
+            elapsed_s,
+            totals.kept_records,
+            totals.written_bytes >> 10,
+            totals.read_records,
+            totals.read_bytes >> 10,
+        )
+        if totals.keyless_records:
+            LOG.warning("%s-%d: %d records without a key went", *work.key, totals.keyless_records)
+
+    def _keep_to_the_rate(self, key: Key, handle: PartitionHandle, moved_bytes: int) -> None:
+        """Waits until so many bytes more are no more than the rate allows. Raises CompactionCancelled."""
+        from kafkacore._fast.compaction import CompactionCancelled
+
+        with self._changed:
+            now_ns = self._environment.monotonic_ns()
+            # A second in which less was moved is not made up for.
+            if now_ns - self._rate_since_ns > _NS and self._is_slow_enough(now_ns):
+                self._rate_since_ns, self._rate_bytes = now_ns, 0
+            self._rate_bytes += moved_bytes
+            while not self._stopping and not self._is_slow_enough(self._environment.monotonic_ns()):
+                self._changed.wait(min(self._rate_bytes / self._rate, 1.0))
+            if self._stopping:
+                raise CompactionCancelled("the cleaner is closed")
+        if self._manager.get(*key) is not handle:
+            raise CompactionCancelled("the log is gone")
+
+    def _is_slow_enough(self, now_ns: int) -> bool:
+        return int(self._rate_bytes / self._rate * _NS) <= now_ns - self._rate_since_ns
+
+    @property
+    def _rate(self) -> float:
+        return max(self._settings.max_bytes_per_second, 1.0)
+
+    # --- figures ---
+
+    def last_rounds(self) -> list[LastRound]:
+        """Of each thread."""
+        return list(self._rounds.values())
+
+    @property
+    def since_last_check_ms(self) -> int:
+        return self._environment.wall_ms() - self._checked_ms
+
+    def uncleanable(self) -> dict[str, tuple[int, int]]:
+        """Of each log directory: how many logs could not be compacted, and how many bytes of them should be."""
+        found = dict.fromkeys((path for path, _ in self._manager.directories()), (0, 0))
+        with self._changed:
+            marked = list(self._uncleanable.items())
+        for key, handle in marked:
+            logs, dirty_bytes = found.get(handle.directory.path, (0, 0))
+            found[handle.directory.path] = (logs + 1, dirty_bytes + self._dirty_bytes(key, handle))
+        return found
+
+    def _dirty_bytes(self, key: Key, handle: PartitionHandle) -> int:
+        try:
+            section = dirty_section(handle, self._manager.cleaned_until(key), self._environment.wall_ms())
+        except OSError:
+            return 0  # its directory is offline, or about to be
+        return 0 if section is None else section.cleanable_bytes

@@ -1,0 +1,88 @@
+"""Which part of a log is compacted, and whether it is time to (Kafka's LogCleanerManager and LogToClean)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kafkacore._named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from kafkacore._fast.partition_handle import PartitionHandle, SegmentInfo
+
+FOREVER_MS: Final = (1 << 63) - 1
+
+
+class DirtySection(NamedTuple):
+    """Of a log: what lies from `first_dirty` to `upper_bound`, the base offset of a segment, would be compacted next.
+    `delay_ms`: for how long it should have been by max.compaction.lag.ms."""
+
+    first_dirty: int
+    upper_bound: int
+    clean_bytes: int
+    cleanable_bytes: int
+    delay_ms: int
+
+    @property
+    def ratio(self) -> float:
+        """Kafka's cleanable ratio: the dirty bytes' share."""
+        return self.cleanable_bytes / (self.clean_bytes + self.cleanable_bytes)
+
+    def is_due(self, min_ratio: float) -> bool:
+        return self.cleanable_bytes > 0 and (self.delay_ms > 0 or self.ratio > min_ratio)
+
+
+def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: int) -> DirtySection | None:
+    """None for a log with nothing but its active segment. May read the first bytes of segments. Raises OSError."""
+    segments = handle.segments()
+    if len(segments) < 2:
+        return None
+    bases = [segment.base_offset for segment in segments]
+    first_dirty = _first_dirty(handle, cleaned_until)
+    waiting = segments[_floor(bases, first_dirty) : -1]
+    # Beyond the last stable offset nothing is decided, and the active segment takes appends.
+    bound = min(handle.last_stable_offset, bases[-1], _lagging(handle, waiting, now_ms))
+    upper_bound = bases[_floor(bases, max(bound, first_dirty))]
+    clean_bytes = sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty)
+    begin = _floor(bases, min(first_dirty, upper_bound))
+    cleanable_bytes = sum(segment.size_bytes for segment in segments[begin:] if segment.base_offset < upper_bound)
+    if clean_bytes + cleanable_bytes == 0:
+        return None
+    return DirtySection(first_dirty, upper_bound, clean_bytes, cleanable_bytes, _delay_ms(handle, waiting, now_ms))
+
+
+def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
+    """What a checkpoint says that fits no part of the log is not believed: the log begins anew, or lost its end."""
+    start = handle.log_start_offset
+    if cleaned_until is None or not start <= cleaned_until <= handle.end_offset:
+        return start
+    return cleaned_until
+
+
+def _floor(bases: list[int], offset: int) -> int:
+    """Index of the last segment that begins at or before an offset."""
+    from bisect import bisect_right
+
+    return max(bisect_right(bases, offset) - 1, 0)
+
+
+def _lagging(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) -> int:
+    """min.compaction.lag.ms: the first segment with a record that is too young."""
+    lag_ms = handle.settings.min_compaction_lag_ms
+    if lag_ms > 0:
+        from kafkacore._fast.compaction import largest_timestamp
+
+        for segment in waiting:
+            if largest_timestamp(handle, segment.base_offset) > now_ms - lag_ms:
+                return segment.base_offset
+    return FOREVER_MS
+
+
+def _delay_ms(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) -> int:
+    lag_ms = handle.settings.max_compaction_lag_ms
+    if lag_ms >= now_ms:
+        return 0
+    from kafkacore._fast.compaction import first_timestamp
+
+    begun_ms = [first_timestamp(handle, segment.base_offset) for segment in waiting]
+    earliest_ms = min((timestamp for timestamp in begun_ms if timestamp > 0), default=FOREVER_MS)
+    return max(now_ms - lag_ms - earliest_ms, 0)

@@ -1,0 +1,459 @@
+"""Which log is compacted when, and what becomes of it meanwhile: truncated, moved, deleted, damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from compacting import ABORT, read_log
+from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.compaction import Compaction, CompactionCancelled
+from kafkacore._fast.env import ManualClock
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.offset_map import KeyOffsets
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.segment import live_count
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage.checkpoints import CLEANER_OFFSET, OffsetCheckpoint
+from kafkacore.storage.cleaner import CleanerSettings, LogCleaner
+from kafkacore.storage.cleaner_choice import dirty_section
+from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.names import Kind
+from transactions import marker
+
+NOW = 1_700_000_000_000
+KEYS = 5
+TOPIC_ID = Uuid.random()
+TIMEOUT_S = 30
+
+
+def compacted(**changes: object) -> LogSettings:
+    wanted = {"segment_bytes": 600, "index_interval_bytes": 100, "compact_policy": True, "delete_policy": False}
+    return LogSettings(**(wanted | changes))  # type: ignore[arg-type]
+
+
+class Node:
+    """Logs on a simulated disk, a clock that stands still, and a cleaner that looks when it is told to."""
+
+    def __init__(self, disk: SimulatedDisk | None = None, **changes: object) -> None:
+        self.disk = disk or SimulatedDisk()
+        for path in ("/a", "/b"):
+            self.disk.make_directories(path)
+        self.clock = ManualClock(wall_ms=NOW)
+        self.settings = compacted(**changes)
+        environment = self.disk.environment(self.clock)
+        self.manager = LogManager(environment, ["/a", "/b"], lambda topic: self.settings, files=self.disk)
+        self.manager.load()
+        self.cleaner = LogCleaner(self.manager, environment, CleanerSettings())
+
+    def log(self, topic: str = "orders", path: str = "/a") -> PartitionHandle:
+        (handle,) = self.manager.create(topic, TOPIC_ID, [0], path, self.settings)
+        handle.become_leader(1, 1 + (handle.leader_epochs() or [(0, 0)])[-1][0])
+        return handle
+
+    def clean(self) -> None:
+        self.cleaner.check()
+        assert self.cleaner.settle(TIMEOUT_S)
+
+    def cleaned(self, path: str = "/a") -> dict[tuple[str, int], int]:
+        return OffsetCheckpoint(path, CLEANER_OFFSET, self.disk).read()
+
+    def close(self) -> None:
+        self.cleaner.close()
+        self.manager.close()
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    node = Node()
+    yield node
+    node.close()
+
+
+def batch(number: int, timestamp_ms: int = NOW, key: bytes | None = None, value: bytes | None = b"v" * 40) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(timestamp_ms, b"%d" % (number % KEYS) if key is None else key, value)
+    return bytes(builder.build())
+
+
+def fill(handle: PartitionHandle, count: int = 40, first: int = 0) -> None:
+    for number in range(first, first + count):
+        assert handle.append(batch(number)).error == 0
+    assert handle.flush(10_000)
+
+
+def keys_of(handle: PartitionHandle) -> list[bytes]:
+    return [record[2] for one in read_log(handle) for record in one.records]
+
+
+def latest_values(handle: PartitionHandle) -> dict[bytes, int]:
+    return {record[2]: record[0] for one in read_log(handle) for record in one.records}
+
+
+# --- choosing ---
+
+
+def test_the_last_record_of_each_key_is_left_and_the_checkpoint_tells_how_far(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    before, size = latest_values(handle), handle.size_bytes
+    active = handle.segments()[-1].base_offset
+    node.clean()
+    assert node.cleaned() == {("orders", 0): active}
+    assert latest_values(handle) == before
+    assert handle.size_bytes < size / 2
+    assert len([offset for offset in latest_values(handle).values() if offset < active]) <= KEYS
+    # Nothing is left to be done, and nobody is there to do it.
+    assert dirty_section(handle, active, NOW) is not None
+    assert not [one.name for one in threading.enumerate() if one.name.startswith("kafkacore-cleaner")]
+
+
+def test_a_log_is_compacted_when_enough_of_it_is_dirty(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.clean()
+    before = node.cleaned()
+    handle.configure(compacted(min_cleanable_dirty_ratio=0.99))
+    fill(handle, 20, 40)
+    node.clean()
+    assert node.cleaned() == before
+    assert 0.5 < node.cleaner.max_dirty_ratio <= 0.99
+    handle.configure(compacted(min_cleanable_dirty_ratio=0.3))
+    node.clean()
+    assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+
+
+def test_the_dirtiest_log_comes_first(node: Node) -> None:
+    dirty, dirtier = node.log("dirty"), node.log("dirtier")
+    fill(dirty)
+    node.clean()
+    fill(dirty, 12, 40)
+    fill(dirtier)
+    first = next(iter(node.cleaner._due()))
+    assert first.handle is dirtier
+    assert {one.handle for one in node.cleaner._due()} == {dirty, dirtier}
+
+
+@pytest.mark.parametrize("policy", [{"compact_policy": False, "delete_policy": True}, {"compact_policy": False}])
+def test_other_logs_are_left_alone(policy: dict[str, bool]) -> None:
+    node = Node(**policy)
+    handle = node.log()
+    fill(handle)
+    size = handle.size_bytes
+    node.clean()
+    assert (handle.size_bytes, node.cleaned()) == (size, {})
+    node.close()
+
+
+def test_a_disabled_cleaner_does_nothing(node: Node) -> None:
+    fill(node.log())
+    node.cleaner.configure(CleanerSettings(enabled=False))
+    node.clean()
+    assert node.cleaned() == {}
+    node.cleaner.configure(CleanerSettings())
+    node.clean()
+    assert node.cleaned() != {}
+
+
+def test_compact_and_delete_keeps_retention(node: Node) -> None:
+    handle = node.log()
+    handle.configure(compacted(delete_policy=True, retention_ms=1000))
+    fill(handle)
+    node.clean()
+    assert handle.log_start_offset == 0
+    node.clock.advance_ms(10_000)
+    assert node.manager.delete_old_segments() > 0
+    assert handle.log_start_offset > 0
+
+
+def test_records_wait_for_min_compaction_lag(node: Node) -> None:
+    handle = node.log()
+    handle.configure(compacted(min_compaction_lag_ms=5000))
+    fill(handle)
+    node.clean()
+    assert node.cleaned() == {}
+    node.clock.advance_ms(6000)
+    node.clean()
+    assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+
+
+def test_max_compaction_lag_does_not_wait_for_the_ratio(node: Node) -> None:
+    handle = node.log()
+    handle.configure(compacted(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=60_000))
+    fill(handle)
+    node.clean()
+    assert node.cleaned() == {}
+    node.clock.advance_ms(61_000)
+    node.clean()
+    assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+    assert node.cleaner.max_delay_ms in (0, 1000)
+
+
+def test_nothing_beyond_an_open_transaction_is_compacted(node: Node) -> None:
+    handle = node.log()
+    fill(handle, 15)
+    opened = handle.end_offset
+    builder = RecordBatchBuilder(
+        producer_id=7, producer_epoch=0, base_sequence=0, transactional=True, base_offset=opened,
+        partition_leader_epoch=0,
+    )  # fmt: skip
+    builder.append(NOW, b"0", b"open")
+    assert handle.append_as_follower(builder.build(), 9).error == 0
+    fill(handle, 20, 15)
+    node.clean()
+    assert node.cleaned()["orders", 0] <= opened
+    assert opened in [one.base_offset for one in read_log(handle)]
+    assert handle.append_as_follower(marker(handle.end_offset, 7, ABORT), 9).error == 0
+    fill(handle, 20, 35)
+    node.clean()
+    assert node.cleaned()["orders", 0] == handle.segments()[-1].base_offset
+    assert b"open" not in [record[3] for one in read_log(handle) for record in one.records]
+
+
+# --- what happens meanwhile ---
+
+
+@contextlib.contextmanager
+def half_done(handle: PartitionHandle) -> Iterator[Compaction]:
+    """A compaction that has copied a group, which has not taken its place."""
+    keys = KeyOffsets(1 << 20, 0.9, bytes(16))
+    upper_bound = handle.segments()[-1].base_offset
+    keys.begin(upper_bound)
+    compaction = Compaction(handle, keys, 0, upper_bound, now_ms=NOW, delete_retention_ms=0, buffer_bytes=4096)
+    while compaction.phase != "swap":
+        compaction.step(1000)
+    yield compaction
+    compaction.close()
+
+
+def test_a_truncation_ends_a_compaction_and_takes_the_checkpoint_back(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.clean()
+    fill(handle, 40, 40)
+    with half_done(handle) as compaction:
+        node.manager.truncate(("orders", 0), 10)
+        assert node.cleaned() == {("orders", 0): 10}
+        with pytest.raises(CompactionCancelled):
+            compaction.step(1000)
+    assert handle.end_offset <= 10
+    assert not [name for name in node.disk.list("/a/orders-0") if name.endswith((".cleaned", ".swap"))]
+    fill(handle, 30, 80)
+    node.clean()
+    assert node.cleaned()["orders", 0] == handle.segments()[-1].base_offset
+
+
+def test_a_deleted_log_ends_a_compaction_and_leaves_no_checkpoint(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.clean()
+    fill(handle, 40, 40)
+    with half_done(handle) as compaction:
+        node.manager.delete([("orders", 0)])
+        assert node.cleaned() == {}
+        with pytest.raises(CompactionCancelled):
+            compaction.step(1000)
+
+
+def test_old_segments_that_go_meanwhile_do_not_come_back(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    with half_done(handle) as compaction:
+        assert handle.delete_records(20)[0] == 0
+        with pytest.raises(CompactionCancelled):
+            compaction.step(1000)
+    assert handle.segments()[0].base_offset > 0
+    assert handle.read(0).error == 1
+    node.clean()
+    assert latest_values(handle).keys() == {b"%d" % i for i in range(KEYS)}
+
+
+def test_a_log_that_moves_takes_along_how_far_it_was_compacted(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.clean()
+    before = node.cleaned()
+    node.manager.create_future(("orders", 0), "/b")
+    while node.manager.futures.copy(("orders", 0), 1 << 20):
+        continue
+    with half_done(handle) as compaction:
+        node.manager.replace_with_future(("orders", 0))
+        with pytest.raises(CompactionCancelled):
+            compaction.step(1000)
+    assert (node.cleaned("/a"), node.cleaned("/b")) == ({}, before)
+    fill(handle, 40, 40)
+    node.clean()
+    assert node.cleaned("/b") == {("orders", 0): handle.segments()[-1].base_offset}
+    assert latest_values(handle).keys() == {b"%d" % i for i in range(KEYS)}
+
+
+def test_a_log_is_copied_while_it_is_compacted(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.manager.create_future(("orders", 0), "/b")
+    assert node.manager.futures.copy(("orders", 0), 500) > 0
+    node.clean()
+    while node.manager.futures.copy(("orders", 0), 1 << 20):
+        continue
+    before = latest_values(handle)
+    node.manager.replace_with_future(("orders", 0))
+    assert latest_values(handle) == before
+
+
+def test_a_reader_goes_on_with_what_it_began(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    before = live_count()
+    with half_done(handle) as compaction:
+        while compaction.phase != "done":
+            compaction.step(1000)
+            offset = 0
+            while offset < handle.end_offset:  # every offset, whether its record is there or the next one
+                found = handle.read(offset, 1)
+                assert found.error == 0
+                offset = max(offset, found.first_offset) + 1
+    del found
+    assert live_count() == before  # what was replaced is closed
+
+
+# --- damage ---
+
+
+def test_a_damaged_log_is_marked_and_the_others_are_compacted(node: Node) -> None:
+    broken, sound = node.log("broken"), node.log("sound")
+    fill(broken)
+    fill(sound)
+    base = broken.segments()[1].base_offset
+    node.disk.write_part(f"/a/broken-0/{base:020}.log", 70, b"\xff")
+    size = broken.size_bytes
+    node.clean()
+    node.clean()
+    assert node.cleaned().keys() == {("sound", 0)}
+    assert broken.size_bytes == size
+    marked, dirty_bytes = node.cleaner.uncleanable()["/a"]
+    assert marked == 1
+    assert dirty_bytes > 0
+    assert node.cleaner.uncleanable()["/b"] == (0, 0)
+    node.manager.delete([("broken", 0)], Kind.DELETE)
+    node.clean()
+    assert node.cleaner.uncleanable()["/a"] == (0, 0)
+
+
+def test_a_full_disk_is_tried_again_later(node: Node) -> None:
+    handle = node.log()
+    for number in range(40):
+        assert handle.append(batch(number, key=b"%d" % number)).error == 0
+    assert handle.flush(10_000)
+    used = sum(node.disk.size(f"/a/orders-0/{name}") for name in node.disk.list("/a/orders-0"))
+    node.disk.limit(used)
+    node.clean()
+    node.disk.limit(None)
+    assert node.cleaned() == {}
+    assert not handle.directory.offline_errno
+    node.clean()
+    assert node.cleaned() == {}
+    node.clock.advance_ms(node.cleaner.backoff_ms + 1)
+    node.clean()
+    assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+
+
+def test_the_checkpoint_outlives_a_restart_and_a_wrong_one_is_not_believed(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.clean()
+    before = node.cleaned()
+    node.close()
+    again = Node(node.disk)
+    assert again.manager.cleaned_until(("orders", 0)) == before["orders", 0]
+    section = dirty_section(again.log(), 10_000, NOW)
+    assert section is not None
+    assert section.first_dirty == 0
+    again.close()
+    node.manager.loads.clear()
+
+
+def test_records_without_a_key_go(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    handle = node.log()
+    builder = RecordBatchBuilder(base_offset=0, partition_leader_epoch=0)
+    builder.append(NOW, None, b"v")
+    assert handle.append_as_follower(builder.build(), 9).error == 0
+    fill(handle)
+    node.clean()
+    assert None not in keys_of(handle)
+    assert "1 records without a key went" in caplog.text
+
+
+# --- limits ---
+
+
+def test_a_small_map_takes_more_rounds(node: Node) -> None:
+    node.cleaner.configure(CleanerSettings(dedupe_buffer_bytes=0, load_factor=0.2))  # room for three keys
+    handle = node.log()
+    handle.configure(compacted(min_cleanable_dirty_ratio=0.0))
+    for number in range(40):
+        assert handle.append(batch(number, key=b"%d" % (number % 20))).error == 0
+    assert handle.flush(10_000)
+    node.clean()
+    assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+    assert len(node.cleaner.last_rounds()) == 1
+    assert max(keys_of(handle).count(key) for key in set(keys_of(handle))) <= 2
+
+
+def test_a_batch_that_the_map_cannot_hold_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    node.cleaner.configure(CleanerSettings(dedupe_buffer_bytes=0, load_factor=0.2))
+    handle = node.log()
+    builder = RecordBatchBuilder()
+    for number in range(4):
+        builder.append(NOW, b"%d" % number, b"v")
+    assert handle.append(builder.build()).error == 0
+    fill(handle)
+    node.clean()
+    assert node.cleaner.uncleanable()["/a"][0] == 1
+    assert "raise log.cleaner.dedupe.buffer.size" in caplog.text
+
+
+def test_the_rate_is_kept_and_a_close_does_not_wait_for_it(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
+    node.cleaner.check()
+    assert not node.cleaner.settle(0.2)
+    node.cleaner.close()
+    assert node.cleaner.settle(0)
+    assert node.cleaned() == {}
+
+
+def test_a_new_rate_holds_at_once(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
+    node.cleaner.check()
+    node.cleaner.configure(CleanerSettings())
+    assert node.cleaner.settle(TIMEOUT_S)  # which would take an hour at the first rate
+    node.clean()
+    assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+
+
+def test_an_offset_map_is_what_a_dictionary_is_within_its_limit() -> None:
+    keys = KeyOffsets(64 << 10, 0.9, b"s" * 16)
+    keys.begin(1 << 40)
+    known: dict[bytes, int] = {}
+    for number in range(20_000):
+        key = struct.pack(">i", number * 7919 % 4001)
+        if keys.put(key, number):
+            known[key] = number
+        else:
+            assert key not in known
+            assert len(known) == keys.limit
+    assert len(keys) == len(known) == keys.limit
+    assert keys.memory_bytes <= 64 << 10
+    assert all(keys.get(key) == offset for key, offset in known.items())
+    assert keys.get(b"nobody") == -1
+    keys.begin(10)
+    assert keys.memory_bytes < 10_000
+    assert keys.get(next(iter(known))) == -1

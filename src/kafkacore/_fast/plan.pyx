@@ -6,19 +6,9 @@ from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.rawpython cimport Py_INCREF, Py_XDECREF, PyList_New, PyTypeObject
 from kafkacore._fast.schema cimport Op, Shape, compile_message
+from kafkacore._fast.slots cimport slot_offset
 
 from kafkacore._fast.uuid import ZERO
-
-cdef extern from *:
-    """
-    #include <Python.h>
-    #include <structmember.h>
-    static Py_ssize_t kc_slot_offset(PyObject *descriptor) {
-        if (!PyObject_TypeCheck(descriptor, &PyMemberDescr_Type)) return -1;
-        return ((PyMemberDescrObject *) descriptor)->d_member->offset;
-    }
-    """
-    Py_ssize_t slot_offset "kc_slot_offset"(object descriptor)
 
 UNKNOWN = "_unknown_tagged_fields"
 

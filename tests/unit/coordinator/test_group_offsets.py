@@ -195,7 +195,7 @@ def test_a_stable_fetch_behind_a_commit_that_fails_makes_the_client_look_again()
 
 
 def test_answers_about_partitions_are_shared_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "_accepted", {})
+    monkeypatch.setattr(commits, "_accepted", commits._Accepted())
     monkeypatch.setattr(commits, "_MAX_SHARED", 1)
     log = GroupLog()
     answer = log.commit_offsets("c", {("t", 0): 5, ("t", 1): 5})

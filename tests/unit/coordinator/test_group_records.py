@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from group_log import GroupLog, loaded
+from kafkacore._fast.offset_records import OffsetRecordWriter
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.effects import GroupRecord
 from kafkacore.protocol.errors import ErrorCode, InvalidRecordError, ProtocolError, UnsupportedVersionError
@@ -67,25 +68,48 @@ def test_offsets_are_written_as_the_tables_say(
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(
         partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=metadata
     )
-    made = records.offset_records(group, topic, topic_id, [partition], now, expires)
-    assert made.partitions == [index]
-    assert made.keys == [key(OffsetCommitKey(group=group, topic=topic, partition=index))]
-    assert made.keys == [records.offset_key(group, topic, index)]
+    written: list[GroupRecord] = []
+    writer = OffsetRecordWriter(OffsetCommitRequest.OffsetCommitRequestPartition, 4096)
+    prefix, tail = records.offset_key_prefix(group, topic), records.offset_tail(now, expires, topic_id)
+    indexes, values, refused = writer.write(prefix, tail, expires != -1, [partition], written)
+    keys = [name for name, _ in written]
+    assert (indexes, refused) == ([index], None)
+    assert [told for _, told in written] == values
+    assert keys == [key(OffsetCommitKey(group=group, topic=topic, partition=index))]
+    assert keys == [records.offset_key(group, topic, index)]
     value = OffsetCommitValue(offset=offset, metadata=metadata or "", commit_timestamp=now)
     if expires == -1:
         value.leader_epoch, value.topic_id = epoch, topic_id
-        assert made.values == [framed(value, 4)]
+        assert values == [framed(value, 4)]
     else:
         value.expire_timestamp = expires
-        assert made.values == [framed(value, 1)]
-    assert records.read_offset_key(made.keys[0]) == (group, topic, index)
-    read = records.read_offset(made.values[0])
+        assert values == [framed(value, 1)]
+    assert records.read_offset_key(keys[0]) == (group, topic, index)
+    read = records.read_offset(values[0])
     assert (read.offset, read.metadata, read.commit_timestamp, read.expire_timestamp) == (
         offset,
         metadata or "",
         now,
         expires,
     )
+
+
+def test_a_writer_of_offsets_takes_nothing_that_it_does_not_know() -> None:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition
+    writer, written = OffsetRecordWriter(partition, 100_000), []
+    with pytest.raises(KeyError):
+        OffsetRecordWriter(str, 0)
+    with pytest.raises(TypeError):
+        OffsetRecordWriter(type("Loose", (), dict.fromkeys(partition.FIELDS)), 0)
+    with pytest.raises(TypeError):
+        writer.write(b"", b"", False, [object()], written)
+    with pytest.raises(ValueError, match="32767"):
+        writer.write(b"", b"", True, [partition(committed_metadata="x" * 32_768)], written)
+    with pytest.raises(OverflowError):
+        writer.write(b"", b"", False, [partition(partition_index=1 << 31)], written)
+    with pytest.raises((TypeError, ValueError)):
+        writer.write(b"", b"", False, [partition(committed_metadata=b"bytes")], written)
+    assert written == []
 
 
 def test_a_group_is_written_in_version_3() -> None:

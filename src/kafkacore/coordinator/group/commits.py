@@ -33,10 +33,20 @@ _FetchGroup: TypeAlias = OffsetFetchRequest.OffsetFetchRequestGroup
 _CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 _FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 
-# What is said of a partition whose commit succeeded is always the same.
-_accepted: dict[int, Any] = {}
-
 Stored: TypeAlias = list[tuple[str, Sequence[int], Sequence[bytes]]]  # topic, partitions, values
+
+
+class _Accepted(dict[int, Any]):
+    """What is said of a partition whose commit succeeded, by its index: always the same, so it is made once."""
+
+    def __missing__(self, index: int) -> Any:
+        made = _CommittedPartition(partition_index=index)
+        if len(self) < _MAX_SHARED:
+            self[index] = made
+        return made
+
+
+_accepted: Final = _Accepted()
 
 
 # --- OffsetCommit ---
@@ -53,13 +63,18 @@ def offset_commit(core: Core, api_version: int, request: OffsetCommitRequest, wa
     appended: list[GroupRecord] = []
     stored: Stored = []
     for topic in request.topics:
-        taken, answers = _take(core, topic.partitions)
+        prefix = records.offset_key_prefix(group_id, topic.name)
+        tail = records.offset_tail(core.now_ms, expires, topic.topic_id)
+        expiring = expires != records.NO_EXPIRE_TIMESTAMP
+        indexes, values, refused = core.offset_writer.write(prefix, tail, expiring, topic.partitions, appended)
         shown = OffsetCommitResponse.OffsetCommitResponseTopic
+        answers = list(map(_accepted.__getitem__, indexes))
+        if refused:
+            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            answers += [_CommittedPartition(partition_index=index, error_code=error) for index in refused]
         response.topics.append(shown(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-        if taken:
-            made = records.offset_records(group_id, topic.name, topic.topic_id, taken, core.now_ms, expires)
-            appended.extend(zip(made.keys, made.values, strict=True))
-            stored.append((topic.name, made.partitions, made.values))
+        if indexes:
+            stored.append((topic.name, indexes, values))
     if not appended:
         core.outbox.answer(waiter, response)
         return
@@ -89,36 +104,6 @@ def note_group(core: Core, group_id: str) -> None:
         group = new_group(core, group_id)
     if isinstance(group, ClassicGroup):
         group.recorded = True
-
-
-def _take(core: Core, partitions: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:
-    """The partitions whose commits are taken, and what is said of all of them."""
-    limit = core.settings.metadata_max_bytes
-    taken, answers = partitions, []
-    if any(each.committed_metadata and _too_long(each.committed_metadata, limit) for each in partitions):
-        taken = [each for each in partitions if not _too_long(each.committed_metadata or "", limit)]
-    accepted = {id(each) for each in taken} if taken is not partitions else None
-    for each in partitions:
-        if accepted is None or id(each) in accepted:
-            answers.append(_accepted_partition(each.partition_index))
-        else:
-            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            answers.append(_CommittedPartition(partition_index=each.partition_index, error_code=error))
-    return taken, answers
-
-
-def _accepted_partition(index: int) -> Any:
-    shared = _accepted.get(index)
-    if shared is None:
-        shared = _CommittedPartition(partition_index=index)
-        if len(_accepted) < _MAX_SHARED:
-            _accepted[index] = shared
-    return shared
-
-
-def _too_long(metadata: str, limit: int) -> bool:
-    """Kafka counts what Java calls characters: one outside the first plane counts twice."""
-    return len(metadata) > limit or (len(metadata) * 2 > limit and len(metadata.encode("utf-16-le")) > limit * 2)
 
 
 def _validate_commit(core: Core, api_version: int, request: OffsetCommitRequest) -> None:

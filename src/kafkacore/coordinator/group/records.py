@@ -1,14 +1,13 @@
 """The records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
 
 A key is the number of its kind and a struct, a value the number of its version and a struct, both in two bytes. What is
-written here by hand is written for every partition of every commit; a test holds it against the message tables.
+written for every partition of every commit is written by `_fast.offset_records`, from a prefix and a tail made here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from struct import Struct as Layout
-from typing import Any, Final
+from typing import Final
 
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
@@ -24,12 +23,8 @@ GROUP_METADATA_VERSION: Final = 3
 
 _SHORT: Final = Layout(">h")
 _INT: Final = Layout(">i")
-_OFFSET_AND_EPOCH: Final = Layout(">hqi")  # and the version before
-_OFFSET: Final = Layout(">hq")
 _TIMESTAMP: Final = Layout(">q")
 _TWO_TIMESTAMPS: Final = Layout(">qq")
-_OFFSET_VERSION: Final = 4
-_EXPIRING_OFFSET_VERSION: Final = 1  # the only one that has an expire timestamp
 _NO_TAGS: Final = b"\x00"
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field: tag 0, 16 bytes
 
@@ -43,14 +38,6 @@ class CommittedOffset(NamedTuple):
     commit_timestamp: int
     expire_timestamp: int = NO_EXPIRE_TIMESTAMP
     topic_id: Uuid = ZERO
-
-
-class OffsetRecords(NamedTuple):
-    """Key and value of each partition, in the order of `partitions`."""
-
-    partitions: Sequence[int]
-    keys: Sequence[bytes]
-    values: Sequence[bytes]
 
 
 def kind_of(key: bytes) -> int:
@@ -70,32 +57,11 @@ def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return offset_key_prefix(group_id, topic) + _INT.pack(partition)
 
 
-def offset_records(
-    group_id: str, topic: str, topic_id: Uuid, partitions: Iterable[Any], timestamp: int, expire_timestamp: int
-) -> OffsetRecords:
-    """Of an OffsetCommitRequestTopic's partitions; metadata that is null is stored as an empty text."""
-    prefix = offset_key_prefix(group_id, topic)
-    indexes = [each.partition_index for each in partitions]
-    pack = _INT.pack
-    keys = [prefix + pack(index) for index in indexes]
-    if expire_timestamp == NO_EXPIRE_TIMESTAMP:
-        tail = _TIMESTAMP.pack(timestamp) + (_NO_TAGS if topic_id == ZERO else _TOPIC_ID_TAG + topic_id)
-        plain = b"\x01" + tail  # without metadata
-        head = _OFFSET_AND_EPOCH.pack
-        values = [
-            head(_OFFSET_VERSION, each.committed_offset, each.committed_leader_epoch)
-            + (_compact_string(each.committed_metadata) + tail if each.committed_metadata else plain)
-            for each in partitions
-        ]
-    else:
-        tail = _TWO_TIMESTAMPS.pack(timestamp, expire_timestamp)
-        values = [
-            _OFFSET.pack(_EXPIRING_OFFSET_VERSION, each.committed_offset)
-            + _string(each.committed_metadata or "")
-            + tail
-            for each in partitions
-        ]
-    return OffsetRecords(indexes, keys, values)
+def offset_tail(timestamp: int, expire_timestamp: int, topic_id: Uuid) -> bytes:
+    """What follows the metadata in an offset's value; it is of version 1 when it has an expire timestamp, else of 4."""
+    if expire_timestamp != NO_EXPIRE_TIMESTAMP:
+        return _TWO_TIMESTAMPS.pack(timestamp, expire_timestamp)
+    return _TIMESTAMP.pack(timestamp) + (_NO_TAGS if topic_id == ZERO else _TOPIC_ID_TAG + topic_id)
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:
@@ -146,16 +112,3 @@ def _string(text: str) -> bytes:
             f"{text[:40]!r}... has {len(encoded)} bytes, and no record of a group can hold it"
         )
     return _SHORT.pack(len(encoded)) + encoded
-
-
-def _compact_string(text: str) -> bytes:
-    encoded = text.encode()
-    length = len(encoded) + 1
-    if length < 0x80:
-        return bytes((length,)) + encoded
-    prefix = bytearray()
-    while length >= 0x80:
-        prefix.append(length & 0x7F | 0x80)
-        length >>= 7
-    prefix.append(length)
-    return bytes(prefix) + encoded

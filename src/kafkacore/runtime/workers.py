@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from typing import Any
 
 
@@ -16,15 +17,19 @@ class Workers(Executor):
         self._threads = threads
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, name)
+        self._left: set[Future[Any]] = set()  # not done: a former pool has nobody else to wait for it
 
     @property
     def threads(self) -> int:
-        """As many as work at once, as soon as those of before are through."""
+        """As many work at once, as soon as those of before are through."""
         return self._threads
 
     def submit(self, what: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         with self._mutex:
-            return self._pool.submit(what, *arguments, **named)
+            future = self._pool.submit(what, *arguments, **named)
+            self._left.add(future)
+        future.add_done_callback(self._left.discard)
+        return future
 
     def resize(self, threads: int) -> None:
         if threads == self._threads:
@@ -35,4 +40,11 @@ class Workers(Executor):
         former.shutdown(wait=False)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """As an executor's, of former pools too."""
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
+        left = tuple(self._left)
+        if cancel_futures:
+            for future in left:
+                future.cancel()
+        if wait:
+            wait_for(left)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import CLIENT_METRICS
-from kafkacore.config.values import Value, default, parse, render
+from kafkacore.config.values import Value, default, parse, render, stored
 
 if TYPE_CHECKING:
     from kafkacore.config.sources import Described
@@ -29,7 +29,7 @@ class MatchError(ConfigError):
 
 
 class ClientMetricsConfig:
-    """Values are taken as they are. `validate` is for new ones."""
+    """A stored setting that this release does not allow is as one that is not set. `validate` is for new ones."""
 
     def __init__(self, overrides: Mapping[str, str]) -> None:
         self.overrides = overrides
@@ -55,7 +55,11 @@ class ClientMetricsConfig:
     def value(self, name: str) -> Value:
         """Raises KeyError for a name that is no key."""
         key = CLIENT_METRICS[name]
-        return parse(key, self.overrides[name]) if name in self.overrides else default(key)
+        if name in self.overrides:
+            value, problem = stored(key, self.overrides)
+            if problem is None:
+                return value
+        return default(key)
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs tells of `name`."""

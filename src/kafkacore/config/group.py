@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kafkacore.config.broker import BrokerConfig
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import BROKER, GROUP
-from kafkacore.config.values import Value, default, parse, render
+from kafkacore.config.values import Value, default, parse, render, stored
 
 if TYPE_CHECKING:
     from kafkacore.config.sources import Described
@@ -22,7 +22,7 @@ _MOST_STANDBYS: Final = "group.streams.max.standby.replicas"
 
 
 class GroupConfig:
-    """Values are taken as they are: stored settings outlive changes of the rules. `validate` is for new ones."""
+    """A stored setting that this release does not allow is as one that is not set. `validate` is for new ones."""
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> None:
         self.broker = broker
@@ -46,7 +46,9 @@ class GroupConfig:
         """Raises KeyError for a name that is no key."""
         key = GROUP[name]
         if name in self.overrides:
-            return parse(key, self.overrides[name])
+            value, problem = stored(key, self.overrides)
+            if problem is None:
+                return value
         return self.broker.value(key.broker_keys[0][0]) if key.broker_keys else default(key)
 
     def describe(self, name: str) -> Described:

@@ -10,7 +10,7 @@ from kafkacore.config.attributes import TopicKeys
 from kafkacore.config.broker import BrokerConfig
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import TOPIC, TOPIC_3_9, Key, Keys
-from kafkacore.config.values import Value, default, parse, render
+from kafkacore.config.values import Value, default, parse, render, stored
 
 if TYPE_CHECKING:
     from kafkacore.config.sources import Described
@@ -31,7 +31,7 @@ class TopicConfig(TopicKeys):
     keys: Keys
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> None:
-        """Values are taken as they are: stored settings outlive changes of the rules. `validate` is for new ones."""
+        """A stored setting that this release does not allow is as one that is not set. `validate` is for new ones."""
         self.__dict__["broker"] = broker
         self.__dict__["overrides"] = MappingProxyType(dict(overrides))
         self.__dict__["keys"] = TOPIC_3_9 if broker.zookeeper_mode else TOPIC
@@ -55,7 +55,9 @@ class TopicConfig(TopicKeys):
 
     def value(self, name: str) -> Value:
         if name in self.overrides:
-            return parse(self.keys[name], self.overrides[name])
+            value, problem = stored(self.keys[name], self.overrides)
+            if problem is None:
+                return value
         inherited = self.broker.inherited
         if name not in inherited:
             inherited[name] = self._inherit(self.keys[name])
@@ -101,10 +103,26 @@ class TopicConfig(TopicKeys):
             documentation=self.keys.documentation(name),
         )
 
+    def notes(self) -> Iterator[str]:
+        """One line for each setting that is unknown, not allowed any more, or has no effect here."""
+        yield from notes(self.keys, self.overrides)
+
     def described_names(self) -> Iterator[str]:
         """The names that DescribeConfigs shows: every key but internal ones, and whatever the topic sets."""
         shown = dict.fromkeys(key.name for key in self.keys if _known(key, self.broker) and not key.internal)
         return iter(shown | dict.fromkeys(self.overrides))
+
+
+def notes(keys: Keys, values: Mapping[str, str]) -> Iterator[str]:
+    """One line for each of the values that is unknown, not allowed, or has no effect here."""
+    for name in values:
+        key = keys.get(name)
+        if key is None:
+            yield f"{name}: unknown key, kept but not used"
+        elif (problem := stored(key, values)[1]) is not None:
+            yield f"{problem}; it is kept and not used"
+        elif not key.honoured:
+            yield f"{name}: valid, but without effect here: {keys.reason(name)}"
 
 
 def _known(key: Key, broker: BrokerConfig) -> bool:

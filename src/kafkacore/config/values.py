@@ -16,6 +16,7 @@ reset        where a share group begins: latest, earliest, or by_duration:PnDTnH
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from kafkacore.config.addresses import AddressError, parse_address, parse_voter
@@ -78,6 +79,17 @@ def parse(key: Key, text: str) -> Value:
     except ValueError:
         raise ConfigError(key.name, shown, f"must be {allowed(key)}") from None
     return value
+
+
+def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | None]:
+    """The typed value of a setting that was taken once, and None; else None and what is wrong with it.
+
+    Releases differ in what they allow, and metadata cannot be refused.
+    """
+    try:
+        return parse(key, values[key.name]), None
+    except ConfigError as error:
+        return None, error
 
 
 def default(key: Key) -> Value:

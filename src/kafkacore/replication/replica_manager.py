@@ -256,7 +256,10 @@ class ReplicaManager:
         key = tuple(sorted(overrides.items()))
         settings = self._settings.get(key)
         if settings is None:
-            settings = self._settings[key] = log_settings(TopicConfig(self._config, overrides))
+            config = TopicConfig(self._config, overrides)
+            settings = self._settings[key] = log_settings(config)
+            for note in config.notes():
+                LOG.warning("topic %s: %s", topic, note)
         return settings
 
     def _min_isr(self, image: MetadataImage, topic: str) -> int:

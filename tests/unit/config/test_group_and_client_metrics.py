@@ -61,6 +61,13 @@ def test_what_a_group_may_have(name, value):
     assert GroupConfig.validate(BROKER_CONFIG, {name: value}).describe(name).value == value
 
 
+def test_what_was_stored_once_and_is_not_allowed_is_as_not_set():
+    assert GroupConfig(BROKER_CONFIG, {"share.isolation.level": "x"}).describe("share.isolation.level").value == (
+        "read_uncommitted"
+    )
+    assert ClientMetricsConfig({"interval.ms": "soon"}).value("interval.ms") == 300_000
+
+
 def test_a_session_must_outlast_a_heartbeat():
     broker = BrokerConfig(dict(BROKER_CONFIG.static) | {"group.consumer.max.heartbeat.interval.ms": "100000"})
     values = {"consumer.heartbeat.interval.ms": "50000", "consumer.session.timeout.ms": "50000"}

@@ -221,3 +221,23 @@ def test_directories_are_cordoned_and_let_go_at_run_time(world: World, tmp_path:
     for value, expected in ((str(tmp_path), [str(tmp_path)]), (None, []), ("*", [str(tmp_path)])):
         world.commit(ConfigRecord(resource_type=4, resource_name=str(ME), name="cordoned.log.dirs", value=value))
         assert world.logs.cordoned == expected
+
+
+def test_a_topics_settings_without_effect_are_told_once_for_all_alike(world: World, caplog: Any) -> None:
+    for name, topic_id in (("a", ID_A), ("b", ID_B)):
+        setting = ConfigRecord(resource_type=2, resource_name=name, name="remote.storage.enable", value="false")
+        world.topic(name, topic_id, setting, partition(topic_id, 0))
+    told = [each for each in caplog.messages if "remote.storage.enable" in each]
+    assert told == ["topic a: remote.storage.enable: valid, but without effect here: tiered storage is not there yet"]
+
+
+def test_what_an_older_release_let_a_topic_have_keeps_nobody_from_serving(world: World, caplog: Any) -> None:
+    setting = ConfigRecord(resource_type=2, resource_name="a", name="segment.bytes", value="1000")
+    other = ConfigRecord(resource_type=2, resource_name="a", name="max.message.bytes", value="77")
+    world.topic("a", ID_A, setting, other, partition(ID_A, 0))
+    handle = world.replicas.by_name("a", 0)
+    assert handle is not None and handle.role == "leader"
+    assert any("segment.bytes=1000" in each and "not used" in each for each in caplog.messages)
+    config = world.replicas.topic_config(world.publisher.image, "a")
+    assert (config.segment_bytes, config.max_message_bytes) == (1 << 30, 77)
+    assert config.describe("segment.bytes").value == str(1 << 30)

@@ -190,6 +190,16 @@ def test_all_settings_at_once_are_checked_as_a_whole(asked: Asked) -> None:
     assert asked.legacy(settings(LOGGER, "1", root="DEBUG"))[0] == (42, "Unknown resource type 8")
 
 
+def test_settings_of_groups_without_effect_are_told_when_they_are_taken(asked: Asked, caplog: Any) -> None:
+    change = changes(GROUP, "g", ("share.isolation.level", SET, "read_committed"), ("share.x", DELETE, None))
+    assert asked.incremental(change, validate_only=True) == [(0, None)]
+    assert caplog.messages == []
+    assert asked.incremental(change) == [(0, None)]
+    assert caplog.messages == [
+        "g: share.isolation.level: valid, but without effect here: share groups are not there yet"
+    ]
+
+
 def test_levels_of_loggers_change_here_and_now_and_all_or_none(asked: Asked) -> None:
     name, other = "kafkacore.tested", "kafkacore.tested.other"
     logging.getLogger(other).setLevel(logging.NOTSET)

@@ -3,11 +3,15 @@ here, what is its own is done here, and the rest is passed on to the active cont
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from typing import Any, Final
 
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.changes import APPEND, DELETE, NAMES, SUBTRACT, changed
+from kafkacore.config.keys import CLIENT_METRICS as CLIENT_METRICS_KEYS
+from kafkacore.config.keys import GROUP as GROUP_KEYS
+from kafkacore.config.topic import notes
 from kafkacore.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
@@ -18,6 +22,9 @@ from kafkacore.server import loggers
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 
+LOG: Final = logging.getLogger("kafkacore.server")
+# What no log and no broker looks at, so that nobody else would tell that it has no effect.
+_OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 Settled = dict[int, tuple[int, str | None]]  # error and message of a resource of the request, by its place there
 
@@ -36,6 +43,8 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> M
     for at, each in enumerate(request.resources):
         key = each.resource_type, each.resource_name
         error, message = settled[at] if at in settled else told[key]
+        if each.resource_type in _OF_OTHERS and not error and not request.validate_only:
+            _tell(each)
         response.responses.append(
             response.AlterConfigsResourceResponse(
                 error_code=error, error_message=message, resource_type=key[0], resource_name=key[1]
@@ -43,6 +52,12 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> M
         )
     made: Message = response
     return made
+
+
+def _tell(resource: Any) -> None:
+    values = {config.name: config.value for config in resource.configs if config.value is not None}
+    for note in notes(_OF_OTHERS[resource.resource_type], values):
+        LOG.warning("%s: %s", resource.resource_name, note)
 
 
 def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Settled:

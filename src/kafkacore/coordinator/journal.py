@@ -112,9 +112,11 @@ class Journal:
         """Whether as much waits as may."""
         return len(self._waiting) >= MAX_WAITING
 
-    @property
-    def under_way(self) -> list[asyncio.Task[None]]:
-        """What becomes of that which was written; none where all of it is told."""
+    def flush(self) -> list[asyncio.Task[None]]:
+        """Appends now what lingers; the tasks that see to what has not been told by then."""
+        if self._flush is not None:
+            self._flush.cancel()
+            self._append_all()
         return [task for task in (self._appending, self._acknowledging) if task is not None]
 
     def write(self, token: int, records: Records) -> None:

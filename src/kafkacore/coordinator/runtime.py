@@ -126,7 +126,7 @@ class CoordinatorRuntime(Generic[S]):
 
     async def settled(self) -> None:
         """Until what was decided so far is committed, or has failed."""
-        while going := [task for seat in self._seats.values() for task in seat.journal.under_way]:
+        while going := [task for seat in tuple(self._seats.values()) for task in seat.journal.flush()]:
             await asyncio.wait(going)
 
     async def close(self) -> None:

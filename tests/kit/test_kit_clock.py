@@ -65,6 +65,19 @@ def test_producers_are_forgotten_when_they_have_expired() -> None:
         assert handle.expire_producers() == 0  # none is left to forget
 
 
+def test_logs_are_compacted_when_it_is_time() -> None:
+    with Broker(time="frozen") as broker:
+        configs = {"cleanup.policy": "compact", "segment.ms": 60_000, "min.cleanable.dirty.ratio": 0.01}
+        broker.create_topic("t", configs=configs)
+        for value in ("old", "new"):
+            broker.produce("t", value, key="k")
+        broker.clock.advance(minutes=2)
+        broker.produce("t", "x", key="of the next segment")
+        assert broker.log("t").values() == [b"old", b"new", b"x"]
+        broker.clock.advance(minutes=1)
+        assert broker.log("t").values() == [b"new", b"x"]
+
+
 @pytest.mark.parametrize("record", [False, True])
 def test_a_fetch_that_waits_is_answered_when_its_time_has_passed(record: bool) -> None:
     """By processors without a recorder, by the handler loop with one."""

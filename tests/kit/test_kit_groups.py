@@ -90,7 +90,7 @@ def test_a_refused_heartbeat_has_a_member_join_again() -> None:
         one = consumer(broker, "one", **{"heartbeat.interval.ms": 50})
         poll(one)
         joins = len(broker.requests.of("JoinGroup"))
-        broker.refuse("Heartbeat", error="UNKNOWN_MEMBER_ID", times=1)
+        broker.refuse("Heartbeat", error="REBALANCE_IN_PROGRESS", times=1)
         while len(broker.requests.of("JoinGroup")) == joins:
             one.poll(0.05)
         assert broker.faults() == []

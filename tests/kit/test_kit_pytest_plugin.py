@@ -107,12 +107,15 @@ def test_used(kafka):
 """
 
 
-def run(directory: Path, *options: str, **environment: str) -> str:
+def run(directory: Path, *options: str) -> str:
+    """Without the other plugins of this environment, some of which load asyncio themselves; that this one is found by
+    its entry point the examples show."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    own = ["-p", "kafkacore.testing.plugin", "-p", "no:cacheprovider", "--strict-markers"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--strict-markers", *options],
+        [sys.executable, "-m", "pytest", *own, *options],
         cwd=directory,
-        env=plain | environment,
+        env=plain | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -161,14 +164,13 @@ def test_markers_that_cannot_be_are_refused_in_words(told: str) -> None:
 
 def test_it_loads_nothing_that_is_compiled_nor_heavy_before_a_fixture_is_used(tmp_path: Path) -> None:
     (tmp_path / "test_light.py").write_text(LIGHT, encoding="utf-8")
-    # Without the plugins of this environment, some of which load asyncio themselves.
-    told = run(tmp_path, "-p", "kafkacore.testing.plugin", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    told = run(tmp_path)
     assert "2 passed" in told, told
 
 
 @pytest.mark.parametrize(("options", "brokers"), [((), 2), (("--kafka-per-run",), 1)])
 def test_workers_of_xdist_have_one_each_or_one_for_all(tmp_path: Path, options: tuple[str, ...], brokers: int) -> None:
     (tmp_path / "test_shared.py").write_text(SHARED, encoding="utf-8")
-    told = run(tmp_path, "-n", "2", *options)
+    told = run(tmp_path, "-p", "xdist.plugin", "-n", "2", *options)
     assert "4 passed" in told, told
     assert len(set((tmp_path / "seen").read_text(encoding="utf-8").split())) == brokers

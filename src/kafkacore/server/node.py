@@ -149,6 +149,9 @@ class Node:
         deadline = time.monotonic() + limit_seconds
         if self._upkeep is not None and not self._upkeep.catch_up(limit_seconds):
             late.append("the upkeep of the logs (retention, expiry of producers)")
+        cleaner = self.broker.cleaner
+        if cleaner is not None and not cleaner.settle(max(deadline - time.monotonic(), 0)):
+            late.append("the log cleaner")
         try:
             self.run_timers(max(deadline - time.monotonic(), 0))
         except TimeoutError:

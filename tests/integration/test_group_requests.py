@@ -29,6 +29,7 @@ from kafkacore.protocol.messages import (
     SyncGroupRequest,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.server.metrics import broker_metrics
 from lone_broker import Started
 from processes import wait_until
 
@@ -236,6 +237,28 @@ def test_a_group_and_its_offsets_are_deleted(found: Started) -> None:
     assert len(results) == 3
     assert fetch(found, "b", "c") == {"b": {}, "c": {0: 1, 1: 2}}
     assert joined.member_id
+
+
+def test_what_is_coordinated_shows_in_the_metrics(found: Started) -> None:
+    stable(found)
+    ask(found.bootstrap, commit_request("other", {0: 1, 1: 2}), 8)
+
+    async def read() -> dict[str, Any]:
+        return {each.mbean: each.value for each in broker_metrics(found.broker)}
+
+    seen = found.loop.run(read(), PATIENCE_S)
+    manager = "kafka.coordinator.group:type=GroupMetadataManager,name="
+    assert {name: seen[f"{manager}{name}"] for name in ("NumOffsets", "NumGroups", "NumGroupsStable")} == {
+        "NumOffsets": 2, "NumGroups": 2, "NumGroupsStable": 1,
+    }  # fmt: skip
+    assert seen["kafka.server:type=group-coordinator-metrics,name=num-partitions,state=active"] == PARTITIONS
+    assert seen["kafka.server:type=group-coordinator-metrics,name=partition-load-time-max"] >= 0
+
+
+def test_the_longest_group_id_that_there_can_be(found: Started) -> None:
+    longest = "g" * 32_767
+    assert errors(ask(found.bootstrap, commit_request(longest), 8)) == {0: 0}
+    assert fetch(found, longest) == {longest: {0: 7}}
 
 
 class Parked:

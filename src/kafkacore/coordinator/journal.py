@@ -1,6 +1,7 @@
 """The end of a coordinator's log: what its shard decides waits here, becomes batches, and is told once committed.
 
-What is decided in one turn of the loop shares a batch; `linger_ms` lets it wait for more
+What comes first in a turn of the loop is appended at once, and what follows in the same turn shares a batch: who is
+alone does not wait, and under load many share. `linger_ms` lets all of it wait for more
 (group.coordinator.append.linger.ms; -1 and 0 do not). It is appended on the loop, as processors append what clients
 produce; while its log is opened or rolled, elsewhere, and what is decided meanwhile becomes the next batch.
 """
@@ -101,6 +102,7 @@ class Journal:
         self._appended: deque[tuple[Acknowledgement, list[_Write]]] = deque()
         self._acknowledging: asyncio.Task[None] | None = None
         self._closed = False
+        self._telling = False  # what comes of it is appended when all of a batch have been told
         self._open: deque[_Write] = deque()  # nobody has been told what became of them, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self.batches = 0
@@ -116,18 +118,27 @@ class Journal:
         """Appends now what lingers; the tasks that see to what has not been told by then."""
         if self._flush is not None:
             self._flush.cancel()
-            self._append_all()
+            self._end_turn()
         return [task for task in (self._appending, self._acknowledging) if task is not None]
 
     def write(self, token: int, records: Records) -> None:
-        """They lie in one batch, behind all that was written before."""
+        """They lie in one batch, behind all that was written before. `settle` has them appended."""
         write = _Write(token, records, self._loop.time() + self._settings.timeout_ms / 1000)
         self._waiting.append(write)
         self._open.append(write)
         if self._timer is None:
             self._arm()
-        if self._flush is None and self._appending is None and not self._closed:
-            self._flush_later()
+
+    def settle(self) -> None:
+        """What was written is appended, or waits for what it shares a batch with. Its outcome may be told before this
+        returns."""
+        if not self._waiting or self._telling or self._flush is not None or self._appending is not None or self._closed:
+            return
+        if self._settings.linger_ms > 0:
+            self._flush = self._loop.call_later(self._settings.linger_ms / 1000, self._end_turn)
+        else:
+            self._flush = self._loop.call_soon(self._end_turn)
+            self._append_all()
 
     def close(self) -> None:
         """No more appends, and nobody is told anything more."""
@@ -148,14 +159,11 @@ class Journal:
 
     # --- appending ---
 
-    def _flush_later(self) -> None:
-        if self._settings.linger_ms > 0:
-            self._flush = self._loop.call_later(self._settings.linger_ms / 1000, self._append_all)
-        else:
-            self._flush = self._loop.call_soon(self._append_all)
+    def _end_turn(self) -> None:
+        self._flush = None
+        self._append_all()
 
     def _append_all(self) -> None:
-        self._flush = None
         while self._waiting and self._appending is None and not self._closed:
             self._append_batch()
 
@@ -233,6 +241,7 @@ class Journal:
                 if self._log.satisfies(kind, offset):
                     self._appended.popleft()
                     self._tell_committed(writes)
+                    self.settle()
                 elif self._log.leader_epoch != self._leader_epoch:
                     return  # whoever took the leadership away unloads the shard, too
                 else:
@@ -257,8 +266,12 @@ class Journal:
             self._timer = self._loop.call_at(left.deadline, self._tell_late)
 
     def _tell_committed(self, writes: list[_Write]) -> None:
-        for write in writes:
-            if self._closed:
-                return
-            self._open.popleft()
-            self._outcome.committed(write.token, write.base_offset)
+        self._telling = True
+        try:
+            for write in writes:
+                if self._closed:
+                    return
+                self._open.popleft()
+                self._outcome.committed(write.token, write.base_offset)
+        finally:
+            self._telling = False

@@ -271,6 +271,7 @@ class _Seat(Generic[S]):
             self.journal.write(token, records)
         self._answer(effects)
         self._arm()
+        self.journal.settle()
 
     def _answer(self, effects: Effects) -> None:
         for waiter, response in effects.answers:

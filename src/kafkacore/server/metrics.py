@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -10,11 +11,14 @@ from kafkacore.observability.metrics import Kind, Sample
 
 if TYPE_CHECKING:
     from kafkacore.server.broker import BrokerServer
+    from kafkacore.server.groups import Groups
     from kafkacore.storage.cleaner import LogCleaner
     from kafkacore.storage.log_manager import LogManager
 
 _SERVER: Final = "kafka.server"
 _LOG: Final = "kafka.log"
+_COORDINATOR: Final = "kafka.coordinator.group"
+_GROUPS: Final = "group-coordinator-metrics"
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
@@ -35,6 +39,8 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
     yield from _directory_metrics(broker)
     if broker.cleaner is not None:
         yield from cleaner_metrics(broker.cleaner)
+    if broker.context.groups_made is not None:
+        yield from group_metrics(broker.context.groups)
     image = broker.context.image
     yield Sample(_SERVER, "broker-metadata-metrics", "last-applied-record-offset", Kind.GAUGE, image.offset)
     yield Sample(
@@ -47,6 +53,26 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
         Kind.GAUGE,
         broker.context.fetch_sessions.partition_count,
     )
+
+
+def group_metrics(groups: Groups) -> Iterator[Sample]:
+    """Of the groups that are coordinated here."""
+    runtime = groups.runtime
+    for state, count in runtime.states().items():
+        yield Sample(_SERVER, _GROUPS, "num-partitions", Kind.GAUGE, count, (("state", state.value),))
+    loads = runtime.metrics
+    yield Sample(_SERVER, _GROUPS, "partition-load-time-max", Kind.GAUGE, loads.longest_load_ms)
+    yield Sample(_SERVER, _GROUPS, "partition-load-time-avg", Kind.GAUGE, loads.load_ms / max(loads.loads, 1))
+    states: Counter[str] = Counter()
+    offsets = 0
+    for shard in runtime.active():
+        here, committed = shard.census()
+        states.update(here)
+        offsets += committed
+    yield Sample(_COORDINATOR, "GroupMetadataManager", "NumOffsets", Kind.GAUGE, offsets)
+    yield Sample(_COORDINATOR, "GroupMetadataManager", "NumGroups", Kind.GAUGE, states.total())
+    for name in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"):
+        yield Sample(_COORDINATOR, "GroupMetadataManager", f"NumGroups{name}", Kind.GAUGE, states[name])
 
 
 def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:

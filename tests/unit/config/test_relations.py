@@ -41,6 +41,7 @@ def test_a_sound_configuration_is_taken(base):
         (COMBINED, {"node.id": None}, "node.id", "it has no default"),
         (COMBINED, {"node.id": "-1"}, "node.id", "at least 0"),
         (COMBINED, {"broker.id": "2"}, "broker.id", "must be the same as node.id=1"),
+        (COMBINED, {"offsets.topic.compression.codec": "5"}, "offsets.topic.compression.codec", "4 (zstd)"),
         (COMBINED, {"controller.listener.names": None}, "controller.listener.names", "it has no default"),
         (
             COMBINED,

@@ -101,12 +101,14 @@ class Held:
         self.handle = handle
         self.gate = gate
         self.error = ErrorCode.NONE
+        self.rolls = 0  # so many of the next appends have to wait
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.handle, name)
 
     def append_now(self, records: bytearray, acks: int) -> AppendResult | None:
-        if not self.gate.is_set():
+        self.rolls -= 1
+        if not self.gate.is_set() or self.rolls >= 0:
             return None
         return self._failed() if self.error != ErrorCode.NONE else self.handle.append_now(records, acks)
 
@@ -223,7 +225,19 @@ def test_what_is_put_is_answered_when_it_is_committed_and_lies_in_the_log(play: 
     play(story)
 
 
-def test_what_comes_in_one_turn_shares_a_batch_and_so_does_what_comes_during_an_append(play: Any) -> None:
+def test_the_first_of_a_turn_does_not_wait_and_what_follows_it_shares_a_batch(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        await world.put(b"opens the log")
+        puts = [world.put(b"%d" % n) for n in range(4)]
+        assert [put.done() for put in puts] == [True, False, False, False]
+        assert await asyncio.gather(*puts) == [1, 2, 3, 4]
+        assert [len(each) for each in world.stored()] == [1, 1, 3]
+
+    play(story)
+
+
+def test_what_comes_during_an_append_shares_a_batch(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
@@ -232,8 +246,33 @@ def test_what_comes_in_one_turn_shares_a_batch_and_so_does_what_comes_during_an_
         later = [world.put(b"%d" % n) for n in range(3, 8)]
         world.gate.set()
         assert await asyncio.gather(*first, *later) == list(range(8))
-        assert [len(each) for each in world.stored()] == [3, 5]
+        assert [len(each) for each in world.stored()] == [1, 7]
         assert world.runtime.states()[State.ACTIVE] == 1
+
+    play(story)
+
+
+def test_what_comes_of_a_commit_is_told_behind_all_of_its_batch(play: Any) -> None:
+    async def story(world: World) -> None:
+        shard = await world.led()
+        world.log().rolls = 2  # the second batch is appended elsewhere, too, and what comes of it at once
+        puts = [world.put(b"%d" % n) for n in range(4)]
+        answered: list[int] = []
+        more: list[asyncio.Future[Any]] = []
+        committed = shard.committed
+
+        def follow(token: int, base_offset: int, now_ms: int) -> Effects:
+            answered.append(token)
+            effects = committed(token, base_offset, now_ms)
+            if token < 5:
+                more.append(asyncio.get_running_loop().create_future())
+                effects.appends += shard.put(b"more", b"x", more[-1]).appends
+            return effects
+
+        shard.committed = follow  # type: ignore[method-assign]
+        await asyncio.gather(*puts)
+        await until(lambda: len(answered) == 8)
+        assert answered == list(range(1, 9))
 
     play(story)
 
@@ -268,7 +307,7 @@ def test_a_batch_is_no_larger_than_the_topic_takes(play: Any) -> None:
         puts = [world.put(b"%d" % n, b"v" * 100) for n in range(10)]
         world.gate.set()
         assert await asyncio.gather(*puts) == list(range(10))
-        assert [len(each) for each in world.stored()] == [3, 3, 3, 1]
+        assert [len(each) for each in world.stored()] == [1, 3, 3, 3]
 
     play(story, max_batch_bytes=500)
 
@@ -413,12 +452,14 @@ def test_no_more_is_decided_while_too_much_waits(play: Any, monkeypatch: pytest.
     async def story(world: World) -> None:
         monkeypatch.setattr(journal, "MAX_WAITING", 1)
         await world.led()
-        put = world.put(b"a")
+        world.gate.clear()
+        put, waiting = world.put(b"a"), world.put(b"b")
         with pytest.raises(KafkaError) as refused:
-            world.put(b"b")
+            world.put(b"c")
         assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        assert await put == 0
-        assert await world.put(b"b") == 1
+        world.gate.set()
+        assert await asyncio.gather(put, waiting) == [0, 1]
+        assert await world.put(b"c") == 2
 
     play(story)
 

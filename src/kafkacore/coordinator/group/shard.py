@@ -12,6 +12,7 @@ a later append, so the owner keeps this rule: when an append fails, those after 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from kafkacore.coordinator.group import admin, commits, expiry, membership, replay
@@ -207,6 +208,11 @@ class GroupShard:
         """Of a classic group; -1 where there is none."""
         group = self._core.groups.get(group_id)
         return group.generation_id if isinstance(group, ClassicGroup) else -1
+
+    def census(self) -> tuple[Counter[str], int]:
+        """How many classic groups are in each state, and how many offsets are committed."""
+        groups = self._core.groups.values()
+        return Counter(group.state for group in groups if isinstance(group, ClassicGroup)), len(self._core.offsets)
 
     def delete_groups(self, group_ids: Sequence[str], waiter: Waiter, now_ms: int) -> Effects:
         """A list of DeleteGroupsResponse.DeletableGroupResult."""

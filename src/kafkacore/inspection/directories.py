@@ -38,8 +38,11 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
             findings.problems.append(f"{directory} is not formatted.")
         else:
             formatted[directory] = properties
+        if files is OS_FILES and not os.access(directory, os.W_OK | os.X_OK):
+            findings.problems.append(f"{directory} cannot be written to by this user, which a start needs")
     _check_owners(config, formatted, findings)
-    _check_logs(config, found, findings)
+    _advise(config, found, formatted, findings)
+    _check_logs(config, found, formatted, findings)
     _say_list(say, "Found log director{}:", ("y", "ies"), found)
     if formatted:
         fields = ", ".join(f"{key}={value}" for key, value in sorted(next(iter(formatted.values())).lines().items()))
@@ -78,13 +81,33 @@ def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties],
             findings.problems.append(misplaced)
 
 
-def _check_logs(config: BrokerConfig, found: list[str], findings: Findings) -> None:
+def _advise(
+    config: BrokerConfig, found: list[str], formatted: Mapping[str, MetaProperties], findings: Findings
+) -> None:
+    """What a newcomer asks next."""
+    if not config.is_set("log.dirs") and not config.is_set("log.dir"):
+        findings.remarks.append(f"neither log.dirs nor log.dir is set, and {config.log_dirs[0]} is their default")
+    loaded = directories.load(found)
+    if loaded.empty and not config.zookeeper_mode:
+        findings.remarks.append(f"this formats what is not formatted yet: {directories.format_command(config, loaded)}")
+    for directory, properties in formatted.items():
+        if properties.version == 0 and not config.zookeeper_mode:
+            findings.remarks.append(
+                f"{directory}: is a broker's of a cluster in ZooKeeper mode, which Apache Kafka up to 3.9 migrates "
+                "(KIP-866); without that, name another directory in log.dirs"
+            )
+
+
+def _check_logs(
+    config: BrokerConfig, found: list[str], formatted: Mapping[str, MetaProperties], findings: Findings
+) -> None:
     """What lies in each directory, and what lies in two of them."""
     holders: dict[str, str] = {}
     topic_ids: dict[str, tuple[str, str]] = {}
     for directory in found:
         inspection = LogDirectoryInspection(directory, findings, topic_ids)
-        inspection.run(has_metadata=not config.zookeeper_mode and directory == config.metadata_log_dir)
+        in_kraft = not config.zookeeper_mode and (directory not in formatted or formatted[directory].version > 0)
+        inspection.run(has_metadata=in_kraft and directory == config.metadata_log_dir)
         for name in inspection.live:
             other = holders.setdefault(name, directory)
             if other != directory:

@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from kafkacore._fast.errors import KafkaError
+from kafkacore._fast.compression import CodecError
+from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kafkacore.inspection.findings import Findings
 from kafkacore.runtime.files import lock_holder
-from kafkacore.storage import clean_shutdown, directory_lock, names, partition_metadata, quorum_state
+from kafkacore.storage import bootstrap, clean_shutdown, directory_lock, names, partition_metadata, quorum_state
 from kafkacore.storage.checkpoints import (
     CLEANER_OFFSET,
     LOG_START_OFFSET,
@@ -129,6 +130,9 @@ class LogDirectoryInspection:
                 )
             return
         self._try(lambda: quorum_state.read(path))
+        at_first = os.path.join(self._directory, bootstrap.NAME)
+        if os.path.exists(at_first):
+            self._findings.problems += _snapshot_problems(at_first)
         try:
             problems, remarks = examine_log(path)
             self._findings.remarks += remarks
@@ -180,5 +184,7 @@ def _snapshot_problems(path: str) -> list[str]:
 
     try:
         return [f"{path}: {'' if at is None else f'byte {at}: '}{told}" for told, at in snapshot_problems(path)]
-    except KafkaError as error:
-        return [str(error)]
+    except OSError as error:
+        return [reason(error)]
+    except (KafkaError, ProtocolError, CodecError) as error:
+        return [f"{path}: {error}"]

@@ -116,7 +116,7 @@ def open_directories(
     loaded.check(None, config.node_id)
     if loaded.empty:
         raise LogDirectoryError(
-            f"{loaded.empty[0]}: has no meta.properties; format it first: {_format_command(config, loaded)}"
+            f"{loaded.empty[0]}: has no meta.properties; format it first: {format_command(config, loaded)}"
         )
     directory_ids: dict[str, Uuid] = {}
     for directory, found in loaded.properties.items():
@@ -132,7 +132,7 @@ def open_directories(
     return NodeDirectories(cluster_id, config.node_id, directory_ids, loaded.failed)
 
 
-def _format_command(config: BrokerConfig, loaded: Loaded) -> str:
+def format_command(config: BrokerConfig, loaded: Loaded) -> str:
     """What formats the directories that are not formatted, as it can be pasted but for the name of the file."""
     known = next((found.cluster_id for found in loaded.properties.values() if found.cluster_id), None)
     words = ["kafkacore storage format --config FILE --cluster-id", known or '"$(kafkacore storage random-uuid)"']

@@ -14,7 +14,10 @@ DESCRIPTION: Final = "Formats the log directories of a node, and tells what they
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="storage_command", required=True, metavar="COMMAND")
-    info = commands.add_parser("info", help="tell what the log directories belong to, and what is wrong")
+    info = commands.add_parser(
+        "info",
+        help="tell what the log directories belong to, and what is wrong (of what is in logs: dump-log --verify)",
+    )
     _add_config(info)
     formatting = commands.add_parser("format", help="format the log directories")
     _add_config(formatting)

@@ -92,7 +92,12 @@ def test_directories_of_others(node):
 def test_a_directory_of_zookeeper_mode(node):
     (node.root / "b" / "meta.properties").write_text("version=0\n")
     told = "The configuration is for KRaft mode, but the directories are formatted for ZooKeeper mode."
-    assert told in node.info()[0]
+    (node.root / "a" / "meta.properties").write_text("version=0\n")
+    node.log("a", "t-0", log=b"", index=b"", timeindex=b"")
+    problems, remarks = node.info()
+    # It is none that a metadata log could be missing from.
+    assert problems == [told]
+    assert any(each.startswith("a: is a broker's of a cluster in ZooKeeper mode") for each in remarks)
 
 
 def test_meta_properties_that_is_torn(node):
@@ -100,7 +105,8 @@ def test_meta_properties_that_is_torn(node):
     (problem,), _ = node.info()
     assert problem == "Error loading b/meta.properties: node.id is missing"
     (node.root / "b" / "meta.properties").unlink()
-    assert node.info()[0] == ["b is not formatted."]
+    command = f"kafkacore storage format --config FILE --cluster-id {CLUSTER_ID} --ignore-formatted"
+    assert node.info() == (["b is not formatted."], [f"this formats what is not formatted yet: {command}"])
 
 
 def test_a_shutdown_that_was_not_in_order(node):
@@ -212,3 +218,23 @@ def test_the_metadata_log_is_where_it_should_be_and_whole(node):
     missing, *_ = sorted(node.info()[0])
     assert missing.startswith("a/__cluster_metadata-0: the metadata log is missing, though the node has run")
     assert any("is in a data directory" in problem for problem in node.info()[0])
+
+
+def test_a_bootstrap_checkpoint_that_is_torn(node):
+    node.has_run()
+    (node.root / "a" / "bootstrap.checkpoint").write_bytes(b"")
+    problems, _ = node.info()
+    assert problems[0] == "a/bootstrap.checkpoint: does not begin with the header of a snapshot"
+
+
+def test_a_directory_that_nothing_can_be_written_to(node, tmp_path):
+    """As on a file system that is mounted read-only, which root cannot write to either."""
+    info = f"mount --bind -o ro {node.root}/b {node.root}/b && mount -o remount,ro,bind {node.root}/b && "
+    info += f"{sys.executable} -m kafkacore.tools.main storage info -c {node.properties}"
+    done = subprocess.run(
+        ["unshare", "-Urm", "bash", "-c", info], capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False
+    )
+    if "Found log dir" not in done.stdout:
+        pytest.skip(f"no user namespaces here: {done.stderr.strip()}")
+    assert done.returncode == 1
+    assert f"{node.root}/b cannot be written to by this user" in done.stdout

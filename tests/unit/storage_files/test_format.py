@@ -401,6 +401,7 @@ def test_info_tells_what_is_wrong(config, tmp_path):
     (tmp_path / "b").write_text("")
     said = []
     assert not describe_directories(made, said.append)
+    formats = 'kafkacore storage format --config FILE --cluster-id "$(kafkacore storage random-uuid)"'
     assert said == [
         "Found log directory:",
         f"  {tmp_path}/a",
@@ -409,6 +410,9 @@ def test_info_tells_what_is_wrong(config, tmp_path):
         f"  {tmp_path}/a is not formatted.",
         f"  {tmp_path}/b is not a directory",
         f"  {tmp_path}/m does not exist",
+        "",
+        "Found remark:",
+        f"  this formats what is not formatted yet: {formats}",
         "",
     ]
 

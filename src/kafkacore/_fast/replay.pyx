@@ -108,6 +108,8 @@ cdef int replay_segment(Load *load, int32_t i, int64_t end_offset) noexcept nogi
         result = <int> position if position < 0 else 0
     if result == 0:
         result = walk(load, i, position, end_offset)
+    if result == -EILSEQ and position > 0:
+        result = walk(load, i, 0, end_offset)  # an index that leads into the midst of a batch is the one to blame
     if was_closed and load.recovered != NULL and segment.file >= 0:
         segment.disk.close(segment.disk.self, segment.file)
         segment.file = -1

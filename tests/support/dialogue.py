@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from typing import Any, Self
@@ -24,6 +25,11 @@ class Dialogue:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def hang_up(self) -> None:
+        """Also from another thread: who waits for an answer gets ConnectionError."""
+        with contextlib.suppress(OSError):  # the broker was first
+            self._connection.shutdown(socket.SHUT_RDWR)
 
     def ask(self, request: Any, version: int) -> Any:
         body = apis.encode_request(version, 1, "dialogue", request)

@@ -172,11 +172,15 @@ class RaftDriver:
 
     def append(self, records: Sequence[Any], values: Sequence[Value]) -> int | None:
         """As leader: one batch of records with their encoded values. The offset of the last; None when it is too
-        large."""
+        large. Raises NOT_CONTROLLER, OSError."""
         if not self.raft.is_leader:
             raise error_for(ErrorCode.NOT_CONTROLLER)
         base = self._log.end_offset
-        last = self.raft.append(values)
+        try:
+            last = self.raft.append(values)
+        except OSError as error:
+            self._fail(error)  # a leader that cannot write must not go on as one
+            raise
         if last is not None:
             # Whoever applies it here needs no decoding.
             self._decoded[base] = records

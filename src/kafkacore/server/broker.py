@@ -89,6 +89,7 @@ class BrokerServer:
         self._intercepted = False
         self._asked_gate: GatePolicy | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
+        self._leaving: asyncio.Future[None] | None = None
         # What clients wait for goes by the environment's clock; what keeps this broker in the cluster by the loop's.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         self.cleaner: LogCleaner | None = None  # once logs are looked after
@@ -242,11 +243,7 @@ class BrokerServer:
         begun, and closes its partitions.
         """
         if self.config.controlled_shutdown_enable and self.registrar.lifecycle.want_shutdown():
-            self.registrar.nudge()
-            try:
-                await asyncio.wait_for(self.registrar.reached(BrokerState.SHUTTING_DOWN), controlled_ms / 1000)
-            except TimeoutError:
-                LOG.warning("broker %d leaves before its controller let it go", self.node_id)
+            await self._leave(controlled_ms)
         await self.moves.close()
         await self.registrar.stop()
         for deadline in self._deadlines:
@@ -260,6 +257,21 @@ class BrokerServer:
         self.context.waits.close()
         self.timers.close()
         self.replicas.close()
+
+    async def _leave(self, controlled_ms: int) -> None:
+        self.registrar.nudge()
+        self._leaving = asyncio.ensure_future(self.registrar.reached(BrokerState.SHUTTING_DOWN))
+        await asyncio.wait({self._leaving}, timeout=controlled_ms / 1000)
+        if self._leaving.done() and not self._leaving.cancelled():
+            self._leaving.result()
+            return
+        self._leaving.cancel()
+        LOG.warning("broker %d leaves before its controller let it go", self.node_id)
+
+    def abandon(self) -> None:
+        """The node cannot go on: nobody is waited for that would let this broker go."""
+        if self._leaving is not None:
+            self._leaving.cancel()
 
     async def create_topics(
         self, topics: list[tuple[str, int]], configs: Mapping[str, str] = MappingProxyType({})

@@ -33,7 +33,7 @@ from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import CONTROLLER as HANDLERS
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataOnDisk
-from kafkacore.storage import bootstrap, meta_properties
+from kafkacore.storage import meta_properties
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import metadata_directory
 
@@ -74,10 +74,9 @@ class ControllerServer:
             endpoints=self.endpoints, on_fault=on_fault,
         )  # fmt: skip
         settings = Settings(cluster_id, config, randomness())
-        records = bootstrap.read_bootstrap(config.metadata_log_dir) or ()
         self._on_root = on_root
         self.quorum = QuorumController(
-            settings, self.replica.raft, records, self.replica.now_ms, on_root=self._root_committed
+            settings, self.replica.raft, store.bootstrap, self.replica.now_ms, on_root=self._root_committed
         )
         self.context = ControllerContext(self.node_id, cluster_id, self.quorum, self.replica.raft)
         self.dispatcher = self.context.dispatcher = Dispatcher("controller", self.context, HANDLERS)

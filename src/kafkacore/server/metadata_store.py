@@ -10,7 +10,8 @@ from kafkacore._fast.io import LogDirectory
 from kafkacore.config import BrokerConfig
 from kafkacore.raft.driver import SyncedLog
 from kafkacore.raft.file_log import FileLog
-from kafkacore.storage import quorum_state
+from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.storage import bootstrap, quorum_state
 from kafkacore.storage.names import metadata_directory
 from kafkacore.storage.quorum_state import QuorumState
 
@@ -34,16 +35,18 @@ class MetadataStore(Protocol):
 class MetadataOnDisk:
     """`__cluster_metadata-0` in metadata.log.dir. Made on a thread that may wait: it loads the log. Raises OSError."""
 
-    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
+    def __init__(self, config: BrokerConfig, environment: Environment, files: Files = OS_FILES) -> None:
         self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)
         self.log = FileLog(
             self._directory,
             segment_bytes=config.metadata_log_segment_size_bytes,
             segment_ms=config.metadata_log_segment_ms,
+            files=files,
         )
         path = metadata_directory(config.metadata_log_dir)
-        self.state = quorum_state.read(path)
-        self.persist = functools.partial(quorum_state.write, path)
+        self.bootstrap = bootstrap.read_bootstrap(config.metadata_log_dir, files) or ()
+        self.state = quorum_state.read(path, files)
+        self.persist = functools.partial(quorum_state.write, path, files=files)
 
     def close(self) -> None:
         self.log.close()

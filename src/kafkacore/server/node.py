@@ -18,6 +18,7 @@ from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
+from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.runtime.workers import Workers
@@ -59,17 +60,24 @@ class Node:
     """
 
     def __init__(
-        self, config: BrokerConfig, *, lent_locks: bool = False, environment: Environment | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        lent_locks: bool = False,
+        environment: Environment | None = None,
+        files: Files = OS_FILES,
     ) -> None:
         """`lent_locks`: a process of this same node holds its directories, and lends them to this one.
 
         `environment` is the world of its logs and clients: a clock that a test moves, a disk that fails. Such a node
         has threads of its own. What keeps it in the cluster (quorum, heartbeats, their log) lives in the real world:
-        an hour that a test lets pass is none in which the broker was silent.
+        an hour that a test lets pass is none in which the broker was silent. With `files`, which are those of its disk,
+        the metadata and every small file lie there too.
         """
         self.config = config
         self._lent_locks = lent_locks
         self._environment = environment
+        self._files = files
         self._isolated: dict[str, tuple[str, int]] = {}  # where its controller listens, in a process of its own
         self._undo: list[Callable[[], object]] = []
         self._mutex = threading.Lock()
@@ -177,16 +185,17 @@ class Node:
     # --- starting, in order; what is begun is undone in the opposite one ---
 
     def _start(self) -> None:
-        config, environment = self.config, Environment()
+        config, environment, own, files = self.config, Environment(), self._environment, self._files
+        if own is not None and files is not OS_FILES:
+            environment = own
         refuse_what_is_missing(config)
-        directories = open_directories(config, environment.wall_ms())
+        directories = open_directories(config, environment.wall_ms(), files)
         data_dirs = [path for path in directories.directory_ids if path != config.metadata_log_dir]
-        locks = DirectoryLocks(directories.directory_ids, lent=self._lent_locks, dispensable=data_dirs)
+        locks = DirectoryLocks(directories.directory_ids, files, lent=self._lent_locks, dispensable=data_dirs)
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)
         # What is not asked for is left to the machine: Kafka's default of 3 is too many for few cores.
         processors = config.num_network_threads if config.is_set("num.network.threads") else None
-        own = self._environment
         runtime = Runtime.shared(processors) if own is None else Runtime(processors, environment=own)
         self._undo.append(runtime.release)
         if "controller" not in config.process_roles:
@@ -227,7 +236,7 @@ class Node:
 
     def _open_metadata(self, environment: Environment) -> MetadataOnDisk:
         config = self.config
-        store = MetadataOnDisk(config, environment)
+        store = MetadataOnDisk(config, environment, self._files)
         self._undo.append(store.close)
         return store
 
@@ -299,7 +308,9 @@ class Node:
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
         # What is not there was not left in order.
-        previous_epoch = clean_shutdown.common_epoch(ids.values()) if len(ids) == len(config.log_dirs) else NO_EPOCH
+        previous_epoch = (
+            clean_shutdown.common_epoch(ids.values(), self._files) if len(ids) == len(config.log_dirs) else NO_EPOCH
+        )
         manager = LogManager(
             environment,
             ids.values(),
@@ -307,6 +318,7 @@ class Node:
             on_failure=lambda path: self._directory_failed(manager, path, ids),
             recovery_threads=config.num_recovery_threads_per_data_dir,
             failed=[path for path in config.log_dirs if path in directories.failed],
+            files=self._files,
         )
 
         self._show_recovery(manager)
@@ -448,6 +460,9 @@ class Node:
             self._faulted.set_result(None)
         except InvalidStateError:
             LOG.debug("node %d has failed before", self.config.node_id)
+        broker = self._broker
+        if broker is not None:
+            broker.plane.loop.call(broker.abandon)
         if self.on_fault is not None:
             self.on_fault(error)
 

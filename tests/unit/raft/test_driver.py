@@ -275,6 +275,23 @@ def test_a_disk_that_fails_ends_the_replica(run) -> None:
     run(story)
 
 
+def test_a_leader_whose_log_takes_nothing_ends_too(run) -> None:
+    async def story(harness):
+        await harness.brokers(1)
+
+        def broken(data: bytes) -> None:
+            raise OSError(5, "Input/output error")
+
+        harness.log.append = broken
+        with pytest.raises(OSError, match="Input/output"):
+            await create(harness, "a")
+        [fault] = harness.faults
+        assert isinstance(fault, OSError)
+        harness.faults.clear()
+
+    run(story)
+
+
 def test_who_waits_when_it_stops_is_told(run) -> None:
     async def story(harness):
         driver = harness.driver

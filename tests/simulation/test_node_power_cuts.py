@@ -1,0 +1,125 @@
+"""A whole node, broker and controller, on one simulated disk whose power goes out under its operations.
+
+Its threads decide in which order their operations come, so a seed replays what a cut leaves, not the operation it
+comes under. KAFKACORE_CRASH_POINTS (10; `all`: every one), KAFKACORE_CRASH_SEED.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import forgetful_workload as workload
+from dialogue import Dialogue
+from forgetful_workload import Workload
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore.config import BrokerConfig
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.server.node import Node, NodeFailed
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.storage.format import FormatOptions, format_directories
+from kafkacore.tools import dev
+from processes import wait_until
+
+POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "10")
+SEED = int(os.environ.get("KAFKACORE_CRASH_SEED", "0")) or random.SystemRandom().getrandbits(32)
+DIRECTORY = "/node"
+CLUSTER_ID = "kafkacorePowerAAAAAAAA"
+# What a node without power says to those who wait for it, and to who starts it.
+DEAD = (OSError, TimeoutError, KafkaError, NodeFailed, LogDirectoryError, AssertionError)
+
+
+@pytest.fixture(scope="module")
+def config() -> BrokerConfig:
+    overrides = [*workload.OVERRIDES, "server.max.startup.time.ms=10000", "num.network.threads=1"]
+    return dev.configuration(DIRECTORY, 0, overrides)
+
+
+def formatted(config: BrokerConfig) -> SimulatedDisk:
+    disk = SimulatedDisk()
+    format_directories(config, FormatOptions(CLUSTER_ID, standalone=True), 0, lambda line: None, disk)
+    return disk
+
+
+@contextlib.contextmanager
+def running(config: BrokerConfig, disk: SimulatedDisk) -> Iterator[Dialogue]:
+    """A conversation with the node on this disk, that ends with the power."""
+    node = Node(config, environment=disk.environment(), files=disk)
+    node.start()
+    over = threading.Event()
+    try:
+        assert node.bootstrap is not None
+        with Dialogue(node.bootstrap) as asked:
+
+            def hang_up() -> None:
+                wait_until(lambda: disk.is_dead or over.is_set(), 60)
+                asked.hang_up()
+
+            watching = threading.Thread(target=hang_up)
+            watching.start()
+            try:
+                yield asked
+            finally:
+                over.set()
+                watching.join()
+    finally:
+        node.stop()
+
+
+def use(config: BrokerConfig, disk: SimulatedDisk, did: Workload) -> None:
+    with running(config, disk) as asked:
+        did.create(asked, "synced", flush_messages="1")
+        did.create(asked, "lazy")
+        did.produce(asked, "synced", 7, promised=True, producer_id=did.producer_ids(asked, 1))
+        did.produce(asked, "lazy", 4, promised=False)
+        did.create(asked, "short")
+        did.delete(asked, "short")
+        did.delete_records(asked, "synced", 5)
+    if not disk.is_dead:
+        did.stopped_in_order()
+    with running(config, disk) as asked:
+        did.create(asked, "late", flush_messages="1")
+        did.produce(asked, "late", 3, promised=True, producer_id=did.producer_ids(asked, 1))
+
+
+def whole_run(config: BrokerConfig) -> tuple[int, int]:
+    """The operations from the first start to the end of a run that nothing disturbs."""
+    disk = formatted(config)
+    first = disk.operations
+    use(config, disk, Workload(lambda: disk.operations))
+    return first, disk.operations
+
+
+def cut_under(config: BrokerConfig, operation: int) -> None:
+    disk = formatted(config)
+    did = Workload(lambda: disk.operations)
+    disk.cut_power_at(operation)
+    try:
+        use(config, disk, did)
+    except DEAD:
+        assert disk.is_dead
+    disk.cut_power()
+    known = did.known_at(1 << 62)
+    disk.restart(SEED + operation)
+    with running(config, disk) as asked:
+        workload.check(asked, known)
+
+
+@pytest.mark.timeout(120 if POINTS != "all" else 3600)
+def test_a_node_has_all_that_it_promised_wherever_the_power_goes_out(config: BrokerConfig) -> None:
+    first, last = whole_run(config)
+    every = range(first, last)
+    points = list(every) if POINTS == "all" else random.Random(SEED).sample(every, min(int(POINTS), len(every)))
+    failures = []
+    for operation in sorted(points):
+        try:
+            cut_under(config, operation)
+        except Exception as error:  # noqa: BLE001 - every cut is tried, and all that are wrong are told
+            failures.append(f"operation {operation}: {type(error).__name__}: {error}")
+    print(f"\n{len(points)} of {last - first} operations tried, seed {SEED}")
+    assert not failures, f"seed {SEED}, {len(failures)} of {len(points)}:\n" + "\n".join(failures[:30])

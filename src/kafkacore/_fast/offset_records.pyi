@@ -1,5 +1,10 @@
 from typing import Any
 
+def read_offset(value: bytes) -> tuple[int, int, str, int, int, bytes] | None:
+    """Offset, leader epoch, metadata, commit timestamp, expire timestamp (-1: none), topic id (zeros: none) of an
+    OffsetCommitValue with its version before it. None for one that is not plain: another version, other tagged fields,
+    or bytes that cannot be read."""
+
 class OffsetRecordWriter:
     def __init__(self, partition_class: type, metadata_limit: int) -> None:
         """Raises TypeError, KeyError for a class that has no slots of an OffsetCommitRequestPartition's names."""

@@ -9,20 +9,28 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkacore._fast.cursor cimport put16, put32, put64, put_uvarlong
+from kafkacore._fast.cursor cimport (
+    Reader, put16, put32, put64, put_uvarlong, read_i8, read_i16, read_i32, read_i64, read_uvarint, reader_init, take,
+)
 from kafkacore._fast.slots cimport slot_offset
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     Py_ssize_t PyUnicode_GET_LENGTH(object text) noexcept
     bint PyUnicode_IS_ASCII(object text) noexcept
+    object PyUnicode_DecodeUTF8(const char *data, Py_ssize_t size, const char *errors)
 
 cdef enum:
     KEY_TAIL = 4              # the partition
     VERSION_WITH_EXPIRY = 1   # the only one that has an expire timestamp
+    VERSION_WITH_LEADER_EPOCH = 3
     VERSION = 4
     MAX_HEAD = 2 + 8 + 4 + 10  # version, offset, leader epoch, and room for the length of the metadata
     MAX_SHORT = 0x7FFF
+    UUID_SIZE = 16
+
+
+NO_TOPIC_ID = bytes(UUID_SIZE)
 
 
 cdef bint too_long(object text, Py_ssize_t limit) except -1:
@@ -33,6 +41,43 @@ cdef bint too_long(object text, Py_ssize_t limit) except -1:
     if length * 2 <= limit or PyUnicode_IS_ASCII(text):
         return False
     return len((<str> text).encode("utf-16-le")) > limit * 2
+
+
+def read_offset(bytes value):
+    cdef Reader r
+    cdef int version
+    cdef int64_t offset, timestamp
+    cdef int64_t expires = -1
+    cdef int32_t leader_epoch = -1
+    cdef int64_t length, tags
+    cdef const uint8_t *text
+    cdef const uint8_t *topic_id = NULL
+    reader_init(&r, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+    version = read_i16(&r)
+    if version < 0 or version > VERSION:
+        return None
+    offset = read_i64(&r)
+    if version >= VERSION_WITH_LEADER_EPOCH:
+        leader_epoch = read_i32(&r)
+    length = read_i16(&r) if version < VERSION else <int64_t> read_uvarint(&r) - 1
+    text = take(&r, length)
+    timestamp = read_i64(&r)
+    if version == VERSION_WITH_EXPIRY:
+        expires = read_i64(&r)
+    if version == VERSION:
+        tags = read_i8(&r)
+        if tags == 1 and read_i8(&r) == 0 and read_i8(&r) == UUID_SIZE:
+            topic_id = take(&r, UUID_SIZE)
+        elif tags != 0:
+            return None
+    if r.bad or r.pos != r.end or text == NULL or length > MAX_SHORT:
+        return None
+    try:
+        metadata = PyUnicode_DecodeUTF8(<const char *> text, length, NULL)
+    except UnicodeDecodeError:
+        return None
+    id_bytes = PyBytes_FromStringAndSize(<const char *> topic_id, UUID_SIZE) if topic_id != NULL else NO_TOPIC_ID
+    return offset, leader_epoch, metadata, timestamp, expires, id_bytes
 
 
 cdef class OffsetRecordWriter:

@@ -140,6 +140,20 @@ def test_an_expiry_that_could_not_be_written_is_tried_again() -> None:
     assert log.offsets() == {}
 
 
+def test_nothing_expires_while_many_appends_are_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "MAX_OPEN_APPENDS", 1)
+    log = GroupLog()
+    log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
+    log.hold = True
+    for number in range(2):
+        log.commit_offsets(number, {("t", 0): 5}, "other")
+    log.wait(LOOK_MS)
+    assert len(log.open) == 2
+    log.commit()
+    log.wait(1_000)
+    assert len(log.open) == 2  # one of them is the expiry's
+
+
 def test_offsets_of_a_deleted_topic_go_with_it() -> None:
     log = GroupLog()
     log.commit_offsets("a", {("t", 0): 5, ("u", 0): 6})

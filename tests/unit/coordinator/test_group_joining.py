@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from group_log import SETTINGS, Client, GroupLog, loaded
+from kafkacore.coordinator.group import records
 from kafkacore.protocol.errors import ErrorCode
 
 OLD = Client(api_version=3)  # before a member needs its id first
@@ -129,6 +130,19 @@ def test_whoever_does_not_join_again_within_the_rebalance_timeout_is_out() -> No
     log.wait(1)
     assert [each.member_id for each in log.answers["again"].members] == [first]
     assert log.heartbeat(second, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_in_version_0_the_session_timeout_is_the_rebalance_timeout() -> None:
+    log = GroupLog()
+    first = Client(api_version=0)
+    log.join("a", client=first, rebalance_ms=-1, session_ms=7_000)
+    log.wait(3_000)
+    leader = log.answers["a"].member_id
+    log.sync("s", leader, 1, {})
+    log.join("again", member=leader, client=first, rebalance_ms=-1, session_ms=9_000)
+    log.sync("t", leader, 2, {})
+    (value,) = [records.read_group(value) for _, value in log.records[-1:] if value is not None]
+    assert value.members[0].rebalance_timeout == 9_000
 
 
 def test_a_rebalance_is_over_when_the_last_member_has_joined() -> None:

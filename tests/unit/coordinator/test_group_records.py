@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from group_log import GroupLog, loaded
+from kafkacore._fast import offset_records
 from kafkacore._fast.offset_records import OffsetRecordWriter
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.effects import GroupRecord
@@ -92,6 +93,54 @@ def test_offsets_are_written_as_the_tables_say(
         now,
         expires,
     )
+
+
+@given(st.integers(0, 5), LONG, INT, TEXT, LONG, LONG, st.binary(max_size=3), st.integers(0, 40))
+def test_offsets_are_read_as_the_tables_say(
+    version: int, offset: int, epoch: int, metadata: str, now: int, expires: int, behind: bytes, cut: int
+) -> None:
+    """Also cut off, or with something behind it."""
+    message = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=now)
+    if version == 1:
+        message.expire_timestamp = expires
+    if version >= 3:
+        message.leader_epoch = epoch
+    whole = framed(message, min(version, 4)) if version < 5 else pack(">h", 5)
+    value = whole[: len(whole) - cut] + behind
+    try:
+        expected = OffsetCommitValue.decode(value[2:], records.value_version(value))
+    except (ProtocolError, UnsupportedVersionError) as error:
+        with pytest.raises(type(error)):
+            records.read_offset(value)
+        return
+    assert records.read_offset(value) == (
+        expected.offset,
+        expected.leader_epoch,
+        expected.metadata,
+        expected.commit_timestamp,
+        expected.expire_timestamp,
+        expected.topic_id,
+    )
+
+
+def test_metadata_longer_than_a_string_may_be_is_left_to_the_tables() -> None:
+    value = pack(">hqi", 4, 1, 2) + b"\x81\x80\x02" + b"x" * 32_768 + bytes(9)
+    assert offset_records.read_offset(value) is None
+    with pytest.raises(ProtocolError):
+        records.read_offset(value)
+
+
+@given(st.binary(max_size=60), st.integers(0, 4))
+def test_whatever_lies_in_an_offset_is_read_as_the_tables_say(body: bytes, version: int) -> None:
+    plain = offset_records.read_offset(pack(">h", version) + body)
+    try:
+        expected = OffsetCommitValue.decode(body, version)
+    except ProtocolError:
+        assert plain is None
+        return
+    if plain is not None:
+        assert plain[:3] == (expected.offset, expected.leader_epoch, expected.metadata)
+        assert plain[3:] == (expected.commit_timestamp, expected.expire_timestamp, expected.topic_id)
 
 
 def test_a_writer_of_offsets_takes_nothing_that_it_does_not_know() -> None:

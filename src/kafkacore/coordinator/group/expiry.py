@@ -16,14 +16,16 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
 
-OFFSETS_PER_TICK: Final = 5_000  # looked at before others have their turn
+OFFSETS_PER_TICK: Final = 1_000  # looked at before others have their turn
 MAX_TOMBSTONES_PER_APPEND: Final = 1_000
+MAX_OPEN_APPENDS: Final = 100  # with more of them the replicas have enough to do
+_LATER_MS: Final = 1_000
 
 _Removed: TypeAlias = list[tuple[str, list[int]]]
 
 
 class Expiry:
-    """Looks at everything once in each `offsets.retention.check.interval.ms`, a few thousand offsets in a tick."""
+    """Looks at everything once in each `offsets.retention.check.interval.ms`, a thousand offsets in a tick."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -34,6 +36,9 @@ class Expiry:
         self._core.set_deadline(self._deadline, self._core.settings.offsets_retention_check_interval_ms)
 
     def _look(self) -> None:
+        if self._core.outbox.open_count > MAX_OPEN_APPENDS:
+            self._core.set_deadline(self._deadline, _LATER_MS)
+            return
         if self._round is None:
             self._round = iter(list(self._core.groups))
         looked_at = 0

@@ -46,6 +46,9 @@ class Joining:
         self._parked = Parked(core.outbox, waiter, caller.api_version)
         self._client_id = caller.client_id or ""
         self._client_host = "/" + caller.client_host
+        # Version 0 knows one timeout for both.
+        timeout_ms = request.rebalance_timeout_ms if caller.api_version > 0 else request.session_timeout_ms
+        self._rebalance_timeout_ms = timeout_ms
         instance_id = request.group_instance_id
         self._id_prefix = self._client_id if instance_id is None else instance_id
         self._protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)
@@ -136,7 +139,7 @@ class Joining:
             request.group_instance_id,
             self._client_id,
             self._client_host,
-            request.rebalance_timeout_ms,
+            self._rebalance_timeout_ms,
             request.session_timeout_ms,
             request.protocol_type,
             self._protocols,
@@ -181,7 +184,7 @@ class Joining:
             self._parked.answer(join_response(group, member_id, self._parked.api_version))
         else:
             # A leader may join only to have the partitions dealt anew, when topics have changed.
-            group.update(member, self._protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+            group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
             before = group.park_join(member, self._parked)
             if before is not None:  # sent again: whoever sent it first has gone, or is told to go on
                 before.answer(join_error(before.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member_id))
@@ -197,7 +200,7 @@ class Joining:
         group.replace_static(instance_id, old_id, member)
         core.deadlines.cancel(old.session)
         extend_session(core, member)
-        group.update(member, self._protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
         group.park_join(member, self._parked)
         if group.state == STABLE and group.select_protocol() == (group.protocol_name or ""):
             self._record_replaced(group, instance_id, old, member, leader_before)

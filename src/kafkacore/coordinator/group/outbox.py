@@ -117,6 +117,10 @@ class Outbox:
 
     # --- what is under way ---
 
+    @property
+    def open_count(self) -> int:
+        return len(self._open)
+
     def last_of(self, group_id: str) -> OpenAppend | None:
         """The last open append that commits or deletes offsets of this group."""
         for append in reversed(self._open):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import Final
 
+from kafkacore._fast import offset_records
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -37,7 +38,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp: int
     expire_timestamp: int = NO_EXPIRE_TIMESTAMP
-    topic_id: Uuid = ZERO
+    topic_id: bytes = ZERO
 
 
 def kind_of(key: bytes) -> int:
@@ -72,6 +73,9 @@ def read_offset_key(key: bytes) -> tuple[str, str, int]:
 
 def read_offset(value: bytes) -> CommittedOffset:
     """Raises ProtocolError, UnsupportedVersionError."""
+    plain = offset_records.read_offset(value)
+    if plain is not None:
+        return CommittedOffset(*plain)
     version = value_version(value)
     read = OffsetCommitValue.decode(value[2:], version)
     return CommittedOffset(

@@ -24,7 +24,7 @@ cdef enum:
 ctypedef struct Compaction:
     Log *log                  # the caller's count
     LogConfig *config
-    SegmentList *list         # the log when this began
+    SegmentList *list         # the log when this began; NULL where a group was replaced
     int64_t truncations
     int64_t first_dirty
     int64_t upper_bound       # the base offset of a segment: compacted is what lies below

@@ -4,7 +4,7 @@ from libc.errno cimport EFBIG, EILSEQ, ENOMEM, EOVERFLOW
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
-from kafkacore._fast.atomics cimport add32, load32, load64
+from kafkacore._fast.atomics cimport load32, load64
 from kafkacore._fast.codec cimport codec_context_free, codec_context_new
 from kafkacore._fast.compact_batch cimport (
     COMPACT_BAD_BATCH, COMPACT_MAP_FULL, Kept, compact_filter, compact_map, compactor_free,
@@ -19,8 +19,9 @@ from kafkacore._fast.record cimport (
     BATCH_OK, HEADER_BYTES, MAX_BATCH_BYTES, BatchHeader, batch_checksum, parse_header,
 )
 from kafkacore._fast.segment cimport (
-    LAST_RELATIVE_OFFSET, file_of, segment_end_times, segment_floor_on_disk, segment_forget_indexes, segment_new,
-    segment_note_batch, segment_open_indexes, segment_open_log, segment_release, segment_reserve, segment_seal,
+    LAST_RELATIVE_OFFSET, file_of, segment_end_times, segment_floor_on_disk, segment_forget_indexes, segment_hold,
+    segment_new, segment_note_batch, segment_open_indexes, segment_open_log, segment_release, segment_reserve,
+    segment_seal,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_read
@@ -35,13 +36,28 @@ cdef enum:
 
 # --- what there is ---
 
+cdef SegmentList *copy_list(const SegmentList *list) noexcept nogil:
+    """With counts of its own, which go one by one as groups are replaced: the disk has their room again."""
+    cdef SegmentList *copy = <SegmentList *> malloc(sizeof(SegmentList) + list.count * sizeof(Segment *))
+    cdef int32_t i
+    if copy != NULL:
+        copy.refs = 1
+        copy.count = list.count
+        for i in range(list.count):
+            copy.items[i] = list.items[i]
+            segment_hold(copy.items[i])
+    return copy
+
+
 cdef int hold_log(Compaction *c) noexcept nogil:
     cdef Log *log = c.log
     cdef int result = -ECANCELED
     mutex_lock(&log.lock)
     if log.segments != NULL and log.state != LOG_FAILED and log.state != LOG_CLOSED:
-        c.list = log.segments
-        add32(&c.list.refs, 1)
+        c.list = copy_list(log.segments)
+        if c.list == NULL:
+            mutex_unlock(&log.lock)
+            return -ENOMEM
         c.truncations = log.truncations
         c.config = log.config
         config_hold(c.config)
@@ -487,6 +503,7 @@ cdef int compaction_copy(Compaction *c, int64_t max_bytes) noexcept nogil:
 
 cdef int compaction_swap(Compaction *c, Waiter *blocked) noexcept nogil:
     cdef Swap swap
+    cdef int32_t i
     cdef int result
     swap.log = c.log
     swap.former = &c.list.items[c.first]
@@ -498,4 +515,7 @@ cdef int compaction_swap(Compaction *c, Waiter *blocked) noexcept nogil:
         segment_release(c.fresh)
         c.fresh = NULL
         c.swapped += 1
+        for i in range(c.first, c.end):
+            segment_release(c.list.items[i])  # NULL is none
+            c.list.items[i] = NULL
     return result

@@ -8,7 +8,8 @@ it is not of:
 
 1. `.cleaned` -> `.swap`, sync of the directory
 2. the list is exchanged: new readers see the compacted segment, by handles that are open; the others end with theirs
-3. the former files go, and the transaction index that would have the name of the new one; sync
+3. the former .logs go; sync; then their indexes, and the transaction index that would have the name of the new one;
+   sync
 4. `.log.swap` -> `.log`; sync
 5. the indexes follow; sync
 
@@ -30,7 +31,7 @@ ctypedef struct Swap:
 
 # New, empty `.cleaned` files, open. 0 or -errno; may block.
 cdef int swap_create(Segment *fresh) noexcept nogil
-# What `fresh.aborted` holds goes to a file; then all of them to the disk. 0 or -errno; may block.
+# What `fresh.aborted` holds goes to a file; then all of them to the disk, names too. 0 or -errno; may block.
 cdef int swap_sync(Segment *fresh) noexcept nogil
 cdef void swap_discard(Segment *fresh) noexcept nogil  # the files go; may block
 # 0, and the log has a count of `fresh` of its own; LOG_BLOCKED with `blocked` queued, to be called again; -ECANCELED:

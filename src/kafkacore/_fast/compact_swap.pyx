@@ -86,7 +86,8 @@ cdef int swap_sync(Segment *fresh) noexcept nogil:
         result = disk.sync(disk.self, fresh.time_index_file)
     if result == 0:
         result = disk.sync(disk.self, fresh.file)
-    return result
+    # All of the names before one of them becomes .swap: a .log.swap that had lost its transaction index would go alone.
+    return result if result < 0 else sync_names(fresh)
 
 
 cdef char *part_path(const Segment *segment, int part, const char *suffix) noexcept nogil:
@@ -205,6 +206,12 @@ cdef int drop_former(const Swap *swap) noexcept nogil:
     cdef int result = 0
     for i in range(swap.count):
         store32(&swap.former[i].dropped, SEGMENT_REPLACED)
+    for i in range(1, swap.count):
+        if result == 0:
+            result = unlink_part(swap.former[i], 0, b"")
+    # Records that a crash brings back, behind the last that were kept, must not have lost their transaction index.
+    if result == 0 and swap.count > 1:
+        result = sync_names(swap.fresh)
     for i in range(1, swap.count):
         if result == 0:
             result = segment_unlink_files(swap.former[i])

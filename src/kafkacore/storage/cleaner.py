@@ -230,6 +230,8 @@ class LogCleaner:
             self._resting[key] = self._environment.monotonic_ns() + self.backoff_ms * 1_000_000
 
     def _failed(self, key: Key, handle: PartitionHandle, error: OSError) -> None:
+        if error.errno in (errno.EIO, errno.EROFS):
+            handle.fail(error.errno)  # a disk that fails is not asked again
         if handle.directory.offline_errno:
             self._manager.check_directories()
         elif error.errno in _RETRIED:

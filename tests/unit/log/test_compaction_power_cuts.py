@@ -115,7 +115,7 @@ def test_every_group_is_as_it_was_or_as_it_became(reference: tuple[int, int, lis
 def test_a_disk_that_fails_leaves_the_log_to_readers_who_have_it(reference: tuple[int, int, list[object]]) -> None:
     disk = SimulatedDisk()
     manager, handle = written(disk)
-    disk.fail("names", errno.EIO, after=3)
+    disk.fail("names", errno.EIO, after=6)
     with pytest.raises(OSError, match="compacting orders-0"):
         two_rounds(handle, lambda: None)
     assert handle.directory.offline_errno == errno.EIO

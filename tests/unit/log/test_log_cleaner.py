@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import struct
 import threading
 from collections.abc import Iterator
@@ -360,6 +361,19 @@ def test_a_full_disk_is_tried_again_later(node: Node) -> None:
     node.clock.advance_ms(node.cleaner.backoff_ms + 1)
     node.clean()
     assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
+
+
+@pytest.mark.parametrize("kind", ["read", "sync", "names"])
+def test_a_disk_that_fails_goes_offline(node: Node, kind: str) -> None:
+    handle = node.log()
+    fill(handle)
+    node.disk.fail(kind, errno.EIO, after=6)
+    node.clean()
+    node.disk.fail(kind, 0)
+    assert dict(node.manager.directories()) == {"/a": False, "/b": True}
+    assert handle.state == "failed"
+    assert node.cleaned() == {}
+    node.clean()  # what is offline is left alone
 
 
 def test_the_checkpoint_outlives_a_restart_and_a_wrong_one_is_not_believed(node: Node) -> None:

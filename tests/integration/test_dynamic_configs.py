@@ -21,6 +21,7 @@ from kafkacore.network.client import NodeClient
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.server.node import Node
+from kafkacore.storage.log_manager import LogManager
 from kafkacore.tools.dev import configuration, prepare
 from processes import wait_until
 
@@ -192,6 +193,20 @@ def test_threads_that_wait_for_disks_become_more_and_fewer(node: Node) -> None:
         assert alter(node, BROKER, "1", num_io_threads=str(threads)) == 0
         wait_until(lambda wanted=threads: broker.context.blocking.threads == wanted)
         assert at_once() == threads
+
+
+def test_logs_are_loaded_by_as_many_threads_as_were_asked_for_last(tmp_path: Path, monkeypatch: Any) -> None:
+    with started(tmp_path) as node:
+        assert alter(node, BROKER, "1", num_recovery_threads_per_data_dir="4") == 0
+    used, load = [], LogManager.load
+
+    def noted(self: LogManager, *arguments: Any) -> None:
+        used.append(self.recovery_threads)
+        load(self, *arguments)
+
+    monkeypatch.setattr(LogManager, "load", noted)
+    with started(tmp_path):
+        assert used == [4]
 
 
 def test_a_request_log_that_is_turned_on_misses_no_hot_request(node: Node, caplog: Any) -> None:

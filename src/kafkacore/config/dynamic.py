@@ -28,6 +28,12 @@ _THREADS: Final = ("num.io.threads", "num.replica.fetchers", "num.recovery.threa
 _OF_A_START: Final = ("listeners", "listener.security.protocol.map")
 
 
+# They change while a broker of Apache Kafka runs.
+_AT_A_START: Final = {
+    "num.network.threads": "the nodes of a process share its processors: set it in server.properties and restart",
+}
+
+
 class DynamicConfigError(ConfigError):
     """A change that a running broker does not take; the message is Kafka's where it has one."""
 
@@ -93,9 +99,10 @@ def _tell(was: BrokerConfig, made: BrokerConfig) -> None:
         key = made.key(name)
         shown = HIDDEN if text is not None and (key is None or key.type == "password") else text
         LOG.info("%s is %s now", name, "what it is by default" if shown is None else shown)
-        if text is not None:
-            for note in made.note(name):
-                LOG.warning("%s", note)
+        for note in made.note(name) if text is not None else ():
+            LOG.warning("%s", note)
+        if name in _AT_A_START:
+            LOG.warning("%s is without effect: %s", name, _AT_A_START[name])
 
 
 def _usable(config: BrokerConfig, values: Mapping[str, str], *, of_one: bool, tell: bool) -> dict[str, str]:

@@ -178,6 +178,7 @@ class BrokerServer:
         """What was changed at run time, but for logs, which their topics' settings reach."""
         self.plane.set_limits(limits_from(config))
         self._blocking.resize(config.num_io_threads)
+        self._logs.recover_with(config.num_recovery_threads_per_data_dir)
         if self.cleaner is not None:
             from kafkacore.storage.cleaner import cleaner_settings
 

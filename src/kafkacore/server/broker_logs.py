@@ -33,6 +33,10 @@ class BrokerLogs:
         self._preferred: dict[Key, str] = {}
         self._cordoned: frozenset[str] = frozenset()
 
+    def recover_with(self, threads: int) -> None:
+        """So many threads of each directory load what it holds (num.recovery.threads.per.data.dir)."""
+        self._manager.recovery_threads = threads
+
     def load(self, image: MetadataImage, node_id: int) -> None:
         """Takes up what the directories hold, and puts aside what is no replica of this broker's. Waits for disks.
         Raises LogDirectoryError."""

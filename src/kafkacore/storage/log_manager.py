@@ -85,7 +85,7 @@ class LogManager:
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
-        self._recovery_threads = recovery_threads
+        self.recovery_threads = recovery_threads  # of each directory, for the next load
         self._files = files
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
@@ -145,7 +145,7 @@ class LogManager:
             DirectoryLoad(
                 directory,
                 self._begin_directory(directory),
-                self._recovery_threads,
+                self.recovery_threads,
                 settings_of=self._settings_of,
                 take_up=self._take_up,
                 fail=self.fail,

@@ -95,6 +95,11 @@ def test_a_secret_is_not_logged(caplog):
     assert "without effect here: encryption is not there yet" in caplog.text
 
 
+def test_what_only_a_start_can_change_is_told(caplog):
+    adopted(CONFIG, {"num.network.threads": "5"}, {})
+    assert "num.network.threads is without effect" in caplog.text
+
+
 def test_what_is_taken_back_is_the_default_again(caplog):
     with_it = adopted(CONFIG, {}, {"message.max.bytes": "5000"})
     with caplog.at_level(logging.INFO, "kafkacore.config"):

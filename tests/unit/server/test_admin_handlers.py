@@ -53,7 +53,7 @@ CONFIG = BrokerConfig(
 
 
 class Channel:
-    """A controller that takes what it is given, but for topics that are called bad."""
+    """A controller that takes what it is given, but for what is called bad; it says nothing of what is called lost."""
 
     def __init__(self) -> None:
         self.forwarded: list[Any] = []
@@ -70,6 +70,7 @@ class Channel:
                 error_message="bad" if each.resource_name == "bad" else None,
             )
             for each in reversed(request.resources)
+            if each.resource_name != "lost"
         ]
         return made(responses=told)
 
@@ -133,6 +134,7 @@ def test_what_is_right_is_passed_on_and_answered_in_the_order_of_the_request(ask
         changes(TOPIC, "bad", ("retention.ms", DELETE, None)),
         changes(GROUP, "g", ("x", SET, "1")),
         changes(99, "x"),
+        changes(TOPIC, "lost"),
     )
     assert told == [
         (0, None),
@@ -140,8 +142,9 @@ def test_what_is_right_is_passed_on_and_answered_in_the_order_of_the_request(ask
         (ErrorCode.INVALID_CONFIG, "bad"),
         (0, None),
         (ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller has told nothing of it."),
     ]
-    assert asked.passed_on == [(TOPIC, "good"), (TOPIC, "bad"), (GROUP, "g")]
+    assert asked.passed_on == [(TOPIC, "good"), (TOPIC, "bad"), (GROUP, "g"), (TOPIC, "lost")]
 
 
 def test_what_is_asked_for_twice_or_without_a_value_is_nobodys_business(asked: Asked) -> None:

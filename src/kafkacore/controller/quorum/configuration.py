@@ -36,11 +36,10 @@ KEYS: Final[Mapping[int, Keys]] = {
 
 
 class Change(NamedTuple):
-    """A key and its new value, None for none. `asked`: not only left out of a request that names all that shall be."""
+    """A key and its new value, None for none."""
 
     name: str
     value: str | None
-    asked: bool = True
 
 
 class ConfigAlteration:
@@ -102,7 +101,7 @@ class ConfigAlteration:
         changes = {config.name: Change(config.name, config.value) for config in resource.configs}
         return [
             *changes.values(),
-            *[Change(name, None, asked=False) for name in sorted(current) if name not in changes],
+            *[Change(name, None) for name in sorted(current) if name not in changes],
         ]
 
     def _records_of(self, key: ConfigKey, changes: list[Change]) -> list[Message]:
@@ -113,15 +112,14 @@ class ConfigAlteration:
         values = {name: value for name, value in current.items() if value is not None}
         for change in changes:
             self._check_change(key, change, values.get(CORDONED))
-        for name, value, _ in changes:
+        for name, value in changes:
             if value is None:
                 values.pop(name, None)
             else:
                 values[name] = value
         check_resource(self._image, self._settings, key, values, {each.name for each in changes})
         return [
-            ConfigRecord(resource_type=key[0], resource_name=key[1], name=name, value=value)
-            for name, value, _ in changes
+            ConfigRecord(resource_type=key[0], resource_name=key[1], name=name, value=value) for name, value in changes
         ]
 
     def _check_change(self, key: ConfigKey, change: Change, cordoned: str | None) -> None:

@@ -29,10 +29,11 @@ def update_features(
     image: MetadataImage, settings: Settings, request: Any, api_version: int, kraft_version: int
 ) -> Decision:
     """All of them or none; the answer tells the first that is refused."""
-    levels = {**image.features, **{each.feature: each.max_version_level for each in request.feature_updates}}
+    updates = {each.feature: each for each in request.feature_updates}
+    levels = {**image.features, **{name: each.max_version_level for name, each in updates.items()}}
     records: list[Message] = []
     try:
-        for each in request.feature_updates:
+        for each in updates.values():
             current = kraft_version if each.feature == KRAFT_VERSION else image.features.get(each.feature, 0)
             kind = each.upgrade_type
             if api_version <= _DOWNGRADE_ALLOWED_UNTIL:
@@ -50,7 +51,7 @@ def update_features(
         return Decision([], UpdateFeaturesResponse(error_code=error.code, error_message=problem))
     response = UpdateFeaturesResponse(error_message=None)
     if api_version <= _RESULTS_UNTIL:
-        response.results = [Result(feature=each.feature, error_message=None) for each in request.feature_updates]
+        response.results = [Result(feature=each.feature, error_message=None) for each in updates.values()]
     enabled = levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0 and not image.elr_enabled
     if enabled:
         records = [*_least_isr(image, settings), *records]

@@ -26,6 +26,7 @@ LOG: Final = logging.getLogger("kafkacore.server")
 # What no log and no broker looks at, so that nobody else would tell that it has no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
+_UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller has told nothing of it.")
 Settled = dict[int, tuple[int, str | None]]  # error and message of a resource of the request, by its place there
 
 
@@ -42,7 +43,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> M
     response: Any = apis.response_class(call.api_key)()
     for at, each in enumerate(request.resources):
         key = each.resource_type, each.resource_name
-        error, message = settled[at] if at in settled else told[key]
+        error, message = settled[at] if at in settled else told.get(key, _UNTOLD)
         if each.resource_type in _OF_OTHERS and not error and not request.validate_only:
             _tell(each)
         response.responses.append(

@@ -89,7 +89,7 @@ class GroupLog:
 
     def time_out(self) -> None:
         """The oldest open append, which stays open."""
-        self.carry_out(self.shard.timed_out(self.open[0].token))
+        self.carry_out(self.shard.timed_out(self.open[0].token, self.now_ms))
 
     def restarted(self) -> GroupLog:
         """Another shard, loaded from this log."""

@@ -139,7 +139,7 @@ class World:
             self._fail(self.random.choice(FAILURES))
             return
         if self.chance(0.05):
-            self.carry_out(self.shard.timed_out(self.random.choice(self.open).token))
+            self.carry_out(self.shard.timed_out(self.random.choice(self.open).token, self.now))
         append = self.open.popleft()
         base_offset = len(self.log)
         self.log.extend(append.records)

@@ -19,6 +19,7 @@ from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.journal import Journal, JournalPorts, JournalSettings, Records, WritableLog
 from kafkacore.coordinator.loader import Loader, ReadableLog, Replayed
 from kafkacore.coordinator.metrics import CoordinatorMetrics
+from kafkacore.coordinator.steady_clock import SteadyClock
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduled, Scheduler
@@ -45,7 +46,7 @@ class Shard(Replayed, Protocol):
     def loaded(self, now_ms: int) -> Effects: ...
     def committed(self, token: int, base_offset: int, now_ms: int) -> Effects: ...
     def failed(self, token: int, error: int, now_ms: int) -> Effects: ...
-    def timed_out(self, token: int) -> Effects: ...
+    def timed_out(self, token: int, now_ms: int) -> Effects: ...
     def unload(self, error: int) -> Effects: ...
     def next_deadline_ms(self) -> int | None: ...
     def tick(self, now_ms: int) -> Effects: ...
@@ -89,7 +90,7 @@ class CoordinatorRuntime(Generic[S]):
     def __init__(self, make_shard: Callable[[], S], settings: RuntimeSettings, ports: RuntimePorts) -> None:
         self._make_shard = make_shard
         self._settings = settings
-        self._ports = ports
+        self._ports = ports._replace(clock=SteadyClock(ports.clock))
         self._seats: dict[int, _Seat[S]] = {}
         self._going: set[asyncio.Task[None]] = set()
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
@@ -300,7 +301,7 @@ class _Seat(Generic[S]):
             self.unload(ErrorCode.NOT_COORDINATOR)
 
     def timed_out(self, token: int) -> None:
-        self.carry_out(self.shard.timed_out(token))
+        self.carry_out(self.shard.timed_out(token, self._ports.clock.wall_ms()))
 
     # --- time ---
 

@@ -76,7 +76,7 @@ class Words:
     def failed(self, token: int, error: int, now_ms: int) -> Effects:
         return self._answer(token, ErrorCode(error).name)
 
-    def timed_out(self, token: int) -> Effects:
+    def timed_out(self, token: int, now_ms: int) -> Effects:
         self.answered_late.append(token)
         return self._answer(token, "late", close=False)
 

@@ -193,6 +193,21 @@ def test_a_deletion_that_failed_leaves_the_group() -> None:
     assert log.offsets() == {("t", 0): 5}
 
 
+def test_a_deletion_that_failed_leaves_nobody_for_whom_a_rebalance_waits() -> None:
+    log = GroupLog()
+    log.join("told")
+    log.hold = True
+    log.delete_groups("d", "g")
+    log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    log.hold = False
+    log.join("a", client=OLD)
+    log.wait(3_000)
+    (leader,) = [each.member_id for each in log.answers["a"].members]
+    log.sync("s", leader, 1, {})
+    log.join("again", member=leader)
+    assert log.answers["again"].generation_id == 2
+
+
 def test_a_group_whose_first_offset_is_being_committed_is_deleted() -> None:
     log = GroupLog(hold=True)
     log.commit_offsets("c", {("t", 0): 5})

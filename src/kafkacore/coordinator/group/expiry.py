@@ -148,6 +148,7 @@ def _append_part(core: Core, group_id: str, names: list[tuple[str, int]], ending
 def begin_deletion(core: Core, group: ClassicGroup) -> None:
     """Nothing begins in it from now on; who was told an id and has not joined is told to begin anew then."""
     core.cancel_deadlines(group)
+    group.pending_members.clear()
     group.deleting = True
 
 

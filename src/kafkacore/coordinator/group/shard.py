@@ -1,7 +1,7 @@
 """A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
 
-Whoever owns a shard serves one input at a time and carries out the effects of each. `now_ms` is wall clock time, as it
-stands in records; it may stand still, and going back harms nothing but the precision of timeouts.
+Whoever owns a shard serves one input at a time and carries out the effects of each. `now_ms` is the date, as it
+stands in records, by a clock that takes no steps (`coordinator.steady_clock`): sessions are measured by it, too.
 
 A shard's life: made empty; `replay` for every record of its partition up to the high watermark; `loaded`; requests,
 `tick`, and what became of its appends; `unload`, after which it is thrown away.
@@ -93,11 +93,12 @@ class GroupShard:
         core.outbox.failed(token, error)
         return core.outbox.take()
 
-    def timed_out(self, token: int) -> Effects:
+    def timed_out(self, token: int, now_ms: int) -> Effects:
         """Longer than `offsets.commit.timeout.ms`: who waits for it is answered with COORDINATOR_NOT_AVAILABLE. The
         batch may still be committed or fail; the token stays open."""
-        self._core.outbox.timed_out(token)
-        return self._core.outbox.take()
+        core = self._turn(now_ms)
+        core.outbox.timed_out(token)
+        return core.outbox.take()
 
     def unload(self, error: int) -> Effects:
         """Everybody who waits is answered with `error`: NOT_COORDINATOR when the partition went elsewhere,

@@ -1,0 +1,54 @@
+"""A date that takes no steps."""
+
+from kafkacore.coordinator.steady_clock import SteadyClock
+
+HOUR_MS = 3_600_000
+
+
+class Time:
+    def __init__(self) -> None:
+        self.ns, self.ms = 5_000_000, 1_700_000_000_000
+
+    def monotonic_ns(self) -> int:
+        return self.ns
+
+    def wall_ms(self) -> int:
+        return self.ms
+
+    def passes(self, ms: int) -> None:
+        self.ns += ms * 1_000_000
+        self.ms += ms
+
+
+def test_it_is_the_wall_clock_while_that_takes_no_steps() -> None:
+    time = Time()
+    steady = SteadyClock(time)
+    for ms in (0, 1, 17, 100_000):
+        time.passes(ms)
+        assert steady.wall_ms() == time.ms
+        assert steady.monotonic_ns() == time.ns
+
+
+def test_a_step_forward_is_taken_slowly() -> None:
+    time = Time()
+    steady = SteadyClock(time)
+    before = steady.wall_ms()
+    time.ms += HOUR_MS
+    assert steady.wall_ms() == before
+    time.passes(1_000)
+    assert steady.wall_ms() == before + 1_100
+    time.passes(10 * HOUR_MS)
+    assert steady.wall_ms() == time.ms
+
+
+def test_a_step_back_is_taken_slowly_and_it_never_goes_back() -> None:
+    time = Time()
+    steady = SteadyClock(time)
+    time.ms -= 1_000
+    told = []
+    for _ in range(200):
+        time.passes(100)
+        told.append(steady.wall_ms())
+    assert told == sorted(told)
+    assert told[0] - (time.ms - 19_900) in range(985, 995)  # a tenth of what passed
+    assert told[-1] == time.ms

@@ -1,5 +1,7 @@
 """Readers of committed records: how far they see, and which aborted transactions they are told of (KIP-98)."""
 
+import struct
+
 import pytest
 
 from kafkacore.storage import log_loader
@@ -85,6 +87,23 @@ def reopened(plane, again, clean=True):
     log_loader.load(again.partitions[0], str(path), clean=clean)
     again.partitions[0].become_leader(1, 2)
     return again
+
+
+def test_two_of_one_producer_whose_stable_offsets_are_those_of_a_copy(open_plane):
+    """Apache Kafka copies a log in batches of batches, and notes for each abort what was stable after all of them."""
+    batches = [
+        records(0, FIRST), marker(2, FIRST, ABORT), records(3, FIRST, sequence=2), marker(5, FIRST, ABORT),
+        records(6, THIRD),
+    ]  # fmt: skip
+    plane = open_plane()
+    plane.partitions[0].become_follower(2, 0)
+    for batch in batches:
+        plane.partitions[0].append_as_follower(batch, 0)
+    plane.partitions[0].shut()
+    index = plane.path / "t-0" / f"{0:020}.txnindex"
+    index.write_bytes(b"".join(struct.pack(">hqqqq", 0, FIRST, *offsets, 6) for offsets in ((0, 2), (3, 5))))
+    again = reopened(plane, open_plane())
+    assert again.partitions[0].read(0, isolation=READ_COMMITTED).aborted == [(FIRST, 0), (FIRST, 3)]
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 34, bytes(34)])

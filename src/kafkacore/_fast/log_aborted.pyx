@@ -58,8 +58,10 @@ cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found
         if entries[i].last_offset >= offset and entries[i].first_offset < end:
             memcpy(&grown[found.count], &entries[i], sizeof(AbortedTransaction))
             found.count += 1
-        if entries[i].last_stable_offset >= end:
-            complete = 1  # when it ended, everything before `end` was decided already
+        # When it ended, everything before `end` was decided already, but for what the same producer went on with: a log
+        # that Apache Kafka copied, several markers at once, tells of a stable offset as of the last of them.
+        if entries[i].last_stable_offset >= end and entries[i].last_offset + 1 >= end:
+            complete = 1
             break
     free(entries)
     return complete

@@ -86,13 +86,13 @@ cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *
 
 
 cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """Where the batch begins that holds the source's first record, which may lie in the middle of it."""
+    """Where the source does, or where the batch begins in whose midst that is; a cleaner may have left nothing there."""
     cdef int64_t offset = locked(&source.log, &source.log.log_start_offset)
     cdef ReadResult found
     cdef int result = look(source, offset, 1, &found)
     if result != 0:
         return result
-    result = begin_at(&into.log, found.first_offset if found.size > 0 else offset, sleeper)
+    result = begin_at(&into.log, min(offset, found.first_offset) if found.size > 0 else offset, sleeper)
     segment_release(found.segment)
     return result if result != 0 else make_files(&into.log, sleeper)
 

@@ -102,6 +102,27 @@ def of_partition(path: str) -> list[names.Kind]:
     return [one.kind for one in found if one is not None]
 
 
+def test_a_log_of_which_a_cleaner_left_no_first_batch_begins_where_it_did(paths: tuple[str, str]) -> None:
+    compacted = LogSettings(segment_bytes=4096, compact_policy=True)
+    manager = manager_of(paths, compacted)
+    led(manager, paths[0], 3)
+    manager.close()
+    (segment_path,) = Path(paths[0]).glob("orders-0/*.log")
+    data = segment_path.read_bytes()
+    segment_path.write_bytes(data[next(iter(Batches(data))).size_bytes :])
+    for suffix in (".index", ".timeindex"):
+        segment_path.with_suffix(suffix).unlink()
+    manager = manager_of(paths, compacted)
+    handle = manager.get("orders", 0)
+    assert handle is not None
+    handle.become_leader(1, 6)
+    move(manager, paths[1])
+    manager.close()
+    again = manager_of(paths, compacted).get("orders", 0)
+    assert again is not None
+    assert (again.directory.path, again.log_start_offset, again.end_offset) == (paths[1], 0, 9)
+
+
 def test_a_moved_log_is_what_it_was_and_goes_on_in_its_new_place(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])

@@ -45,14 +45,14 @@ Write = Callable[[OffsetAndEpoch, Iterator[bytes], int], Awaitable[None]]
 
 
 class Snapshotter:
-    """A listener of the driver, after the one whose metadata `contents` gives. `write` is the driver's
+    """A listener of the driver, after the one whose metadata `contents` gives, or nothing yet. `write` is the driver's
     write_snapshot; `now_ms` is monotonic and says when the next is due, `wall_ms` how old one is."""
 
     def __init__(
         self,
         log: CleanableLog,
         limits: SnapshotLimits,
-        contents: Callable[[], Contents],
+        contents: Callable[[], Contents | None],
         write: Write,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
@@ -94,9 +94,11 @@ class Snapshotter:
         self._bytes, self._last_ms = 0, self._now_ms()
 
     async def _make(self) -> None:
-        self._reset()
         try:
             contents = self._contents()
+            if contents is None:
+                return
+            self._reset()
             snapshot_id = OffsetAndEpoch(contents.offset + 1, contents.epoch)
             await self._write(snapshot_id, contents.values, contents.timestamp_ms)
             self.clean()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.protocol.features import METADATA_VERSION
 from kafkacore.protocol.messages import Message
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.snapshotting import Contents
@@ -43,12 +44,15 @@ class MetadataFeed:
     def on_following(self, epoch: int) -> None:
         """Likewise."""
 
-    def snapshot(self) -> Contents:
-        """What the broker has applied: for a replica without a controller. Raises MetadataError before there is any."""
+    def snapshot(self) -> Contents | None:
+        """What the broker has applied: for a replica without a controller. Nothing before there is a
+        metadata.version."""
         from kafkacore.metadata.records import RecordWriter
         from kafkacore.metadata.snapshot import records_of
 
         image = self.publisher.image
+        if METADATA_VERSION not in image.features:
+            return None
         writer = RecordWriter(image.metadata_version)
         return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))
 

@@ -147,7 +147,7 @@ class MetadataReplica:
     def now_ms(self) -> int:
         return self._environment.monotonic_ns() // 1_000_000
 
-    def make_snapshots(self, log: CleanableLog, contents: Callable[[], Contents]) -> None:
+    def make_snapshots(self, log: CleanableLog, contents: Callable[[], Contents | None]) -> None:
         """Of what `contents` gives, after the listeners that were added before; `log` is the store's."""
         limits = SnapshotLimits(
             bytes_between=self._config.metadata_log_max_record_bytes_between_snapshots,

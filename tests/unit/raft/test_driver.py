@@ -11,11 +11,13 @@ import pytest
 import controllers
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
+from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.snapshot import records_of
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import CreateTopicsRequest, DescribeQuorumRequest, FetchSnapshotRequest
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import messages
+from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.snapshotting import SnapshotLimits, Snapshotter
@@ -107,6 +109,20 @@ def test_a_snapshot_is_made_when_enough_was_appended_and_takes_the_log_s_place(r
         await harness.until(lambda: harness.controller.active)
         assert [repr(each) for each in records_of(harness.controller.image)] == expected
         assert [repr(each) for each in records_of(harness.applied.publisher.image)] == expected
+
+    run(story, log=SizedLog())
+
+
+def test_no_snapshot_is_due_before_there_is_a_metadata_version(run) -> None:
+    async def story(harness):
+        made = snapshotter(harness, bytes_between=1)
+        image, harness.controller.image = harness.controller.image, MetadataImage()
+        made.on_batch(CommittedBatch(0, 0, 1, harness.wall, [], 100))
+        await made._task
+        assert harness.log.snapshots() == []
+        harness.controller.image = image
+        await harness.brokers(1)  # the next that is committed
+        await harness.until(harness.log.snapshots)
 
     run(story, log=SizedLog())
 

@@ -307,12 +307,14 @@ class QuorumController:
 
     # --- snapshots ---
 
-    def snapshot(self) -> Contents:
-        """The committed root, without a transaction that is under way: what a Snapshotter asks for. Raises
-        MetadataError while there is no metadata.version."""
+    def snapshot(self) -> Contents | None:
+        """The committed root, without a transaction that is under way: what a Snapshotter asks for. Nothing while there
+        is no metadata.version: the bootstrap records, which may be such a transaction, are not committed yet."""
         from kafkacore.metadata.snapshot import records_of  # not needed before one is due
 
         image = self.image if self.image.transaction is None else self.image.transaction.before
+        if METADATA_VERSION not in image.features:
+            return None
         writer = RecordWriter(image.metadata_version)
         return Contents(image.offset, image.epoch, image.timestamp_ms, map(writer.encode, records_of(image)))
 

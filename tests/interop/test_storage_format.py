@@ -1,32 +1,35 @@
-"""`kafkacore storage format` beside Apache Kafka's kafka-storage.sh: the same files, and each starts on the other's."""
+"""`kafkacore storage format` beside Apache Kafka's kafka-storage.sh: the same files (each starts on the other's:
+test_handovers.py)."""
 
-import subprocess
+import shutil
 
 import pytest
 
-from brokers import APACHE, ApacheKafka, classpath
+from brokers import APACHE
 from checkpoints import same_but_for_time
 from kafkacore._fast.batch import Batches
-from kafkacore._fast.uuid import ONE, Uuid
+from kafkacore._fast.uuid import Uuid
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address
 from kafkacore.protocol.features import default_levels, parse_metadata_version
 from kafkacore.protocol.messages import VotersRecord
-from kafkacore.storage import bootstrap, clean_shutdown, meta_properties, partition_metadata, quorum_state
-from kafkacore.storage.checkpoints import RECOVERY_POINT, LeaderEpochCheckpoint, OffsetCheckpoint
+from kafkacore.storage import bootstrap, meta_properties
 from kafkacore.storage.directories import open_directories
 from kafkacore.tools.main import main
-from processes import PEERS, need
 
 CLUSTER_ID = "kafkacorePeerAAAAAAAAA"
 CHECKPOINT = "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
-JAVA_TIMEOUT_S = 60
 
 
 @pytest.fixture(params=APACHE)
 def release(request):
-    need((PEERS / f"kafka-{APACHE[request.param]}" / ".complete").exists(), "no jars of Apache Kafka: make peers")
     return request.param
+
+
+@pytest.fixture
+def kafka_storage(tools_of_either):
+    """`kafka_storage(release, "format", ...)` returns what it printed."""
+    return lambda release, *arguments: tools_of_either[release].run("kafka-storage", *arguments).out
 
 
 def properties(path, directory, *, dynamic):
@@ -40,12 +43,7 @@ def properties(path, directory, *, dynamic):
     return str(path)
 
 
-def kafka_storage(release, *arguments):
-    command = ["java", "-cp", classpath(APACHE[release]), "kafka.tools.StorageTool", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S).stdout
-
-
-def test_the_first_snapshots_are_apache_kafkas(release, tmp_path):
+def test_the_first_snapshots_are_apache_kafkas(kafka_storage, release, tmp_path):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=True)
     kafka_storage(release, "format", "-c", file, "-t", CLUSTER_ID, "--standalone")
     version = parse_metadata_version(APACHE[release])
@@ -57,7 +55,7 @@ def test_the_first_snapshots_are_apache_kafkas(release, tmp_path):
     assert same_but_for_time(bootstrap.encode_voters_checkpoint([ours], "CONTROLLER", 0), theirs)
 
 
-def test_directories_formatted_by_apache_kafka_are_taken(release, tmp_path):
+def test_directories_formatted_by_apache_kafka_are_taken(kafka_storage, release, tmp_path):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=False)
     kafka_storage(release, "format", "-c", file, "-t", CLUSTER_ID)
     opened = open_directories(BrokerConfig.load(file), 0)
@@ -72,7 +70,7 @@ def test_directories_formatted_by_apache_kafka_are_taken(release, tmp_path):
     assert len(theirs[1].split()) == len(ours[1].split())
 
 
-def test_apache_kafka_tells_of_our_directories_what_we_tell(release, tmp_path, capsys):
+def test_apache_kafka_tells_of_our_directories_what_we_tell(kafka_storage, release, tmp_path, capsys):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=True)
     assert main(["storage", "format", "-c", file, "-t", CLUSTER_ID, "--standalone"]) == 0
     capsys.readouterr()
@@ -80,37 +78,55 @@ def test_apache_kafka_tells_of_our_directories_what_we_tell(release, tmp_path, c
     assert capsys.readouterr().out == kafka_storage(release, "info", "-c", file)
 
 
-class FormattedByUs(ApacheKafka):
-    """Apache Kafka on directories that kafkacore formatted."""
-
-    options = ()
-
-    def java(self, tool, *arguments):
-        del tool
-        assert arguments[0] == "format"
-        options = ("--release-version", ".".join(self.release.split(".")[:2]), *self.options)
-        assert main(["storage", *map(str, arguments), *options]) == 0
+DIRECTORY_IDS = {node_id: str(Uuid(bytes([node_id]) * 16)) for node_id in (1, 2, 3)}
+USERS = (
+    "--add-scram", 'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]',
+    "--add-scram", 'SCRAM-SHA-256=[name="bob",salt=N3E=,password=a secret]',
+)  # fmt: skip
+VOTERS = {node_id: f"{node_id}@host{node_id}:9093:{DIRECTORY_IDS[node_id]}" for node_id in DIRECTORY_IDS}
 
 
-class DynamicQuorumByUs(FormattedByUs):
-    options = ("--standalone",)
-
-    def settings(self, overrides):
-        given = super().settings(overrides)
-        del given["controller.quorum.voters"]
-        return given | {"controller.quorum.bootstrap.servers": self.controller}
-
-
-@pytest.mark.parametrize("kind", [FormattedByUs, DynamicQuorumByUs], ids=["static", "dynamic"])
-def test_apache_kafka_starts_on_directories_that_we_formatted(release, kind, tmp_path):
-    broker = kind(release, tmp_path)  # returns once the broker is ready
-    broker.stop()
-    assert "ERROR" not in (tmp_path / "broker.log").read_text(errors="replace")
-    # And what it left behind is read here.
-    metadata_log = str(broker.log_dir / "__cluster_metadata-0")
-    state = quorum_state.read(metadata_log)
-    assert (state.leader_id, state.voters) == (1, (1,) if kind is FormattedByUs else ())
-    assert clean_shutdown.read_epoch(str(broker.log_dir)) > 0
-    assert partition_metadata.read(metadata_log) == ONE
-    assert LeaderEpochCheckpoint(metadata_log).read()[0][1] in {0, 1}
-    assert OffsetCheckpoint(str(broker.log_dir), RECOVERY_POINT).read() == {}
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--initial-controllers", ",".join(VOTERS.values())),
+        ("--initial-controllers", f"{VOTERS[2]},{VOTERS[3]}"),
+        ("--no-initial-controllers",),
+        ("--release-version", "3.9", "--no-initial-controllers", "--feature", "kraft.version=1"),
+        (*USERS, "--initial-controllers", VOTERS[1]),
+    ],
+    ids=["voter", "not-a-voter", "no-voters", "3.9", "users"],
+)
+def test_a_quorum_of_several_is_formatted_as_4_3_does(kafka_storage, tmp_path, capsys, options):
+    all_features = [f"{name}.version={level}" for name, level in
+                    (("transaction", 2), ("group", 1), ("share", 1), ("streams", 1))]  # fmt: skip
+    if "3.9" in options:
+        all_features = []
+    said, files = {}, {}
+    for maker in ("theirs", "ours"):
+        directory = tmp_path / "data"
+        path = tmp_path / "server.properties"
+        path.write_text(
+            "process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://localhost:9093\n"
+            f"controller.listener.names=CONTROLLER\nlog.dirs={directory}\n"
+            "controller.quorum.bootstrap.servers=localhost:9093\n"
+        )
+        asked = ["format", "-c", str(path), "-t", CLUSTER_ID, *options]
+        if maker == "theirs":
+            said[maker] = kafka_storage("apache-4.3", *asked)
+        else:
+            assert main(["storage", *asked, *(word for each in all_features for word in ("--feature", each))]) == 0
+            said[maker] = capsys.readouterr().out
+        files[maker] = {
+            str(each.relative_to(directory)): each.read_bytes() for each in directory.rglob("*") if each.is_file()
+        }
+        shutil.rmtree(directory)
+    assert said["ours"] in said["theirs"]
+    ours, theirs = files["ours"], files["theirs"]
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        if name.endswith(".checkpoint"):
+            assert same_but_for_time(ours[name], theirs[name])
+    if VOTERS[1] in options[-1]:
+        for made in (ours, theirs):
+            assert f"directory.id={DIRECTORY_IDS[1]}" in made["meta.properties"].decode()

@@ -30,6 +30,9 @@ MAIN = {
     "kafka-storage": "kafka.tools.StorageTool",
     "java-client": "kafkacore.peers.JavaClient",
     "java-log-dirs": "kafkacore.peers.LogDirs",
+    "java-writes": "kafkacore.peers.Writes",
+    "java-reads": "kafkacore.peers.Reads",
+    "java-administration": "kafkacore.peers.Administration",
 }
 MAIN_3_9 = {
     "kafka-console-producer": "kafka.tools.ConsoleProducer",

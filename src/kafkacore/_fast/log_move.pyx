@@ -86,7 +86,7 @@ cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *
 
 
 cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """Where the source does, or where the batch begins in whose midst that is; a cleaner may have left nothing there."""
+    """Where the source does, or where the batch begins in whose midst that is: a cleaner leaves gaps there too."""
     cdef int64_t offset = locked(&source.log, &source.log.log_start_offset)
     cdef ReadResult found
     cdef int result = look(source, offset, 1, &found)

@@ -1,0 +1,18 @@
+"""Apache Kafka's tools, started once for whoever compares with them."""
+
+from contextlib import ExitStack, closing
+
+import pytest
+
+from brokers import APACHE
+from kafka_tools import KafkaTools
+from processes import PEERS, need
+
+
+@pytest.fixture(scope="session")
+def tools_of_either():
+    """By release, each in one process."""
+    for release in APACHE.values():
+        need((PEERS / f"kafka-{release}" / ".complete").exists(), "make peers: Apache Kafka's jars, Java 17 and Maven")
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(closing(KafkaTools(name))) for name in APACHE}

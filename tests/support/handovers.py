@@ -1,0 +1,314 @@
+"""One directory that changes hands between Apache Kafka and us, and what must be the same on either side.
+
+`Directory` is a node's files and settings and whoever runs on them; `Story` walks the turns: who takes over finds all
+that the last one told, writes, tells what is there now, and ends by SIGTERM or SIGKILL.
+"""
+
+import json
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+
+from brokers import APACHE, ApacheKafka
+from kafkacore._fast.batch import Batches
+from kafkacore.storage import quorum_state
+from kafkacore.storage.checkpoints import CLEANER_OFFSET, LeaderEpochCheckpoint, OffsetCheckpoint
+from kafkacore.storage.names import parse_checkpoint_name
+from processes import ROOT, Child, wait_until
+
+OURS = "kafkacore"
+TOPICS = ("codecs", "stamped", "transactions", "compacted", "ids")
+PARTITIONS = {"codecs": 2, "stamped": 1, "transactions": 2, "compacted": 2, "ids": 1}
+NEW_BATCHES = 1000
+METADATA = "__cluster_metadata-0"
+START_TIMEOUT_S = 30
+DUMPED = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
+# What only Apache Kafka acts on has an authorizer; who comes after a kill waits until the one killed counts as gone.
+SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "200",
+    "transaction.state.log.num.partitions": "1",
+    "log.cleaner.backoff.ms": "50",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+    "log.cleaner.threads": "1",
+}
+# Without the access control that we would not pretend to have; a snapshot after every batch, at which the log begins.
+OUR_SETTINGS = {
+    "authorizer.class.name": "",
+    "metadata.log.max.record.bytes.between.snapshots": "1",
+    "metadata.max.retention.bytes": "1",
+}
+# 3.9's levels and 4.3's, which an upgrade takes one to the other.
+UPGRADE = ("metadata.version=30", "transaction.version=2", "group.version=1", "eligible.leader.replicas.version=1")
+
+
+class Directory(ApacheKafka):
+    """What changes hands: `release` and `maker` (one of them, or OURS) format it, nobody runs on it at first."""
+
+    child = None
+
+    def __init__(self, path, tools, *, release, maker, dynamic, directories):
+        self.tools, self.maker, self.dynamic = tools, maker, dynamic
+        self.log_dirs = [Path(path) / name for name in "ab"[:directories]]
+        super().__init__(release, path, SETTINGS)
+
+    def settings(self, overrides):
+        given = super().settings(overrides) | {"log.dirs": ",".join(map(str, self.log_dirs))}
+        if self.dynamic:
+            del given["controller.quorum.voters"]
+            given["controller.quorum.bootstrap.servers"] = self.controller
+        return given
+
+    def java(self, tool, *arguments):
+        """Formats, whoever does."""
+        del tool
+        options = ("--standalone",) if self.dynamic else ()
+        if self.maker == OURS:
+            release = ("--release-version", ".".join(self.release.split(".")[:2]))
+            run_ours("storage", *arguments, *options, *release)
+        else:
+            self.tools[self.name].run("kafka-storage", *arguments, *options)
+
+    def start(self):
+        """Not before somebody is asked to."""
+
+    def give_to(self, name):
+        if name == OURS:
+            asked = (f"--override={key}={value}" for key, value in OUR_SETTINGS.items())
+            self.child = Child([ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties, *asked], self.log)
+            self.child.wait_ready(self.serves, START_TIMEOUT_S, "kafkacore ready")
+        else:
+            self.name, self.release = name, APACHE[name]
+            super().start()
+
+    def place(self, partition):
+        """The log directory that has it, as files tell."""
+        (found,) = (each for each in self.log_dirs if (each / partition).is_dir())
+        return found
+
+    def leader_epochs(self, partition):
+        return LeaderEpochCheckpoint(str(self.place(partition) / partition)).read()
+
+    def snapshots(self):
+        found = (parse_checkpoint_name(path.name) for path in (self.log_dirs[0] / METADATA).glob("*.checkpoint"))
+        return sorted(each for each in found if each)
+
+    def begins_behind(self, snapshots):
+        """Whether all that the metadata log still has of that time is in a later snapshot."""
+        found = self.snapshots()
+        return len(found) == 1 and found > snapshots[-1:]
+
+    def quorum_state_version(self):
+        return json.loads((self.log_dirs[0] / METADATA / quorum_state.NAME).read_bytes())["data_version"]
+
+    def batches(self, topic):
+        """Of all its partitions, in the order of offsets in each."""
+        segments = (path for each in self.log_dirs for path in sorted(each.glob(f"{topic}-[0-9]/*.log")))
+        return [batch for path in segments for batch in Batches(path.read_bytes())]
+
+
+def run_ours(*arguments):
+    command = [ROOT / ".venv" / "bin" / "kafkacore", *arguments]
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, timeout=60).stdout.decode()
+
+
+def partitions():
+    return [f"{topic}-{number}" for topic in TOPICS for number in range(PARTITIONS[topic])]
+
+
+def offset(line):
+    return int(line.split()[0])
+
+
+def difference(one, other, at="it"):
+    """Where two answers of `java-reads` part, in a line that a person reads; nothing where they do not."""
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return next((found for key in one if (found := difference(one[key], other[key], f"{at}[{key}]"))), "")
+    if isinstance(one, list) and isinstance(other, list):
+        for index, (left, right) in enumerate(zip(one, other, strict=False)):
+            if left != right:
+                return f"{at}[{index}]: {left!r}, then {right!r}"
+        return "" if len(one) == len(other) else f"{at}: {len(one)}, then {len(other)}: {(one + other)[-1]!r}"
+    return "" if one == other else f"{at}: {one!r}, then {other!r}"
+
+
+class Story:
+    """`turns` is who has the directory in turn, `ends` how each turn but the last ends: "stop" or "kill"."""
+
+    def __init__(self, directory, tools, turns, ends, *, upgrades=False):
+        self.directory, self.tools, self.turns, self.ends = directory, tools, turns, ends
+        self.upgrades = upgrades
+        self.told = self.places = self.half_moved = None
+        self.administered, self.features, self.epochs, self.producer_ids = [], set(), {}, set()
+
+    def run(self):
+        for number, (name, end) in enumerate(zip(self.turns, [*self.ends, "stop"], strict=True)):
+            before = self.directory.snapshots()
+            self.directory.give_to(name)
+            self.find(name)
+            self.write(name, number)
+            if name == OURS:
+                wait_until(lambda last=before: self.directory.begins_behind(last), what="a snapshot of ours")
+            self.tell(name)
+            status = getattr(self.directory, end)()
+            assert end == "kill" or name != OURS or status == 0, self.directory.child.tail()
+            assert " ERROR kafkacore" not in self.directory.log.read_text(errors="replace"), self.directory.child.tail()
+            self.hold_producer_ids(name)
+            self.hold_leader_epochs()
+            self.hold_dumps()
+            self.leave_half_moved(number)
+        expected = int(self.directory.dynamic or self.upgrades)
+        assert self.directory.quorum_state_version() == expected
+
+    def ask(self, tool, *arguments):
+        command, *rest = arguments
+        return self.tools.run(tool, command, self.directory.bootstrap, *rest).lines
+
+    def read(self):
+        return json.loads(self.tools.run("java-reads", self.directory.bootstrap, *TOPICS).out)
+
+    # What the one who takes over finds.
+
+    def find(self, name):
+        if name != OURS and self.administered:
+            found = self.ask("java-administration", "tell")
+            assert found == self.administered, difference(self.administered, found, name)
+        # A release shows no features that came after it.
+        found = set(self.ask("java-administration", "features"))
+        assert self.features <= found or name == "apache-3.9", (self.features, found)
+        if self.told is None:
+            return
+        if self.half_moved:
+            partition, source = self.half_moved
+            wait_until(lambda: self.described().get(partition, [source])[0] != source, what=f"{partition} to be moved")
+            self.places[partition] = self.described()[partition]
+        assert self.described() == self.places
+        found = self.read()
+        assert found == self.told, f"{name} has {difference(self.told, found)}"
+
+    def described(self):
+        """Directory, size and lag of each partition that is in one directory, as an administrator sees them."""
+        lines = [line.split("\t") for line in self.ask("java-log-dirs", "describe", 1)]
+        directories = {line[0]: line[2:] for line in lines if line[1] == "-"}
+        assert directories == {str(each): ["true", "none"] for each in self.directory.log_dirs}
+        rows = [line for line in lines if line[1] in partitions()]
+        moving = {line[1] for line in rows if line[-1] == "true"}
+        return {line[1]: [line[0], *line[2:4]] for line in rows if line[1] not in moving}
+
+    # What he adds.
+
+    def write(self, name, number):
+        if self.told is None:
+            self.ask("java-writes", "create")
+        if name != OURS:
+            self.administer()
+            self.ask("java-writes", "transactions", number)
+        self.ask("java-writes", "turn", number)
+        self.compact(name)
+        self.move(number)
+
+    def administer(self):
+        """Apache Kafka's first turn writes what only it acts on; its next ends what was left open."""
+        if self.administered:
+            self.ask("java-writes", "end")
+            if self.upgrades:
+                self.upgrade()
+        else:
+            self.ask("java-administration", "write")
+            self.administered = self.ask("java-administration", "tell")
+
+    def upgrade(self):
+        quorum = () if self.directory.dynamic else ("kraft.version=1",)
+        self.ask("java-administration", "upgrade", *UPGRADE, *quorum)
+
+    def compact(self, name):
+        """Lets the log cleaner have all that it may ever have, which is all but the active segments."""
+        self.ask("java-writes", "lag", 0)
+        wait_until(self.compacted, what=f"the log cleaner of {name}")
+        self.ask("java-writes", "lag", "-")
+
+    def compacted(self):
+        for number in range(PARTITIONS["compacted"]):
+            partition = f"compacted-{number}"
+            place = self.directory.place(partition)
+            cleaned = OffsetCheckpoint(str(place), CLEANER_OFFSET).read()
+            active = max((place / partition).glob("*.log"))
+            if cleaned.get(("compacted", number), 0) < int(active.stem):
+                return False
+        return True
+
+    def move(self, number):
+        """Each turn another partition, where there is another directory."""
+        if len(self.directory.log_dirs) == 1:
+            return
+        topic = ("codecs", "transactions", "compacted")[number % 3]
+        partition = f"{topic}-0"
+        target = self.other(self.directory.place(partition))
+        self.ask("java-log-dirs", "alter", 1, topic, 0, target)
+        wait_until(lambda: self.described().get(partition, [""])[0] == str(target), what=f"{partition} to be moved")
+
+    def other(self, place):
+        return next(each for each in self.directory.log_dirs if each != place)
+
+    def tell(self, name):
+        self.told, self.places = self.read(), self.described()
+        self.features = set(self.ask("java-administration", "features"))
+        committed, uncommitted = self.told["read_committed"], self.told["read_uncommitted"]
+        for partition, each in uncommitted.items():
+            assert each["position"] == each["end"], partition
+            assert committed[partition]["position"] == committed[partition]["end"], partition
+        # The story has a subject: gaps that a cleaner made, transactions that are open, and aborted ones.
+        for number in range(PARTITIONS["compacted"]):
+            found = uncommitted[f"compacted-{number}"]
+            assert len(found["records"]) < found["end"] - found["first"]
+        if name == OURS:
+            return
+        for number in range(PARTITIONS["transactions"]):
+            partition = f"transactions-{number}"
+            all_of_it, settled = uncommitted[partition], committed[partition]
+            assert settled["end"] < all_of_it["end"]
+            aborted = {offset(line) for line in all_of_it["records"]} - {offset(line) for line in settled["records"]}
+            assert min(aborted) < settled["end"]
+
+    # What the files say when he is gone.
+
+    def hold_producer_ids(self, name):
+        """Whoever wrote the thousand batches of this turn had an id that nobody had, and wrote nothing twice."""
+        new = self.directory.batches("ids")[-NEW_BATCHES:]
+        (producer_id,) = {batch.producer_id for batch in new}
+        assert [batch.base_sequence for batch in new] == list(range(NEW_BATCHES))
+        assert {batch.producer_epoch for batch in new} == {0}
+        assert producer_id >= 0 and producer_id not in self.producer_ids, f"{name} gave {producer_id} again"
+        for topic in TOPICS:
+            self.producer_ids |= {batch.producer_id for batch in self.directory.batches(topic)}
+
+    def hold_leader_epochs(self):
+        """Epochs that have records are never told otherwise; of the others a log that was copied does not know."""
+        for partition in partitions():
+            found, before = self.directory.leader_epochs(partition), self.epochs.get(partition, [])
+            assert found == sorted(found) and found[-1:] >= before[-1:], (partition, before, found)
+            assert set(before) <= set(found) or len(self.directory.log_dirs) > 1, (partition, before, found)
+            self.epochs[partition] = found
+
+    def hold_dumps(self):
+        """kafka-dump-log and ours print the same of every file."""
+        found = sorted(path for each in self.directory.log_dirs for path in each.glob("*/*") if path.suffix in DUMPED)
+        logs = [path for path in found if path.suffix == ".log"]
+        others = [path for path in found if path.suffix != ".log"]
+        for paths, options in ((logs, ("--deep-iteration", "--print-data-log")), (others, ())):
+            files = ",".join(map(str, paths))
+            theirs = self.tools.run("kafka-dump-log", "--files", files, *options).lines
+            ours = run_ours("dump-log", "--files", files, *options).splitlines()
+            assert ours == theirs, difference(theirs, ours, "kafka-dump-log's, then ours")
+
+    def leave_half_moved(self, number):
+        """As a kill during a move leaves it: the future log is there beside the current one."""
+        if len(self.directory.log_dirs) == 1:
+            return
+        partition = ("codecs-1", "transactions-1", "compacted-1")[number % 3]
+        source = self.directory.place(partition)
+        shutil.copytree(source / partition, self.other(source) / f"{partition}.{uuid.uuid4().hex}-future")
+        self.half_moved = partition, str(source)

@@ -6,6 +6,8 @@ import asyncio
 import gc
 import os
 import socket
+import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -16,8 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafkacore._fast import connection, io, plane, processor, produce, watch
 from kafkacore.config import ConfigError
 from kafkacore.protocol.errors import KafkaError
-from kafkacore.testing import Broker, Cluster
-from kafkacore.testing import broker as broker_module
+from kafkacore.testing import Broker, Cluster, directories
 from kafkacore.testing.broker import BrokerClosed
 from kafkacore.testing.words import UnknownName
 
@@ -85,9 +86,38 @@ def test_nothing_is_left_of_one_that_was_used_in_every_way() -> None:
 def test_its_files_are_in_memory_where_the_machine_has_a_place_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker() as broker:
         assert broker.directory.startswith("/dev/shm/")
-    monkeypatch.setattr(broker_module, "MEMORY_DIRECTORY", "/nowhere")
+    monkeypatch.setattr(directories, "MEMORY_DIRECTORY", "/nowhere")
     with Broker() as broker:
         assert not broker.directory.startswith("/dev/shm/")
+
+
+PROGRAM = """
+import os, sys
+from kafkacore.testing import Broker
+broker = Broker(topics=["t"])
+print(os.path.dirname(broker.directory), flush=True)
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_what_a_process_has_left_open_is_gone_with_it_and_after_a_kill_with_the_next_one() -> None:
+    def run(how: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM, how], stdout=subprocess.PIPE, text=True, check=False
+        ).stdout.strip()
+
+    forgotten, killed = run("forgotten"), run("killed")
+    assert forgotten
+    assert not os.path.exists(forgotten)
+    assert os.path.exists(killed)
+    with Broker() as broker:
+        directories.remove_abandoned(directories.MEMORY_DIRECTORY)
+        assert not os.path.exists(killed)
+        assert os.path.exists(broker.directory)
+        broker.stop()
+        directories.remove_abandoned(directories.MEMORY_DIRECTORY)
+        broker.start()
 
 
 def test_a_directory_of_ones_own_is_kept_and_gone_on_with(tmp_path: Path) -> None:

@@ -92,8 +92,11 @@ def test_only_the_client_that_is_named_meets_it(broker) -> None:
 
 
 def test_only_the_topic_that_is_named_is_refused(broker) -> None:
-    broker.produce("other", "there")
     broker.refuse("Fetch", error="UNKNOWN_LEADER_EPOCH", topic="t")
+    # The refusal does not wait for records of the other topic.
+    answer = ask(broker, fetch("t", "other", max_wait_ms=30_000), 12)
+    assert [each.partitions[0].error_code for each in answer.responses if each.topic == "t"] == [75]
+    broker.produce("other", "there")
     answer = ask(broker, fetch("t", "other", max_wait_ms=30_000), 12)
     told = {each.topic: each.partitions[0] for each in answer.responses}
     assert told["t"].error_code == 75

@@ -28,6 +28,12 @@ def poll(one: Consumer):
     raise AssertionError("no message came")
 
 
+def recorded(broker: Broker) -> int:
+    """Records in the coordinator's own topic."""
+    partitions = range(broker.topics["__consumer_offsets"])
+    return sum(broker.log("__consumer_offsets", index).end_offset for index in partitions)
+
+
 def test_a_group_is_seen_with_members_assignment_and_offsets() -> None:
     with Broker(topics={"t": 2}) as broker:
         assert len(broker.groups) == 0
@@ -51,14 +57,17 @@ def test_a_group_is_seen_with_members_assignment_and_offsets() -> None:
 
 
 def test_a_session_ends_when_its_time_has_passed() -> None:
-    with Broker(topics=["t"]) as broker:
+    # What the coordinator decides is in its log, too, when the time has passed: it does not linger.
+    with Broker(topics=["t"], configs={"group.coordinator.append.linger.ms": 300}) as broker:
         broker.produce("t", "x")
         one = consumer(broker, "one", **{"session.timeout.ms": 45_000, "heartbeat.interval.ms": 40_000})
         poll(one)
         assert len(broker.groups["g"].members) == 1
         broker.clock.advance(seconds=30)
         assert len(broker.groups["g"].members) == 1
+        before = recorded(broker)
         broker.clock.advance(seconds=20)
+        assert recorded(broker) > before
         group = broker.groups["g"]
         assert (group.state, group.members) == ("Empty", [])
         one.close()

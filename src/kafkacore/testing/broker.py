@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import errno
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from kafkacore._fast.faultdisk import FAULT_KINDS, FaultDisk
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.server.node import Node
 from kafkacore.testing.clock import BrokerClock
+from kafkacore.testing.directories import TemporaryDirectory
 from kafkacore.testing.faults import Fault, RequestFault
 from kafkacore.testing.recorder import Requests
 from kafkacore.testing.words import UnknownName, api_named, as_text, error_named, unknown
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Topics = Iterable[str] | Mapping[str, int]
 
-# Where files cost no disk; a machine without it has them where its temporary files are.
-MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - a directory with a random name is made in it
 _CALL_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -50,6 +48,10 @@ CONFIGS: Final = MappingProxyType(
         "num.io.threads": "2",
     }
 )
+
+
+# Of those that nobody has closed when the process ends the files are removed then.
+_open: Final[set[Broker]] = set()
 
 
 class BrokerClosed(RuntimeError):
@@ -90,6 +92,7 @@ class Broker:
         self._closing = contextlib.ExitStack()
         self.directory = self._make_directory(directory)
         self._node: Node | None = None
+        _open.add(self)
         try:
             self.start()
             if record:
@@ -103,10 +106,9 @@ class Broker:
         if directory is not None:
             os.makedirs(directory, exist_ok=True)
             return os.path.abspath(directory)
-        where = MEMORY_DIRECTORY if os.access(MEMORY_DIRECTORY, os.W_OK | os.X_OK) else None
-        made = tempfile.mkdtemp(prefix="kafkacore-", dir=where)
-        self._closing.callback(shutil.rmtree, made, ignore_errors=True)
-        return made
+        temporary = TemporaryDirectory()
+        self._closing.callback(temporary.close)
+        return temporary.logs
 
     # --- life ---
 
@@ -146,6 +148,7 @@ class Broker:
 
     def close(self) -> None:
         """Ends it and removes what it has left. Idempotent."""
+        _open.discard(self)
         self.stop()
         self._closing.close()
 
@@ -436,3 +439,10 @@ async def _let_go(fault: RequestFault) -> None:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@atexit.register
+def _tidy_up() -> None:
+    """Threads and sockets go with the process, which can make no new ones any more for an orderly stop."""
+    for broker in tuple(_open):
+        broker._closing.close()

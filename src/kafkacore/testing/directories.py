@@ -1,0 +1,70 @@
+"""Where a broker of a test has its files: in memory where the machine has a place for that, and never for good.
+
+A test run that is killed cannot tidy up. Each directory is held by a lock of its process; what nobody holds is removed
+by the next run that makes one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from typing import Final
+
+# Where files cost no disk; a machine without it has them where its temporary files are.
+MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
+_PREFIX: Final = "kafkacore-testing-"
+_LOCK: Final = "lock"
+_LOGS: Final = "logs"
+
+_swept: set[str] = set()
+
+
+class TemporaryDirectory:
+    """`logs` is for a broker; `close` removes it all, but not in a child after fork. Raises OSError."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        where = MEMORY_DIRECTORY if os.access(MEMORY_DIRECTORY, os.W_OK | os.X_OK) else tempfile.gettempdir()
+        if where not in _swept:
+            _swept.add(where)
+            remove_abandoned(where)
+        while True:
+            self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=where)
+            self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
+            if self._lock >= 0:
+                break  # else somebody took it for abandoned before it was held, and removes it
+        self.logs = os.path.join(self._path, _LOGS)
+        os.mkdir(self.logs)
+
+    def close(self) -> None:
+        if os.getpid() != self._pid:
+            return
+        shutil.rmtree(self._path, ignore_errors=True)
+        os.close(self._lock)
+
+
+def remove_abandoned(where: str) -> None:
+    """Directories whose processes are gone."""
+    for name in os.listdir(where):
+        path = os.path.join(where, name)
+        if not name.startswith(_PREFIX):
+            continue
+        with contextlib.suppress(OSError):  # somebody else's, or going just now
+            lock = _hold(os.path.join(path, _LOCK), 0)
+            if lock >= 0:
+                shutil.rmtree(path, ignore_errors=True)
+                os.close(lock)
+
+
+def _hold(path: str, flags: int) -> int:
+    """A descriptor that holds the lock, or -1 when another one does; also when it is of this process."""
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return -1
+    return file

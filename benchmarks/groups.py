@@ -44,6 +44,7 @@ HEARTBEATS_PER_SECOND = 1_000
 COMMIT_PARTITIONS = 100
 COMMIT_GROUPS = 16  # in as many partitions, one request of each at a time
 COMMIT_S = 3.0
+WARM_UP_S = 20.0  # of commits in the round that does not count: a JVM compiles what runs often
 LIMIT_S = 120.0
 TOPIC = "committed"
 OVERRIDES = {
@@ -233,7 +234,7 @@ def commit(group, offset):
     return framed(OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[topic]), 7)
 
 
-def commit_figures(broker):
+def commit_figures(broker, seconds=COMMIT_S):
     groups = [f"committer-{number}" for number in range(COMMIT_GROUPS)]
     for group in groups:
         find(broker.bootstrap, group)
@@ -243,7 +244,7 @@ def commit_figures(broker):
     if errors != {0}:
         raise RuntimeError(f"a commit met the errors {sorted(errors)}")
     with contextlib.closing(load(broker, connections=COMMIT_GROUPS)) as commits:
-        result, cpu_s = with_cpu(lambda: commits.run(frames, seconds=COMMIT_S), broker.pid)
+        result, cpu_s = with_cpu(lambda: commits.run(frames, seconds=seconds), broker.pid)
     return {
         "commits/s": result.requests / (result.elapsed_ns / 1e9),
         "commits/CPU s": result.requests / cpu_s,
@@ -255,7 +256,7 @@ def measured(brokers, rounds):
     figures = {name: [] for name in brokers}
     for number in range(rounds + 1):
         for name, broker in brokers.items():
-            seen = group_figures(broker, number) | commit_figures(broker)
+            seen = group_figures(broker, number) | commit_figures(broker, COMMIT_S if number else WARM_UP_S)
             if number:
                 figures[name].append(seen)
             print(f"{number} {name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in seen.items()), flush=True)

@@ -11,7 +11,7 @@ import asyncio
 import enum
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kafkacore._fast.watch import ACKS
@@ -93,6 +93,7 @@ class CoordinatorRuntime(Generic[S]):
         self._ports = ports._replace(clock=SteadyClock(ports.clock))
         self._seats: dict[int, _Seat[S]] = {}
         self._going: set[asyncio.Task[None]] = set()
+        self._ending: dict[int, asyncio.Task[None]] = {}
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
         self.metrics = CoordinatorMetrics()
 
@@ -103,27 +104,31 @@ class CoordinatorRuntime(Generic[S]):
         seat = self._seats.get(index)
         if seat is not None and seat.leader_epoch >= leader_epoch and seat.log is log:
             return
-        before = self._leave(index, ErrorCode.NOT_COORDINATOR)
+        self._leave(index, ErrorCode.NOT_COORDINATOR)
         made = self._seats[index] = _Seat(self, index, leader_epoch, log, self._make_shard())
-        self._start(made.load(self._loads, before))
+        self._start(made.load(self._loads, self._ending.get(index)))
 
     def resign(self, index: int) -> None:
         """The partition is led elsewhere, or is no more: whoever waits is told to look for the coordinator."""
-        before = self._leave(index, ErrorCode.NOT_COORDINATOR)
-        if before is not None:
-            self._start(before)
+        self._leave(index, ErrorCode.NOT_COORDINATOR)
 
-    def _leave(self, index: int, error: ErrorCode) -> Awaitable[None] | None:
+    def _leave(self, index: int, error: ErrorCode) -> None:
         seat = self._seats.pop(index, None)
-        if seat is None:
-            return None
-        seat.unload(error)
-        return seat.journal.closed()
+        if seat is not None:
+            seat.unload(error)
+            # An append that is under way may reach the log yet: who reads it next waits for that.
+            ending = self._ending[index] = self._start(seat.journal.closed())
+            ending.add_done_callback(lambda done: self._ended(index, done))
 
-    def _start(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _ended(self, index: int, done: asyncio.Task[None]) -> None:
+        if self._ending.get(index) is done:
+            del self._ending[index]
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._going.add(task)
         task.add_done_callback(self._going.discard)
+        return task
 
     async def settled(self) -> None:
         """Until what was decided so far is committed, or has failed."""
@@ -133,9 +138,9 @@ class CoordinatorRuntime(Generic[S]):
     async def close(self) -> None:
         """Everybody who waits is answered with COORDINATOR_NOT_AVAILABLE; appends that are under way end."""
         for index in tuple(self._seats):
-            before = self._leave(index, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            if before is not None:
-                await before
+            self._leave(index, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if self._ending:
+            await asyncio.wait(tuple(self._ending.values()))
         for task in self._going:
             task.cancel()
 

@@ -33,7 +33,8 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
 CREATION_PATIENCE_S: Final = 2.0  # who asks first waits so long for the topic; then the client asks again
-KNOWN_GROUPS: Final = 10_000  # whose partition is remembered
+KNOWN_GROUPS: Final = 10_000  # whose hash is remembered
+KNOWN_LENGTH: Final = 255  # of their ids; longer ones are hashed each time
 _INT_BITS: Final = 32
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
@@ -97,6 +98,8 @@ class Groups:
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """After the replica manager: partitions have their roles."""
+        if self._closed:
+            return
         if delta is not None and delta.topics_deleted:
             gone = [(name, topic_id) for topic_id, name in delta.topics_deleted.items()]
             self.runtime.tell(lambda shard, now_ms: shard.topics_deleted(gone, now_ms))
@@ -124,7 +127,7 @@ class Groups:
     def partition_of(self, group_id: str) -> int:
         topic = self._read_image().topic(OFFSETS_TOPIC)
         count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partition_rows)
-        return java_hash(group_id) % count
+        return (_known_hash(group_id) if len(group_id) <= KNOWN_LENGTH else java_hash(group_id)) % count
 
     def coordinator_of(self, group_id: str) -> int:
         """The id of the broker that leads its partition; -1: nobody does."""
@@ -181,6 +184,10 @@ class Groups:
 
 
 @lru_cache(KNOWN_GROUPS)
+def _known_hash(text: str) -> int:
+    return java_hash(text)
+
+
 def java_hash(text: str) -> int:
     """`Utils.abs(text.hashCode())`: of UTF-16 units, 31 bits."""
     value = 0

@@ -435,6 +435,24 @@ def test_when_the_leadership_goes_who_waits_is_told_and_a_later_epoch_loads_anew
     play(story)
 
 
+def test_a_leadership_that_comes_back_loads_what_was_on_its_way_when_it_went(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        world.gate.clear()
+        put = world.put(b"b", b"2")
+        await asyncio.sleep(0.01)
+        world.runtime.resign(0)
+        assert await put == "NOT_COORDINATOR"
+        await asyncio.sleep(0.01)
+        world.runtime.lead(0, 0, world.log())
+        await asyncio.sleep(0.01)
+        assert world.runtime.loading
+        world.gate.set()
+        assert (await world.active()).words == {b"b": b"2"}
+
+    play(story)
+
+
 def test_a_stop_tells_everybody(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()

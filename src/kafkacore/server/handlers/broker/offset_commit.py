@@ -50,7 +50,8 @@ def _take_out_unknown(image: MetadataImage, request: OffsetCommitRequest, *, by_
         gone = [index for index in indexes if not 0 <= index < count or rows[index] < 0]
         if gone:
             refused.append(_refused(topic, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-            topic.partitions = [each for each in topic.partitions if each.partition_index not in gone]
+            missing = set(gone)
+            topic.partitions = [each for each in topic.partitions if each.partition_index not in missing]
         if topic.partitions:
             known.append(topic)
     request.topics = known
@@ -64,10 +65,10 @@ def _refused(topic: Any, indexes: list[int], error: ErrorCode) -> Topic:
 
 def _merged(response: Any, refused: list[Any]) -> Message:
     """A topic of which some partitions were refused is told once."""
+    by_name = {topic.name: topic for topic in response.topics} if refused else {}
     for topic in refused:
-        same = next((each for each in response.topics if each.name == topic.name and topic.name), None)
-        if same is None:
-            response.topics.append(topic)
+        if topic.name in by_name:  # a topic whose id nobody has, has no name
+            by_name[topic.name].partitions += topic.partitions
         else:
-            same.partitions += topic.partitions
+            response.topics.append(topic)
     return response  # type: ignore[no-any-return]

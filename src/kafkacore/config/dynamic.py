@@ -23,7 +23,10 @@ _OF_A_LISTENER: Final = frozenset(
     )
 )  # fmt: skip
 _OF_EVERY_BROKER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-_THREADS: Final = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
+_THREADS: Final = (
+    "num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir",
+    "background.threads", "log.cleaner.threads",
+)  # fmt: skip
 # Apache Kafka opens and closes listeners at run time; a node of ours has those that it was started with.
 _OF_A_START: Final = ("listeners", "listener.security.protocol.map")
 
@@ -180,7 +183,11 @@ def _check_threads(config: BrokerConfig, made: BrokerConfig) -> None:
         assert isinstance(was, int)
         assert isinstance(now, int)
         allowed = None
-        if now < was // 2:
+        if now == was:
+            continue
+        if now < 1:
+            allowed = "value should be at least 1"
+        elif now < was // 2:
             allowed = f"value should be at least half the current value {was}"
         elif now > was * 2:
             allowed = f"value should not be greater than double the current value {was}"

@@ -69,6 +69,11 @@ def test_threads_change_by_a_half_or_to_the_double_at_once(threads, allowed):
         assert f"num.io.threads={threads}" in refused({"num.io.threads": threads})
 
 
+def test_a_running_broker_keeps_a_thread_that_compacts():
+    assert "log.cleaner.threads=0, value should be at least 1" in refused({"log.cleaner.threads": "0"})
+    assert check_change(CONFIG, {"log.cleaner.threads": "2"}, of_one=True).log_cleaner_threads == 2
+
+
 def test_what_is_stored_and_cannot_be_used_is_left_out_and_told(caplog):
     stored = {"log.segment.bytes": "nonsense", "node.id": "7", "listeners": "X://:1", "message.max.bytes": "5000"}
     with caplog.at_level(logging.INFO, "kafkacore.config"):

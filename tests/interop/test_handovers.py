@@ -9,7 +9,7 @@ import os
 import pytest
 
 from handovers import OURS, Directory, Story
-from pairwise import pairwise, product
+from pairwise import pairs, pairwise, product
 
 FACTORS = {
     "release": ("3.9", "4.3", "3.9-to-4.3"),
@@ -52,3 +52,9 @@ def test_a_directory_goes_there_and_back(tools_of_either, directory, row):
     ends = ["kill", "kill", "stop", "stop"] if row["end"] == "kill" else ["stop", "stop", "kill", "kill"]
     upgrades = row["release"] == "3.9-to-4.3"
     Story(directory(row), tools_of_either["apache-4.3"], turns, ends[: len(turns) - 1], upgrades=upgrades).run()
+
+
+def test_every_two_of_the_values_meet_in_a_few_rows():
+    few, every = pairwise(FACTORS), product(FACTORS)
+    assert set().union(*map(pairs, few)) == set().union(*map(pairs, every))
+    assert (len(few), len(every)) == (6, 48)

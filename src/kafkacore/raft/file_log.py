@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Final
 
 from kafkacore._fast.batch import Batches
@@ -16,12 +17,19 @@ from kafkacore.raft.messages import PARTITION, TOPIC
 from kafkacore.raft.snapshots import SnapshotFiles
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import log_loader
-from kafkacore.storage.names import metadata_directory
+from kafkacore.storage.checkpoints import LEADER_EPOCH
+from kafkacore.storage.errors import MalformedFileError
+from kafkacore.storage.names import LOG as LOG_SUFFIX
+from kafkacore.storage.names import file_name, metadata_directory
 
 TO_THE_END: Final = 3  # of PartitionHandle.read: whoever leads
 NOBODY: Final = -1
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
+_NO_EPOCH_LEFT: Final = (
+    "has at offset {} the leader epoch {}, the greatest there is: no leader can be elected after it. No checksum covers"
+    " an epoch: restore the file, or where other controllers have the log, remove this replica's directory of it"
+)
 LOG: Final = logging.getLogger("kafkacore.raft")
 
 
@@ -45,7 +53,7 @@ class FileLog(LogEpochs):
         files: Files = OS_FILES,
     ) -> None:
         """Loads what there is, blocking. All of it is checked and synced, however the last run ended (as Kafka does):
-        what is durable here counts as a vote.
+        what is durable here counts as a vote. Raises MalformedFileError for a log after which there is no epoch.
         """
         super().__init__()
         self._directory = directory
@@ -59,6 +67,8 @@ class FileLog(LogEpochs):
         self._sync_until = 0
         log_loader.load(self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
         for epoch, start in self._handle.leader_epochs():
+            if epoch >= ANY_EPOCH:
+                raise MalformedFileError(self._file_of_epoch(path, epoch, start), _NO_EPOCH_LEFT.format(start, epoch))
             self.epochs.note(epoch, start)
         # A crash between receiving a snapshot and emptying the log leaves one that ends before it.
         ids = self._snapshots.ids()
@@ -66,6 +76,14 @@ class FileLog(LogEpochs):
         if ids and self._end_offset < ids[-1].offset:
             self.begin_at_snapshot(ids[-1])
         self.flush()
+
+    def _file_of_epoch(self, path: str, epoch: int, start: int) -> str:
+        """Whose batch tells that the epoch begins there, or what was believed without one."""
+        for batch in Batches(self._handle.read(start, 1, TO_THE_END).records):
+            if batch.partition_leader_epoch == epoch:
+                bases = [segment.base_offset for segment in self._handle.segments()]
+                return os.path.join(path, file_name(max(base for base in bases if base <= start), LOG_SUFFIX))
+        return os.path.join(path, LEADER_EPOCH)
 
     @property
     def start_offset(self) -> int:  # type: ignore[override]

@@ -10,6 +10,7 @@ from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files, replace
 from kafkacore.storage.errors import MalformedFileError
 
+LAST_EPOCH: Final = (1 << 31) - 1
 NAME: Final = "quorum-state"
 NOBODY: Final = -1
 
@@ -72,6 +73,8 @@ def decode(data: bytes, path: str = NAME) -> QuorumState:
         ) from None
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
         raise MalformedFileError(path, "has no data_version of 0 or 1")
+    if fields.get("leaderEpoch") == LAST_EPOCH:
+        raise MalformedFileError(path, f"has leader epoch {LAST_EPOCH}, the greatest there is: no leader can follow")
     try:
         return QuorumState(
             leader_id=_int32(fields["leaderId"]),

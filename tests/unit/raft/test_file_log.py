@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkacore._fast.batch import Batches
 from kafkacore._fast.env import Environment
 from kafkacore._fast.io import LogDirectory
 from kafkacore.protocol.uuid import Uuid
@@ -18,6 +19,9 @@ from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from kafkacore.runtime.files import OsFiles
+from kafkacore.storage.errors import MalformedFileError
+
+EPOCH_AT = 12  # in a batch
 
 
 class Place:
@@ -229,3 +233,33 @@ def test_a_directory_that_a_killed_process_made_is_synced_by_the_next_one(place:
     files = NotingFiles()
     place.open(files=files).close()
     assert place.directory.path in files.synced
+
+
+LAST_EPOCH = (1 << 31) - 1
+
+
+def test_an_epoch_that_none_can_follow_is_refused_by_file_and_offset(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    log.close()
+    segment = place.path / "__cluster_metadata-0" / f"{0:020d}.log"
+    data = bytearray(segment.read_bytes())
+    batches, last = Batches(data), 0
+    for batch in batches:
+        if batch.base_offset == 6:
+            data[last + EPOCH_AT : last + EPOCH_AT + 4] = LAST_EPOCH.to_bytes(4, "big")
+        last = batches.position
+    segment.write_bytes(data)
+    with pytest.raises(MalformedFileError, match=rf"{segment.name}: has at offset 6 the leader epoch {LAST_EPOCH}"):
+        place.open()
+
+
+def test_an_epoch_of_the_checkpoint_alone_that_none_can_follow_is_refused(place: Place) -> None:
+    log = place.open()
+    fill(log)
+    log.close()
+    checkpoint = place.path / "__cluster_metadata-0" / "leader-epoch-checkpoint"
+    assert checkpoint.read_text() == "0\n3\n1 0\n2 4\n5 6\n"
+    checkpoint.write_text(f"0\n3\n1 0\n2 4\n{LAST_EPOCH} 8\n")
+    with pytest.raises(MalformedFileError, match=rf"leader-epoch-checkpoint: has at offset 8 the .* {LAST_EPOCH}"):
+        place.open()

@@ -196,6 +196,13 @@ def test_torn_partition_metadata_names_the_file_and_the_problem(tmp_path, conten
 # -- quorum-state
 
 
+def test_a_quorum_state_that_no_leader_can_follow_is_refused():
+    last = QuorumState(1, (1 << 31) - 2, -1, quorum_state.ZERO, (1,))
+    assert quorum_state.decode(quorum_state.encode(last, 0)) == last
+    with pytest.raises(MalformedFileError, match="/q: has leader epoch 2147483647"):
+        quorum_state.decode(quorum_state.encode(last._replace(leader_epoch=(1 << 31) - 1), 0), "/q")
+
+
 def test_quorum_state_is_kafkas(tmp_path):
     assert quorum_state.read(str(tmp_path)) is None
     static = QuorumState(leader_id=1, leader_epoch=1, voters=(1,))

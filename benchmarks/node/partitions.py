@@ -1,0 +1,105 @@
+"""`python -m benchmarks.node.partitions`: process starts of a node that holds many partitions and was stopped in order.
+
+From exec to the first ApiVersions answered, and to the first record acknowledged in a topic made then, as
+`benchmarks.peers.start` measures them, ours and Apache Kafka's in turns. Each broker has made its own directory: topics
+of 100 partitions, one record in each. Files and memory are the process's after that. Where the limit of open files does
+not allow Apache Kafka's three for each partition, ours is measured alone.
+"""
+
+import argparse
+import functools
+import resource
+import shutil
+import statistics
+import tempfile
+from pathlib import Path
+
+from benchmarks.peers import report, requests, start
+from benchmarks.peers.contestants import starters
+from benchmarks.peers.rows import FIRST_TIMESTAMP_MS
+
+from kafkacore._fast.batch import RecordBatchBuilder
+from processes import wait_until
+
+TOPIC_PARTITIONS = 100
+THEIR_FILES, SPARE_FILES = 3, 1000
+DEPTH = 50
+END_S = 300
+OURS, THEIRS = "kafkacore", "apache-4.3"
+HEAD = "| partitions | broker | first ApiVersions s | first acknowledged s | RSS MiB |"
+
+
+def one_record():
+    builder = RecordBatchBuilder()
+    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
+    return bytes(builder.build())
+
+
+def fill(broker, topics, limit):
+    """A record in each partition; a broker whose files would be too many is started again in between."""
+    record, opened = one_record(), 0
+    for topic in topics:
+        if opened + TOPIC_PARTITIONS > limit:
+            broker.child.terminate(END_S)
+            broker.start()
+            opened = 0
+        requests.create(broker.bootstrap, [topic], TOPIC_PARTITIONS)
+        served = functools.partial(requests.unserved, broker.bootstrap, {topic: TOPIC_PARTITIONS})
+        wait_until(lambda served=served: served() == 0, END_S, f"every partition of {topic} serves")
+        connection = requests.Connection(broker.bootstrap)
+        for first in range(0, TOPIC_PARTITIONS, DEPTH):
+            for partition in range(first, first + DEPTH):
+                connection.send(requests.produce(topic, partition, record))
+            for _ in range(DEPTH):
+                answer = b"\0\0\0\0" + connection.receive()
+                at = requests.produce_error_at(topic)
+                assert answer[at : at + 2] == b"\0\0", answer
+        connection.close()
+        opened += TOPIC_PARTITIONS
+
+
+def made(name, scratch, partitions, allowed):
+    """A stopped broker with so many partitions."""
+    broker = starters()[name](scratch / f"{name}-{partitions}")
+    topics = [f"held-{number}" for number in range(partitions // TOPIC_PARTITIONS)]
+    try:
+        fill(broker, topics, allowed // (1 if name == OURS else THEIR_FILES) - SPARE_FILES)
+    finally:
+        broker.child.terminate(END_S)
+    return broker
+
+
+def measure(scratch, partitions, rounds, allowed):
+    names = [OURS]
+    if partitions * THEIR_FILES + SPARE_FILES <= allowed:
+        names.append(THEIRS)
+    brokers = {name: made(name, scratch, partitions, allowed) for name in names}
+    found = start.measure(brokers, rounds)
+    for name, figures in found.items():
+        median = {key: statistics.median(one[key] for one in figures) for key in figures[0]}
+        answered, acknowledged = (median[f"first {what} ms"] / 1000 for what in ("ApiVersions", "acknowledged"))
+        print(f"| {partitions} | {name} | {answered:.2f} | {acknowledged:.2f} | {median['RSS MiB']:.0f} |", flush=True)
+    for broker in brokers.values():
+        shutil.rmtree(broker.directory)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.node.partitions", description=__doc__)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[6000, 20000])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
+    asked = parser.parse_args()
+    allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
+    asked.directory.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="partitions-", dir=asked.directory)).resolve()
+    try:
+        print(report.conditions(asked.rounds, scratch), HEAD, "|" + "---|" * 5, sep="\n")
+        for partitions in asked.partitions:
+            measure(scratch, partitions, asked.rounds, allowed)
+    finally:
+        shutil.rmtree(scratch)
+
+
+if __name__ == "__main__":
+    main()

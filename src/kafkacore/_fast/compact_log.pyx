@@ -19,9 +19,9 @@ from kafkacore._fast.record cimport (
     BATCH_OK, HEADER_BYTES, MAX_BATCH_BYTES, BatchHeader, batch_checksum, parse_header,
 )
 from kafkacore._fast.segment cimport (
-    LAST_RELATIVE_OFFSET, file_of, segment_end_times, segment_floor_on_disk, segment_forget_indexes, segment_hold,
-    segment_new, segment_note_batch, segment_open_indexes, segment_open_log, segment_release, segment_reserve,
-    segment_seal,
+    LAST_RELATIVE_OFFSET, file_of, segment_borrow, segment_end_times, segment_floor_on_disk, segment_forget_indexes,
+    segment_give_back, segment_hold, segment_new, segment_note_batch, segment_open_log, segment_release,
+    segment_reserve, segment_seal,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_read
@@ -329,11 +329,11 @@ cdef int compaction_map(Compaction *c, int64_t max_bytes) noexcept nogil:
 # --- groups ---
 
 cdef int64_t index_bytes(Segment *segment, bint times) noexcept nogil:
-    cdef int result = segment_open_indexes(segment)
-    if result < 0:
-        return result
-    return segment.disk.size(segment.disk.self,
-                             load32(&segment.time_index_file if times else &segment.offset_index_file))
+    cdef const int32_t *held = &segment.time_index_file if times else &segment.offset_index_file
+    cdef int file = segment_borrow(segment, held, b".timeindex" if times else b".index")
+    cdef int64_t size = segment.disk.size(segment.disk.self, file) if file >= 0 else file
+    segment_give_back(segment, held, file)
+    return size
 
 
 cdef bint fits(const Compaction *c, int32_t next, int64_t bytes, int64_t offsets, int64_t times) noexcept nogil:

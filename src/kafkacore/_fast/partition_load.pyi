@@ -39,7 +39,8 @@ def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
 
 class LogLoad:
     """Takes up what a directory holds, before the log's first use: unless `clean`, what lies behind the recovery point
-    is checked and rebuilt; compaction may have left gaps below `gaps_until`."""
+    is checked and rebuilt; compaction may have left gaps below `gaps_until`. A clean log has no file open until it is
+    used, and with `at_rest` no other has."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class LogLoad:
         recovery_point: int = 0,
         gaps_until: int = 0,
         clean: bool = False,
+        at_rest: bool = False,
         progress: LoadProgress | None = None,
     ) -> None: ...
     @property

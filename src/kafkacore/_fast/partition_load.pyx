@@ -278,7 +278,8 @@ cdef class LogLoad:
     cdef Task task
 
     def __cinit__(self, PartitionHandle handle not None, LogFiles found not None, *, int64_t log_start_offset=0,
-                  int64_t recovery_point=0, int64_t gaps_until=0, bint clean=False, LoadProgress progress=None):
+                  int64_t recovery_point=0, int64_t gaps_until=0, bint clean=False, bint at_rest=False,
+                  LoadProgress progress=None):
         self.handle = handle
         self.found = found
         self.progress = progress if progress is not None else LoadProgress()
@@ -292,6 +293,7 @@ cdef class LogLoad:
         self.task.plan.recovery_point = recovery_point
         self.task.plan.gaps_until = gaps_until
         self.task.plan.clean = clean
+        self.task.plan.at_rest = at_rest
         self.task.plan.progress = &self.progress.bytes
         self.task.plan.segments_done = &self.progress.segments
         self.task.plan.segments_left = &self.progress.segments_left

@@ -22,6 +22,7 @@ ctypedef struct LoadPlan:
     int64_t recovery_point           # likewise
     int64_t gaps_until               # compaction may have left gaps in the offsets below
     bint clean                       # the node was shut down in order
+    bint at_rest                     # after a recovery, too, no file stays open until the first append
     int64_t *progress                # atomic: bytes looked through so far
     int64_t *segments_done           # atomic: segments, likewise
     int64_t *segments_left           # atomic: of this log, those that are yet to be checked

@@ -287,8 +287,8 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
 
 
 cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
-    """The log's end, and a last segment that takes appends again: after a clean shutdown at the first of them, with its
-    indexes on disk until then; else at once, with its indexes in memory."""
+    """The log's end, and a last segment that takes appends again: after a clean shutdown (or where the plan says so) at
+    the first of them, with its indexes on disk until then; else at once, with its indexes in memory."""
     cdef Load *load = &recovery.load
     cdef int32_t last = load.count - 1
     cdef Segment *segment = load.segments[last]
@@ -315,7 +315,20 @@ cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
     end_offset[0] = found.next_offset
     if not recovery.plan.clean:
         result = segment_truncate(segment, segment.size)  # gives back blocks that the crashed node had set aside
+    if result == 0 and recovery.plan.at_rest:
+        return put_to_rest(segment)
     return result if result < 0 else segment_reserve(segment)
+
+
+cdef int put_to_rest(Segment *segment) noexcept nogil:
+    """As an orderly stop leaves it."""
+    cdef int result = segment_end_times(segment)
+    if result == 0:
+        result = segment_seal(segment)
+    if result == 0:
+        segment_forget_indexes(segment)
+        segment_close(segment)
+    return result
 
 
 cdef void seal_rest(Load *load) noexcept nogil:

@@ -109,6 +109,10 @@ cdef inline int32_t file_of(const Segment *segment) noexcept nogil:
 
 cdef void segment_close(Segment *segment) noexcept nogil  # its files, while nobody else has it
 cdef int segment_open_indexes(Segment *segment) noexcept nogil
+# A handle of an index for a moment: the one that is open, or one of its own that is closed when it is given back. What
+# keeps `held` open keeps it until the segment goes.
+cdef int segment_borrow(Segment *segment, const int32_t *held, const char *suffix) noexcept nogil
+cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noexcept nogil
 cdef int segment_load_indexes(Segment *segment) noexcept nogil  # of an active segment: into memory; -EINVAL: corrupt
 cdef int segment_write_indexes(Segment *segment) noexcept nogil  # what memory has and the files have not
 # A closed segment's time index ends with the greatest timestamp: under the lock, before segment_seal. 0 or -ENOMEM.

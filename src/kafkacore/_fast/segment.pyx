@@ -93,12 +93,8 @@ cdef inline int32_t time_file(const Segment *segment) noexcept nogil:
     return load32(&segment.time_index_file)
 
 
-cdef int open_once(Segment *segment, int32_t *file, const char *suffix, int flags) noexcept nogil:
+cdef int keep_file(Segment *segment, int32_t *file, int handle) noexcept nogil:
     """Several readers may come at once: one handle stays."""
-    cdef int handle
-    if load32(file) >= 0:
-        return 0
-    handle = segment_open_part(segment, suffix, flags)
     if handle < 0:
         return handle
     if not cas32(file, -1, handle):
@@ -106,15 +102,37 @@ cdef int open_once(Segment *segment, int32_t *file, const char *suffix, int flag
     return 0
 
 
+cdef int open_once(Segment *segment, int32_t *file, const char *suffix, int flags) noexcept nogil:
+    return 0 if load32(file) >= 0 else keep_file(segment, file, segment_open_part(segment, suffix, flags))
+
+
 cdef int segment_open_log(Segment *segment) noexcept nogil:
     return open_once(segment, &segment.file, b".log", O_RDWR | O_CLOEXEC)
 
 
+cdef int open_index(Segment *segment, const char *suffix) noexcept nogil:
+    """Made only where there is none: whoever looks for no more than entries changes no directory."""
+    cdef int file = segment_open_part(segment, suffix, O_RDWR | O_CLOEXEC)
+    return file if file != -ENOENT else segment_open_part(segment, suffix, O_RDWR | O_CREAT | O_CLOEXEC)
+
+
 cdef int segment_open_indexes(Segment *segment) noexcept nogil:
-    cdef int result = open_once(segment, &segment.offset_index_file, b".index", O_RDWR | O_CREAT | O_CLOEXEC)
-    if result < 0:
-        return result
-    return open_once(segment, &segment.time_index_file, b".timeindex", O_RDWR | O_CREAT | O_CLOEXEC)
+    cdef int result = 0
+    if load32(&segment.offset_index_file) < 0:
+        result = keep_file(segment, &segment.offset_index_file, open_index(segment, b".index"))
+    if result == 0 and load32(&segment.time_index_file) < 0:
+        result = keep_file(segment, &segment.time_index_file, open_index(segment, b".timeindex"))
+    return result
+
+
+cdef int segment_borrow(Segment *segment, const int32_t *held, const char *suffix) noexcept nogil:
+    cdef int file = load32(held)
+    return file if file >= 0 else open_index(segment, suffix)
+
+
+cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noexcept nogil:
+    if file >= 0 and file != load32(held):
+        segment.disk.close(segment.disk.self, file)
 
 
 cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil:
@@ -228,7 +246,7 @@ cdef void segment_forget_indexes(Segment *segment) noexcept nogil:
 cdef int64_t read_entries(Segment *segment, int file, int entry_bytes, uint8_t **into) noexcept nogil:
     """The whole file, malloc'ed: how many entries; -errno."""
     cdef const Disk *disk = segment.disk
-    cdef int64_t size = disk.size(disk.self, file)
+    cdef int64_t size = disk.size(disk.self, file) if file >= 0 else file
     cdef int64_t got
     into[0] = NULL
     if size < 0:
@@ -250,9 +268,11 @@ cdef int64_t read_entries(Segment *segment, int file, int entry_bytes, uint8_t *
 
 cdef int load_offset_index(Segment *segment) noexcept nogil:
     cdef uint8_t *raw
-    cdef int64_t count = read_entries(segment, offset_file(segment), OFFSET_ENTRY_BYTES, &raw)
+    cdef int file = segment_borrow(segment, &segment.offset_index_file, b".index")
+    cdef int64_t count = read_entries(segment, file, OFFSET_ENTRY_BYTES, &raw)
     cdef OffsetEntry *entries
     cdef int64_t i
+    segment_give_back(segment, &segment.offset_index_file, file)
     if count <= 0:
         return <int> count
     entries = <OffsetEntry *> malloc((count + LEAST_ENTRIES) * sizeof(OffsetEntry))
@@ -278,9 +298,11 @@ cdef int load_offset_index(Segment *segment) noexcept nogil:
 
 cdef int load_time_index(Segment *segment) noexcept nogil:
     cdef uint8_t *raw
-    cdef int64_t count = read_entries(segment, time_file(segment), TIME_ENTRY_BYTES, &raw)
+    cdef int file = segment_borrow(segment, &segment.time_index_file, b".timeindex")
+    cdef int64_t count = read_entries(segment, file, TIME_ENTRY_BYTES, &raw)
     cdef TimeEntry *entries
     cdef int64_t i
+    segment_give_back(segment, &segment.time_index_file, file)
     if count <= 0:
         return <int> count
     entries = <TimeEntry *> malloc((count + LEAST_ENTRIES) * sizeof(TimeEntry))
@@ -304,9 +326,7 @@ cdef int load_time_index(Segment *segment) noexcept nogil:
 
 
 cdef int segment_load_indexes(Segment *segment) noexcept nogil:
-    cdef int result = segment_open_indexes(segment)
-    if result == 0:
-        result = load_offset_index(segment)
+    cdef int result = load_offset_index(segment)
     if result == 0:
         result = load_time_index(segment)
     if result == 0 and segment.time_count > 0:
@@ -321,7 +341,7 @@ cdef int write_block(Segment *segment, int file, const uint8_t *block, int64_t s
     return 0 if result >= 0 else <int> result
 
 
-cdef int write_offset_entries(Segment *segment) noexcept nogil:
+cdef int write_offset_entries(Segment *segment, int file) noexcept nogil:
     cdef uint8_t block[WRITE_ENTRIES * OFFSET_ENTRY_BYTES]
     cdef int32_t i, count
     cdef int result
@@ -332,7 +352,7 @@ cdef int write_offset_entries(Segment *segment) noexcept nogil:
         for i in range(count):
             put32(block + i * OFFSET_ENTRY_BYTES, segment.offset_index[segment.offset_written + i].relative_offset)
             put32(block + i * OFFSET_ENTRY_BYTES + 4, segment.offset_index[segment.offset_written + i].position)
-        result = write_block(segment, offset_file(segment), block, count * OFFSET_ENTRY_BYTES,
+        result = write_block(segment, file, block, count * OFFSET_ENTRY_BYTES,
                              <int64_t> segment.offset_written * OFFSET_ENTRY_BYTES)
         if result < 0:
             return result
@@ -340,7 +360,7 @@ cdef int write_offset_entries(Segment *segment) noexcept nogil:
     return 0
 
 
-cdef int write_time_entries(Segment *segment) noexcept nogil:
+cdef int write_time_entries(Segment *segment, int file) noexcept nogil:
     cdef uint8_t block[WRITE_ENTRIES * TIME_ENTRY_BYTES]
     cdef int32_t i, count
     cdef int result
@@ -351,7 +371,7 @@ cdef int write_time_entries(Segment *segment) noexcept nogil:
         for i in range(count):
             put64(block + i * TIME_ENTRY_BYTES, segment.time_index[segment.time_written + i].timestamp_ms)
             put32(block + i * TIME_ENTRY_BYTES + 8, segment.time_index[segment.time_written + i].relative_offset)
-        result = write_block(segment, time_file(segment), block, count * TIME_ENTRY_BYTES,
+        result = write_block(segment, file, block, count * TIME_ENTRY_BYTES,
                              <int64_t> segment.time_written * TIME_ENTRY_BYTES)
         if result < 0:
             return result
@@ -360,13 +380,17 @@ cdef int write_time_entries(Segment *segment) noexcept nogil:
 
 
 cdef int segment_write_indexes(Segment *segment) noexcept nogil:
-    cdef int result
-    if segment.offset_written == segment.offset_count and segment.time_written == segment.time_count:
-        return 0
-    result = segment_open_indexes(segment)
-    if result == 0:
-        result = write_offset_entries(segment)
-    return result if result < 0 else write_time_entries(segment)
+    cdef int file
+    cdef int result = 0
+    if segment.offset_written < segment.offset_count:
+        file = segment_borrow(segment, &segment.offset_index_file, b".index")
+        result = write_offset_entries(segment, file) if file >= 0 else file
+        segment_give_back(segment, &segment.offset_index_file, file)
+    if result == 0 and segment.time_written < segment.time_count:
+        file = segment_borrow(segment, &segment.time_index_file, b".timeindex")
+        result = write_time_entries(segment, file) if file >= 0 else file
+        segment_give_back(segment, &segment.time_index_file, file)
+    return result
 
 
 cdef int segment_end_times(Segment *segment) noexcept nogil:
@@ -428,21 +452,20 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
     if result == 0:
         result = disk.sync(disk.self, file_of(segment))
     if result == 0 and indexes:
-        result = segment_open_indexes(segment)
+        result = sync_part(segment, b".index")
         if result == 0:
-            result = disk.sync(disk.self, offset_file(segment))
+            result = sync_part(segment, b".timeindex")
         if result == 0:
-            result = disk.sync(disk.self, time_file(segment))
-        if result == 0:
-            result = sync_aborted(segment)
+            result = sync_part(segment, b".txnindex")  # what it lacks would look committed
     return result
 
 
-cdef int sync_aborted(Segment *segment) noexcept nogil:
-    """The transaction index, where there is one: what it lacks would look committed."""
+cdef int sync_part(Segment *segment, const char *suffix) noexcept nogil:
+    """Where there is such a file; by a handle of its own, since a long log has more sealed segments than a process may
+    have files."""
     cdef const Disk *disk = segment.disk
     cdef int result
-    cdef int file = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
+    cdef int file = segment_open_part(segment, suffix, O_RDWR | O_CLOEXEC)
     if file < 0:
         return 0 if file == -ENOENT else file
     result = disk.sync(disk.self, file)

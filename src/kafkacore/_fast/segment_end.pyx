@@ -7,16 +7,24 @@ from kafkacore._fast.cursor cimport be32, be64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
 from kafkacore._fast.segment cimport (
-    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_load_indexes, segment_open_indexes,
-    segment_open_log, segment_reserve, segment_reset_indexes,
+    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_borrow, segment_give_back,
+    segment_load_indexes, segment_open_log, segment_reserve, segment_reset_indexes,
 )
 
 cdef enum:
     SCAN_BYTES = 4096
 
 
-cdef int last_entry(const Disk *disk, int file, int entry_bytes, uint8_t *raw) noexcept nogil:
+cdef int last_entry(Segment *segment, const int32_t *held, const char *suffix, int entry_bytes,
+                    uint8_t *raw) noexcept nogil:
     """1 when there is one, 0 when the index is empty, or -errno."""
+    cdef int file = segment_borrow(segment, held, suffix)
+    cdef int result = read_last_entry(segment.disk, file, entry_bytes, raw) if file >= 0 else file
+    segment_give_back(segment, held, file)
+    return result
+
+
+cdef int read_last_entry(const Disk *disk, int file, int entry_bytes, uint8_t *raw) noexcept nogil:
     cdef int64_t size = disk.size(disk.self, file)
     cdef int64_t got
     if size <= 0:
@@ -36,7 +44,7 @@ cdef int64_t last_indexed(Segment *segment) noexcept nogil:
     cdef int found
     if segment.offset_count:
         return segment.offset_index[segment.offset_count - 1].position
-    found = last_entry(segment.disk, segment.offset_index_file, OFFSET_ENTRY_BYTES, raw)
+    found = last_entry(segment, &segment.offset_index_file, b".index", OFFSET_ENTRY_BYTES, raw)
     if found <= 0:
         return found
     position = <int32_t> be32(raw + 4)
@@ -52,7 +60,7 @@ cdef int last_time(Segment *segment, SegmentEnd *found) noexcept nogil:
         found.max_timestamp_ms = segment.time_index[segment.time_count - 1].timestamp_ms
         found.offset_of_max_timestamp += segment.time_index[segment.time_count - 1].relative_offset
         return 0
-    result = last_entry(segment.disk, segment.time_index_file, TIME_ENTRY_BYTES, raw)
+    result = last_entry(segment, &segment.time_index_file, b".timeindex", TIME_ENTRY_BYTES, raw)
     if result <= 0:
         return result
     found.max_timestamp_ms = <int64_t> be64(raw)
@@ -109,8 +117,6 @@ cdef int scan_tail(Segment *segment, int64_t position, SegmentEnd *found) noexce
 cdef int segment_find_end(Segment *segment, SegmentEnd *found) noexcept nogil:
     cdef int64_t position
     cdef int result = segment_open_log(segment)
-    if result == 0:
-        result = segment_open_indexes(segment)
     if result < 0:
         return result
     position = last_indexed(segment)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from collections import deque
@@ -40,7 +41,7 @@ class DirectoryLoad:
         *,
         settings_of: Callable[[str], LogSettings],
         take_up: Callable[[ManagedDirectory, Found, PartitionHandle], None],
-        fail: Callable[[ManagedDirectory], None],
+        fail: Callable[[ManagedDirectory, int], None],
         files: Files,
     ) -> None:
         self.directory = directory
@@ -97,9 +98,9 @@ class DirectoryLoad:
                 return
             try:
                 self._load(some, self._progress[number])
-            except OSError:
+            except OSError as error:
                 LOG.exception("loading logs in %s failed", self.directory.path)
-                self._fail(self.directory)
+                self._fail(self.directory, error.errno or errno.EIO)
                 return
             self._done[number] += len(some)
 
@@ -144,6 +145,7 @@ class DirectoryLoad:
             handle,
             log_loader.survey(self._path(name), self._files),
             clean=directory.clean,
+            at_rest=True,
             log_start_offset=directory.log_starts.get(key, 0),
             recovery_point=directory.recovery_points.get(key, 0),
             gaps_until=directory.cleaned.get(key, 0),

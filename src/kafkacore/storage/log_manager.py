@@ -29,6 +29,7 @@ from kafkacore.storage.future_logs import FutureLog, FutureLogs, MoveCancelled
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 SHUT_THREADS: Final = 32
+MANY_LOGS: Final = 100  # fewer meet no limit
 
 Key = tuple[str, int]
 
@@ -162,6 +163,10 @@ class LogManager:
         total = sum(load.total for load in loads)
         if total:
             LOG.info("%d logs are loaded after %.0f ms", total, (time.monotonic() - began) * 1000)
+        if total > MANY_LOGS:
+            from kafkacore.runtime import open_files
+
+            open_files.warn_of(total)
 
     def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
         """A move that was interrupted between its two renames leaves a log in both directories."""
@@ -547,18 +552,19 @@ class LogManager:
             if directory.native.offline_errno:
                 self.fail(directory)
 
-    def fail(self, directory: ManagedDirectory) -> None:
-        """It is left out from now on; told once."""
+    def fail(self, directory: ManagedDirectory, error: int = errno.EIO) -> None:
+        """It is left out from now on, for what it says itself or for `error`; told once."""
         with self._mutex:
             if directory.failed:
                 return
             directory.failed = True
             handles = list(directory.partitions.values())
-        error = directory.native.offline_errno or errno.EIO
+        error = directory.native.offline_errno or error
         directory.native.fail(error)
-        LOG.error(
-            "the log directory %s is offline: %s; its %d logs are", directory.path, os.strerror(error), len(handles)
-        )
+        from kafkacore.runtime import open_files
+
+        why, advice = os.strerror(error), open_files.explain(error)
+        LOG.error("the log directory %s is offline: %s; its %d logs are%s", directory.path, why, len(handles), advice)
         for handle in handles:
             log_move.fail(handle, directory.native, error)
         self.futures.forget(directory)

@@ -25,6 +25,9 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone
     import gc
     import sys
 
+    from kafkacore.runtime import open_files
+
+    open_files.raise_limit()
     # A start makes objects that stay: looking for garbage among them again and again is a tenth of its time.
     gc.disable()
     sys.setswitchinterval(SWITCH_INTERVAL_S)

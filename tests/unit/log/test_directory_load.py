@@ -233,3 +233,52 @@ def test_two_names_of_one_partition_are_not_both_a_log() -> None:
     assert names.parse_partition_directory("orders-07") is None
     assert names.parse_partition_directory("orders-0") == ("orders", 0, names.Kind.LIVE)
     assert names.parse_partition_directory("orders-10") == ("orders", 10, names.Kind.LIVE)
+
+
+def open_files(below: Path) -> list[str]:
+    held = (os.path.join("/proc/self/fd", number) for number in os.listdir("/proc/self/fd"))
+    return sorted(
+        os.path.relpath(os.readlink(one), below)
+        for one in held
+        if os.path.islink(one) and os.readlink(one).startswith(f"{below}/")
+    )
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_has_one_file_open_from_its_first_append_on(tmp_path: Path, clean: bool) -> None:
+    """Ten thousands of partitions meet the limit of open files (RLIMIT_NOFILE) as late as they can."""
+
+    def started() -> LogManager:
+        manager = LogManager(Environment(), [str(tmp_path)], lambda topic: SETTINGS)
+        manager.load()
+        return manager
+
+    def append(handle: PartitionHandle) -> None:
+        builder = RecordBatchBuilder()
+        builder.append(timestamp=1_700_000_000_000 + handle.end_offset, key=b"k", value=b"v" * 300)
+        assert handle.append(builder.build()).error == 0
+
+    manager = started()
+    (handle,) = manager.create("orders", Uuid.random(), [0])
+    handle.become_leader(1, 5)
+    for _ in range(7):
+        append(handle)
+    handle.flush()
+    segments = [f"orders-0/{one.base_offset:020d}.log" for one in handle.segments()]
+    assert len(segments) > 2
+    assert open_files(tmp_path) == segments
+    if clean:
+        manager.close()
+        assert open_files(tmp_path) == segments
+    del handle, manager
+    assert open_files(tmp_path) == []
+
+    manager = started()
+    assert open_files(tmp_path) == []
+    handle = manager.get("orders", 0)  # type: ignore[assignment]
+    assert handle.end_offset == 7
+    handle.become_leader(1, 6)
+    append(handle)
+    wait_until(lambda: open_files(tmp_path) == segments[-1:], what="the last segment's file alone open")
+    assert handle.read(7, 1).first_offset == 7
+    manager.close()

@@ -1,0 +1,70 @@
+"""The limit of open files: raised to what it may be, and named where logs may meet it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkacore._fast.env import Environment
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore.runtime import open_files
+from kafkacore.storage import clean_shutdown
+from kafkacore.storage.log_manager import LogManager
+
+
+def test_the_soft_limit_becomes_the_hard_one() -> None:
+    script = (
+        "import resource\n"
+        "from kafkacore.runtime import open_files\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))\n"
+        "open_files.raise_limit()\n"
+        "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=20)
+
+
+def test_more_logs_than_open_files_are_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (5000, 9000))
+    open_files.warn_of(4000)
+    assert not caplog.messages
+    open_files.warn_of(4001)
+    assert caplog.messages == [f"4001 logs, and no more than 5000 open files: {open_files.ADVICE}"]
+    caplog.clear()
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
+    open_files.warn_of(1 << 40)
+    assert not caplog.messages
+
+
+def test_a_start_warns_before_the_first_append_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(101):
+        (tmp_path / f"t-{index}").mkdir()
+    clean_shutdown.write(str(tmp_path), 1)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1050, 1050))
+    manager = LogManager(Environment(), [str(tmp_path)], lambda topic: LogSettings())
+    manager.load()
+    assert [line for line in caplog.messages if "open files" in line] == [
+        f"101 logs, and no more than 1050 open files: {open_files.ADVICE}"
+    ]
+    manager.close()
+
+
+def test_a_directory_that_met_the_limit_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manager = LogManager(Environment(), [str(tmp_path)], lambda topic: LogSettings())
+    manager.native_directories[0].fail(errno.EMFILE)
+    manager.check_directories()
+    (told,) = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert told.getMessage() == (
+        f"the log directory {tmp_path} is offline: Too many open files; its 0 logs are; {open_files.ADVICE}"
+    )
+    manager.close()

@@ -278,11 +278,13 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
     cdef int32_t i
     if log.segments == NULL:
         return point
-    i = log.segments.count - 2
-    while i >= 0 and not load32(&log.segments.items[i].wholly_synced):
-        if log.segments.items[i].base_offset < point:
+    # All of them: a load may have rebuilt one in the middle, for want of an index.
+    for i in range(log.segments.count - 1):
+        if log.segments.items[i].base_offset >= point:
+            break
+        if not load32(&log.segments.items[i].wholly_synced):
             point = log.segments.items[i].base_offset
-        i -= 1
+            break
     return point if point > log.log_start_offset else log.log_start_offset
 
 

@@ -290,3 +290,15 @@ def test_a_segment_that_is_not_recovered_keeps_its_transaction_index_as_it_is(tm
     assert {name.name: name.read_bytes() for name in path.glob("*.txnindex")} == before
     assert again.read(3, isolation=READ_COMMITTED).aborted == [(7, 3)]
     assert again.last_stable_offset == 6
+
+
+def test_a_rebuilt_segment_in_the_middle_is_where_a_recovery_would_begin_until_it_is_synced(tmp_path: Path) -> None:
+    path = made(tmp_path)
+    (path / f"{5:020d}.index").unlink()
+    handle = loaded(tmp_path)
+    assert (handle.synced_offset, handle.recovery_point) == (20, 5)
+    handle.become_leader(1, 1)
+    assert handle.append(batch()).error == 0
+    handle.flush()
+    assert (handle.synced_offset, handle.recovery_point) == (21, 21)
+    handle.shut()

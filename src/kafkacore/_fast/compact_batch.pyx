@@ -1,5 +1,6 @@
 """One batch in a compaction, as compact_batch.pxd says."""
 
+from libc.stdint cimport INT64_MAX
 from libc.string cimport memcpy
 
 from kafkacore._fast.codec cimport CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, LEVEL_DEFAULT, deflate_all, inflate_all
@@ -307,6 +308,12 @@ cdef int append_all(BatchBuilder *builder, Reader *body, const BatchHeader *head
     return status
 
 
+cdef int64_t new_horizon(const Compactor *compactor) noexcept nogil:
+    """What a tombstone of now outlives; with the longest retention there is, everything."""
+    cdef int64_t rest = INT64_MAX - compactor.now_ms
+    return compactor.now_ms + min(compactor.delete_retention_ms, rest)
+
+
 cdef int take_built(Compactor *compactor, BatchBuilder *builder, int status, int codec, Kept *kept) noexcept nogil:
     """Ends the builder: its batch is `rebuilt`, where all went well."""
     if status == BATCH_OK:
@@ -330,7 +337,7 @@ cdef int keep_with_horizon(Compactor *compactor, const BatchHeader *header, Read
     builder_init(&builder, MAX_BATCH_BYTES, header.base_offset)
     builder.header = header[0]
     builder.header.attributes = header.attributes | DELETE_HORIZON
-    builder.header.base_timestamp = add64_wrapping(compactor.now_ms, compactor.delete_retention_ms)
+    builder.header.base_timestamp = new_horizon(compactor)
     builder.header.record_count = 0
     builder.header.last_offset_delta = -1
     status = append_all(&builder, body, header, count)
@@ -421,7 +428,7 @@ cdef void begin_old(Compactor *compactor, const BatchHeader *header, bint horizo
         builder.header.max_timestamp = header.max_timestamp
     if horizon:
         builder.header.attributes |= DELETE_HORIZON
-        builder.header.base_timestamp = add64_wrapping(compactor.now_ms, compactor.delete_retention_ms)
+        builder.header.base_timestamp = new_horizon(compactor)
 
 
 cdef int filter_old(Compactor *compactor, const uint8_t *entry, const BatchHeader *header, Kept *kept) noexcept nogil:

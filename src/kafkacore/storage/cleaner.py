@@ -30,6 +30,7 @@ STEP_BYTES: Final = 4 << 20  # worked through without a look at the rate, or at 
 CLEANER_NICE: Final = 10  # below the data plane's threads
 MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit of one thread's offset map
 LEAST_BACKOFF_MS: Final = 50
+LEAST_LOAD_FACTOR: Final = 0.01
 _RETRIED: Final = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 _NS: Final = 1_000_000_000
 
@@ -51,7 +52,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
         enabled=config.log_cleaner_enable,
         threads=config.log_cleaner_threads,
         dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size,
-        load_factor=config.log_cleaner_io_buffer_load_factor,
+        load_factor=min(max(config.log_cleaner_io_buffer_load_factor, LEAST_LOAD_FACTOR), 1.0),
         io_buffer_bytes=config.log_cleaner_io_buffer_size,
         max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
         backoff_ms=config.log_cleaner_backoff_ms,

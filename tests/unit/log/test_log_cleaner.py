@@ -20,8 +20,9 @@ from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.segment import live_count
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
+from kafkacore.config import BrokerConfig
 from kafkacore.storage.checkpoints import CLEANER_OFFSET, OffsetCheckpoint
-from kafkacore.storage.cleaner import CleanerSettings, LogCleaner
+from kafkacore.storage.cleaner import CleanerSettings, LogCleaner, cleaner_settings
 from kafkacore.storage.cleaner_choice import dirty_section
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.names import Kind
@@ -471,3 +472,52 @@ def test_an_offset_map_is_what_a_dictionary_is_within_its_limit() -> None:
     keys.begin(10)
     assert keys.memory_bytes < 10_000
     assert keys.get(next(iter(known))) == -1
+
+
+# --- keys ---
+
+SOUND = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+}
+
+
+def test_the_defaults_are_those_of_the_keys() -> None:
+    assert cleaner_settings(BrokerConfig(SOUND)) == CleanerSettings()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "field", "expected"),
+    [
+        ("log.cleaner.enable", "false", "enabled", False),
+        ("log.cleaner.threads", "3", "threads", 3),
+        ("log.cleaner.dedupe.buffer.size", "9000000", "dedupe_buffer_bytes", 9_000_000),
+        ("log.cleaner.io.buffer.load.factor", "0.5", "load_factor", 0.5),
+        ("log.cleaner.io.buffer.load.factor", "7", "load_factor", 1.0),
+        ("log.cleaner.io.buffer.size", "1000", "io_buffer_bytes", 1000),
+        ("log.cleaner.io.max.bytes.per.second", "5e6", "max_bytes_per_second", 5e6),
+        ("log.cleaner.backoff.ms", "7", "backoff_ms", 7),
+    ],
+)
+def test_a_key_is_about_one_setting(key: str, value: str, field: str, expected: object) -> None:
+    settings = cleaner_settings(BrokerConfig(SOUND | {key: value}))
+    assert settings == CleanerSettings()._replace(**{field: expected})
+
+
+def test_tombstones_stay_for_delete_retention(node: Node) -> None:
+    handle = node.log()
+    for retention_ms, stays in ((1000, False), ((1 << 63) - 1, True)):
+        handle.configure(compacted(delete_retention_ms=retention_ms, min_cleanable_dirty_ratio=0.0))
+        key = b"gone %d" % stays
+        for value in (b"v", None):
+            assert handle.append(batch(0, key=key, value=value)).error == 0
+        for passed_ms in (0, 2000):
+            node.clock.advance_ms(passed_ms)
+            fill(handle, 20)
+            node.clean()
+            assert [record[3] for one in read_log(handle) for record in one.records if record[2] == key] == (
+                [None] if stays or passed_ms == 0 else []
+            )

@@ -1,0 +1,91 @@
+"""Compaction under readers of committed records and appends: nobody ever sees a record of an aborted transaction."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from compacting import ABORT, COMMIT, compact
+from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.uuid import Uuid
+from kafkacore.storage.log_manager import LogManager
+from transactions import marker
+
+NOW = 1_700_000_000_000
+ROUNDS, TRANSACTIONS, PRODUCERS, KEYS = 8, 12, 3, 4
+SLOW_US = 300  # an operation of the disk: swaps last long enough to be met
+SETTINGS = LogSettings(segment_bytes=700, index_interval_bytes=100, compact_policy=True, delete_policy=False)
+
+
+def append_transactions(handle: PartitionHandle, first: int) -> None:
+    """Each producer's are aborted and committed in turns; their values tell which."""
+    for number in range(first, first + TRANSACTIONS):
+        producer, aborted = number % PRODUCERS, (number // PRODUCERS) % 2 == 0
+        sequence = number // PRODUCERS
+        builder = RecordBatchBuilder(
+            base_offset=handle.end_offset, partition_leader_epoch=0, producer_id=producer, producer_epoch=0,
+            base_sequence=sequence, transactional=True,
+        )  # fmt: skip
+        builder.append(NOW, b"%d" % (number % KEYS), (b"aborted " if aborted else b"committed ") + b"v" * 40)
+        assert handle.append_as_follower(builder.build(), 9).error == 0
+        kind = ABORT if aborted else COMMIT
+        assert handle.append_as_follower(marker(handle.end_offset, producer, kind), 9).error == 0
+    assert handle.flush(10_000)
+
+
+def committed_values(handle: PartitionHandle) -> list[bytes]:
+    """From the log's start to its last stable offset, as a consumer sorts them out."""
+    values: list[bytes] = []
+    offset = 0
+    while offset < handle.last_stable_offset:
+        found = handle.read(offset, 2000, isolation=1)
+        assert found.error == 0
+        if not found.records:
+            break
+        waiting, ongoing = sorted(found.aborted, key=lambda one: one[1]), set()
+        for batch in Batches(found.records):
+            while waiting and waiting[0][1] <= batch.last_offset:
+                ongoing.add(waiting.pop(0)[0])
+            if batch.is_control:
+                ongoing.discard(batch.producer_id) if [one.control_type for one in batch] == [ABORT] else None
+            elif batch.producer_id not in ongoing:
+                values += [record.value or b"" for record in batch]
+            offset = batch.next_offset
+    return values
+
+
+def test_no_reader_sees_what_was_aborted() -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
+    manager.load()
+    (handle,) = manager.create("orders", Uuid.random(), [0])
+    handle.become_leader(1, 1)
+    append_transactions(handle, 0)
+    disk.slow_down(SLOW_US)
+    over = threading.Event()
+
+    def read() -> int:
+        times = 0
+        while not over.is_set():
+            values = committed_values(handle)
+            assert not [value for value in values if not value.startswith(b"committed")]
+            times += 1
+        return times
+
+    with ThreadPoolExecutor(3) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        try:
+            for number in range(1, ROUNDS):
+                bases = [segment.base_offset for segment in handle.segments()]
+                appends = pool.submit(append_transactions, handle, number * TRANSACTIONS)
+                compact(handle, 0, bases[-1], NOW + 2000 * number, 1000)
+                appends.result()
+        finally:
+            over.set()
+        assert all(reader.result() > 1 for reader in readers)
+    assert len(committed_values(handle)) >= KEYS
+    manager.close()

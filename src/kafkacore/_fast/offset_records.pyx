@@ -43,7 +43,7 @@ cdef bint too_long(object text, Py_ssize_t limit) except -1:
     return len((<str> text).encode("utf-16-le")) > limit * 2
 
 
-def read_offset(bytes value):
+def read_offset(bytes value not None):
     cdef Reader r
     cdef int version
     cdef int64_t offset, timestamp
@@ -87,7 +87,7 @@ cdef class OffsetRecordWriter:
     cdef type partition_class
     cdef Py_ssize_t index_at, offset_at, epoch_at, metadata_at, limit
 
-    def __init__(self, type partition_class, Py_ssize_t metadata_limit):
+    def __init__(self, type partition_class not None, Py_ssize_t metadata_limit):
         self.partition_class = partition_class
         self.limit = metadata_limit
         self.index_at = slot_offset(partition_class.__dict__["partition_index"])
@@ -97,7 +97,9 @@ cdef class OffsetRecordWriter:
         if min(self.index_at, self.offset_at, self.epoch_at, self.metadata_at) < 0:
             raise TypeError(f"{partition_class.__name__} keeps a field of a partition outside of slots")
 
-    def write(self, bytes prefix, bytes tail, bint expiring, list partitions, list records):
+    def write(
+        self, bytes prefix not None, bytes tail not None, bint expiring, list partitions not None, list records not None
+    ):
         cdef list indexes = []
         cdef list values = []
         cdef list refused = None
@@ -107,6 +109,8 @@ cdef class OffsetRecordWriter:
                 raise TypeError(f"{type(each).__name__} is no {self.partition_class.__name__}")
             index = self.field(each, self.index_at)
             metadata = self.field(each, self.metadata_at)
+            if metadata is not None and type(metadata) is not str:
+                raise TypeError(f"metadata is a {type(metadata).__name__}, not a text")
             if metadata is not None and too_long(metadata, self.limit):
                 refused = refused or []
                 refused.append(index)

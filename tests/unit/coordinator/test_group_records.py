@@ -156,8 +156,11 @@ def test_a_writer_of_offsets_takes_nothing_that_it_does_not_know() -> None:
         writer.write(b"", b"", True, [partition(committed_metadata="x" * 32_768)], written)
     with pytest.raises(OverflowError):
         writer.write(b"", b"", False, [partition(partition_index=1 << 31)], written)
-    with pytest.raises((TypeError, ValueError)):
+    with pytest.raises(TypeError, match="not a text"):
         writer.write(b"", b"", False, [partition(committed_metadata=b"bytes")], written)
+    for missing in ((None, b"", False, [], written), (b"", None, False, [], written), (b"", b"", False, None, written)):
+        with pytest.raises(TypeError):
+            writer.write(*missing)
     assert written == []
 
 

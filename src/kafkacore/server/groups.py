@@ -66,6 +66,8 @@ class Groups:
         self._led: set[int] = set()
         self._awaiting: list[asyncio.Future[None]] = []
         self._closed = False
+        self._limit_as_of: MetadataImage | None = None
+        self._limit_bytes = 0
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             self._make_shard,
             RuntimeSettings(
@@ -92,7 +94,11 @@ class Groups:
         return await self._waits.any([(log, kind, at)], limit_s * 1000)
 
     def _max_batch_bytes(self) -> int:
-        return self._replicas.topic_config(self._read_image(), OFFSETS_TOPIC).max_message_bytes
+        image = self._read_image()
+        if image is not self._limit_as_of:
+            self._limit_as_of = image
+            self._limit_bytes = self._replicas.topic_config(image, OFFSETS_TOPIC).max_message_bytes
+        return self._limit_bytes
 
     # --- what the committed metadata says ---
 

@@ -15,7 +15,7 @@ from kafkacore._fast.log cimport (
     recent_clear,
 )
 from kafkacore._fast.log_append cimport AppendInfo
-from kafkacore._fast.log_open cimport log_save_epochs, log_start_open
+from kafkacore._fast.log_open cimport log_save_epochs, log_start_open, log_start_roll
 from kafkacore._fast.log_read cimport ReadResult
 from kafkacore._fast.log_trim cimport log_advance_start, log_has_jobs, log_truncate_fully
 from kafkacore._fast.park cimport WAKE_READY, Waiter, WakeList, park_release, wake_all
@@ -145,6 +145,44 @@ cdef int follow_start(Partition *source, Partition *into) noexcept nogil:
     return log_advance_start(&into.log, offset)
 
 
+cdef int64_t empty_end(Log *log) noexcept nogil:
+    """Where the log ends, if that is told by an empty last segment and by no batch; else -1."""
+    cdef int64_t end = -1
+    mutex_lock(&log.lock)
+    if log.active != NULL and log.active.size == 0 and log.active.base_offset == log.end_offset:
+        end = log.end_offset
+    mutex_unlock(&log.lock)
+    return end
+
+
+cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
+    """Under the lock."""
+    if into.end_offset >= end:
+        return 0
+    if into.state == LOG_FAILED or into.state == LOG_CLOSED:
+        return KAFKA_STORAGE_ERROR
+    if into.state != LOG_OPEN:
+        log_block(into, blocked)
+        return LOG_BLOCKED
+    if into.active.base_offset == end:
+        into.end_offset = end
+        return 0
+    return log_start_roll(into, end, blocked)
+
+
+cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
+    """All is copied, and the source ends behind its last batch: so does the copy, with an empty segment too."""
+    cdef int64_t end = empty_end(&source.log)
+    cdef int result = LOG_BLOCKED
+    while result == LOG_BLOCKED:
+        mutex_lock(&into.log.lock)
+        result = roll_to(&into.log, end, &sleeper.waiter)
+        mutex_unlock(&into.log.lock)
+        if result == LOG_BLOCKED:
+            sleep_until_woken(sleeper, -1)
+    return result
+
+
 cdef bint is_overtaken(Partition *source, Partition *into) noexcept nogil:
     """There is nothing yet, or the source has deleted what would come next."""
     return not has_files(&into.log) or (
@@ -171,6 +209,8 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
             error = begin(source, into, sleeper)
     if more < 0:
         return more
+    if error == 0 and more == 0:
+        error = follow_end(source, into, sleeper)
     if error == 0:
         error = follow_start(source, into)
     return copied if error == 0 else refused(error)

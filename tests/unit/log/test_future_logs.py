@@ -533,3 +533,39 @@ def test_wherever_the_power_goes_during_the_last_step_what_was_acknowledged_is_i
         del manager, found
     assert found_in == {"/a", "/b"}
     assert operation > 20
+
+
+def test_a_log_that_ends_with_an_empty_segment_behind_its_last_batch_is_moved(paths: tuple[str, str]) -> None:
+    """As compaction, or the loss of what lay between, may leave it."""
+    manager = manager_of(paths)
+    led(manager, paths[0], batches=30)
+    manager.close()
+    for suffix in (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX):
+        Path(paths[0], "orders-0", names.file_name(200, suffix)).write_bytes(b"")
+    manager = manager_of(paths)
+    handle = manager.get(*KEY)
+    assert handle is not None
+    handle.become_leader(1, 6)
+
+    def records() -> list[bytes]:
+        return [handle.read(offset, 1).records for offset in range(0, 90, 3)]
+
+    before = records()
+    assert handle.end_offset == 200
+    assert all(before)
+    manager.create_future(KEY, paths[1])
+    future = manager.futures.get(KEY)
+    assert future is not None
+    while log_move.copy(handle, future.handle, 1 << 20):
+        pass
+    assert future.handle.end_offset == 200
+    manager.replace_with_future(KEY)
+    assert handle.directory.path == paths[1]
+    assert (handle.end_offset, records()) == (200, before)
+    assert handle.append(batch()).first_offset == 200
+    manager.close()
+    manager = manager_of(paths)
+    again = manager.get(*KEY)
+    assert again is not None
+    assert (again.directory.path, again.end_offset) == (paths[1], 203)
+    manager.close()

@@ -25,7 +25,7 @@ lint: ## ruff, mypy, cython-lint and the import contracts
 sanitize: ## AddressSanitizer with UBSan, then ThreadSanitizer
 	@ci/sanitize.sh
 
-fuzz: ## every fuzzer, guided by coverage and under each sanitizer: two hours; ci/fuzz.sh all SECONDS for another budget
+fuzz: ## every fuzzer, guided by coverage and under each sanitizer: an hour and a half; ci/fuzz.sh all SECONDS for another budget
 	@ci/fuzz.sh all
 
 wheel: ## a manylinux wheel in dist/, proved in an empty environment

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from asking import ask
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import IncrementalAlterConfigsRequest
+from kafkacore.server.metrics import broker_metrics
 from kafkacore.storage.format import FormatOptions, format_directories
 from kafkacore.tools import dev
 from processes import wait_until
@@ -52,6 +55,36 @@ def test_a_cordoned_directory_keeps_what_it_has_and_takes_nothing_new(tmp_path: 
         assert (cordoned(node), shown(node)) == (None, {"a": False, "b": False})
         node.create("last", 3)
         assert {node.directory_of("last", index) for index in range(3)} == {"b"}
+
+
+def alter(node: Directories, operation: int, value: str | None) -> int:
+    """IncrementalAlterConfigs of this broker's cordoned.log.dirs: operation 0 sets, 1 deletes. The error code."""
+    made = IncrementalAlterConfigsRequest
+    config = made.AlterableConfig(name="cordoned.log.dirs", config_operation=operation, value=value)
+    resource = made.AlterConfigsResource(resource_type=4, resource_name=str(node.broker.node_id), configs=[config])
+    [answer] = ask(node.address, made(resources=[resource]), 1).responses
+    return int(answer.error_code)
+
+
+def metrics(node: Directories) -> dict[str, float]:
+    """By the ends of the directories' paths, and the count of all."""
+    found = [each for each in broker_metrics(node.broker) if "Cordoned" in each.name]
+    return {Path(dict(each.tags).get("logDirectory", "all")).name: float(each.value) for each in found}
+
+
+def test_directories_are_cordoned_and_let_go_while_the_node_runs(tmp_path: Path) -> None:
+    with Directories(tmp_path) as node:
+        assert metrics(node) == {"a": 0, "b": 0, "all": 0}
+        assert alter(node, 0, f"{tmp_path}/elsewhere") == ErrorCode.INVALID_REQUEST
+        assert alter(node, 0, f"{tmp_path}/a") == ErrorCode.NONE
+        wait_until(lambda: cordoned(node) == ["a"])
+        assert (shown(node), metrics(node)) == ({"a": True, "b": False}, {"a": 1, "b": 0, "all": 1})
+        node.create("t", 3)
+        assert {node.directory_of("t", index) for index in range(3)} == {"b"}
+        assert alter(node, 1, None) == ErrorCode.NONE
+        wait_until(lambda: cordoned(node) == [])
+        node.create("u", 3)
+        assert {node.directory_of("u", index) for index in range(3)} == {"a"}
 
 
 def test_a_broker_whose_directories_are_all_cordoned_gets_no_replicas(tmp_path: Path) -> None:

@@ -338,16 +338,13 @@ def replay_metadata(data: bytes) -> None:
             if not batch.crc_ok:
                 return
             if batch.is_control:
-                for _ in batch:
-                    """Control records are read below."""
                 continue
             for record in batch:
                 cluster_metadata(record)
             edit = Edit(image)
             edit.replay_batch(decode_batch(batch), batch.base_offset)
             image = edit.freeze(batch.next_offset - 1, 1, 1)
-        for _ in control_records(data):
-            """Each is decoded."""
+        list(control_records(data))
         learn_voters(history, data)
     except (*UNREADABLE, MetadataError, ProtocolError, ValueError):
         return

@@ -41,7 +41,7 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
         if files is OS_FILES and not os.access(directory, os.W_OK | os.X_OK):
             findings.problems.append(f"{directory} cannot be written to by this user, which a start needs")
     _check_owners(config, formatted, findings)
-    _advise(config, found, formatted, findings)
+    _advise(config, directories.load(found, files), findings)
     _check_logs(config, found, formatted, findings)
     _say_list(say, "Found log director{}:", ("y", "ies"), found)
     if formatted:
@@ -81,16 +81,13 @@ def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties],
             findings.problems.append(misplaced)
 
 
-def _advise(
-    config: BrokerConfig, found: list[str], formatted: Mapping[str, MetaProperties], findings: Findings
-) -> None:
+def _advise(config: BrokerConfig, loaded: Loaded, findings: Findings) -> None:
     """What a newcomer asks next."""
     if not config.is_set("log.dirs") and not config.is_set("log.dir"):
         findings.remarks.append(f"neither log.dirs nor log.dir is set, and {config.log_dirs[0]} is their default")
-    loaded = directories.load(found)
     if loaded.empty and not config.zookeeper_mode:
         findings.remarks.append(f"this formats what is not formatted yet: {directories.format_command(config, loaded)}")
-    for directory, properties in formatted.items():
+    for directory, properties in loaded.properties.items():
         if properties.version == 0 and not config.zookeeper_mode:
             findings.remarks.append(
                 f"{directory}: is a broker's of a cluster in ZooKeeper mode, which Apache Kafka up to 3.9 migrates "

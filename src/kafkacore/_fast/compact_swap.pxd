@@ -24,7 +24,7 @@ from kafkacore._fast.segment cimport Segment
 
 ctypedef struct Swap:
     Log *log
-    Segment **former      # `count` sealed segments that follow on each other; their files are open
+    Segment **former      # `count` sealed segments that follow on each other
     int32_t count
     Segment *fresh        # has the first one's base offset; sealed and synced, its files open
     int64_t truncations   # the log's when the former segments were read

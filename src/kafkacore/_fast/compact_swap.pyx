@@ -16,7 +16,8 @@ from kafkacore._fast.log cimport (
 from kafkacore._fast.log_trim cimport log_advance_start
 from kafkacore._fast.park cimport WAKE_READY
 from kafkacore._fast.segment cimport (
-    SEGMENT_REPLACED, segment_hold, segment_open_part, segment_release, segment_unlink_files,
+    SEGMENT_REPLACED, segment_hold, segment_open_indexes, segment_open_log, segment_open_part, segment_release,
+    segment_unlink_files,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
@@ -259,11 +260,25 @@ cdef int change_files(const Swap *swap) noexcept nogil:
     return result if result < 0 else sync_names(fresh)
 
 
+cdef int open_former(const Swap *swap) noexcept nogil:
+    """Whoever still reads them must not come by the new segment's files, which have the first one's names."""
+    cdef int32_t i
+    cdef int result = 0
+    for i in range(swap.count):
+        if result == 0:
+            result = segment_open_log(swap.former[i])
+        if result == 0:
+            result = segment_open_indexes(swap.former[i])
+    return result
+
+
 cdef int swap_in(Swap *swap, Waiter *blocked) noexcept nogil:
     cdef Log *log = swap.log
     cdef LogDir *dir
     cdef int64_t log_start_offset
-    cdef int result
+    cdef int result = open_former(swap)
+    if result < 0:
+        return result
     mutex_lock(&log.lock)
     result = begin_swap(swap, blocked)
     dir = log.dir

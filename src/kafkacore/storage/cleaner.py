@@ -11,14 +11,17 @@ import errno
 import logging
 import os
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
+from kafkacore._fast import log_move
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.storage.cleaner_choice import DirtySection, dirty_section
 
 if TYPE_CHECKING:
     from kafkacore._fast.compaction import CompactionTotals
     from kafkacore._fast.env import Environment
+    from kafkacore._fast.io import LogDirectory
     from kafkacore._fast.offset_map import KeyOffsets
     from kafkacore._fast.partition_handle import PartitionHandle
     from kafkacore.config import BrokerConfig
@@ -31,7 +34,8 @@ CLEANER_NICE: Final = 10  # below the data plane's threads
 MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit of one thread's offset map
 LEAST_BACKOFF_MS: Final = 50
 LEAST_LOAD_FACTOR: Final = 0.01
-_RETRIED: Final = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+# There is no room now, or the log moved away under the cleaner's hands.
+_RETRIED: Final = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOENT)
 _NS: Final = 1_000_000_000
 
 
@@ -155,7 +159,7 @@ class LogCleaner:
         try:
             section = dirty_section(handle, self._manager.cleaned_until(key), now_ms)
         except OSError as error:
-            self._failed(key, handle, error)
+            self._failed(key, handle, handle.directory, error)
             return None
         return None if section is None else Work(key, handle, section)
 
@@ -212,6 +216,7 @@ class LogCleaner:
         from kafkacore._fast.compaction import CompactionCancelled, UncleanableLog
 
         key, handle, _ = work
+        directory = handle.directory
         try:
             self._compact(number, work, keys)
         except CompactionCancelled as error:
@@ -222,18 +227,19 @@ class LogCleaner:
             with self._changed:
                 self._uncleanable[key] = handle
         except MemoryError:
-            self._failed(key, handle, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
+            self._failed(key, handle, directory, OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
         except OSError as error:
-            self._failed(key, handle, error)
+            self._failed(key, handle, directory, error)
 
     def _rest(self, key: Key) -> None:
         with self._changed:
             self._resting[key] = self._environment.monotonic_ns() + self.backoff_ms * 1_000_000
 
-    def _failed(self, key: Key, handle: PartitionHandle, error: OSError) -> None:
+    def _failed(self, key: Key, handle: PartitionHandle, directory: LogDirectory, error: OSError) -> None:
+        """`directory` is where the log was."""
         if error.errno in (errno.EIO, errno.EROFS):
-            handle.fail(error.errno)  # a disk that fails is not asked again
-        if handle.directory.offline_errno:
+            log_move.fail(handle, directory, error.errno)  # a disk that fails is not asked again
+        if directory.offline_errno:
             self._manager.check_directories()
         elif error.errno in _RETRIED:
             LOG.warning("%s-%d could not be compacted, and is tried again: %s", *key, error)
@@ -249,27 +255,27 @@ class LogCleaner:
         (key, handle, section), settings = work, self._settings
         began_ns = self._environment.monotonic_ns()
         keys.begin(section.upper_bound - section.first_dirty)
-        compaction = Compaction(
-            handle,
-            keys,
-            section.first_dirty,
-            section.upper_bound,
-            now_ms=self._environment.wall_ms(),
-            delete_retention_ms=handle.settings.delete_retention_ms,
-            buffer_bytes=settings.io_buffer_bytes // max(settings.threads, 1) // 2,
-            nice=CLEANER_NICE,
-        )
         try:
-            moved = 0
-            while compaction.phase != DONE:
-                compaction.step(STEP_BYTES)
-                totals = compaction.totals
-                so_far = totals.mapped_bytes + totals.read_bytes + totals.written_bytes
-                self._keep_to_the_rate(key, handle, so_far - moved)
-                moved = so_far
-            end_offset, totals, utilization = compaction.end_offset, compaction.totals, keys.utilization
+            compaction = Compaction(
+                handle,
+                keys,
+                section.first_dirty,
+                section.upper_bound,
+                now_ms=self._environment.wall_ms(),
+                delete_retention_ms=handle.settings.delete_retention_ms,
+                buffer_bytes=settings.io_buffer_bytes // max(settings.threads, 1) // 2,
+                nice=CLEANER_NICE,
+            )
+            with closing(compaction):
+                moved = 0
+                while compaction.phase != DONE:
+                    compaction.step(STEP_BYTES)
+                    totals = compaction.totals
+                    so_far = totals.mapped_bytes + totals.read_bytes + totals.written_bytes
+                    self._keep_to_the_rate(key, handle, so_far - moved)
+                    moved = so_far
+                end_offset, totals, utilization = compaction.end_offset, compaction.totals, keys.utilization
         finally:
-            compaction.close()
             keys.release()
         self._manager.set_cleaned(key, handle, end_offset)
         elapsed_s = (self._environment.monotonic_ns() - began_ns) / _NS

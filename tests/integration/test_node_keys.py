@@ -74,9 +74,9 @@ def test_a_start_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 def test_segments_of_the_metadata_log_are_as_small_as_is_asked_for(tmp_path: Path) -> None:
-    with started(tmp_path, "internal.metadata.log.segment.bytes=600") as node:
-        node.create_topics([(f"t{n}", 1) for n in range(20)])
-        node.create_topics([("last", 1)])
+    with started(tmp_path, "internal.metadata.log.segment.bytes=2000") as node:
+        for n in range(20):
+            assert node.create_topics([(f"t{n}", 1)]) == [(f"t{n}", 0, "")]
     assert len(list(tmp_path.glob("__cluster_metadata-0/*.log"))) > 2
 
 

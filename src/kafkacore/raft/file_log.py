@@ -11,6 +11,7 @@ from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.watch import SYNCED, PartitionWatch
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
 from kafkacore.raft.log import LogEpochs, OffsetAndEpoch
 from kafkacore.raft.messages import PARTITION, TOPIC
@@ -26,6 +27,7 @@ TO_THE_END: Final = 3  # of PartitionHandle.read: whoever leads
 NOBODY: Final = -1
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
+_KEY: Final = "internal.metadata.log.segment.bytes"
 _NO_EPOCH_LEFT: Final = (
     "has at offset {} the leader epoch {}, the greatest there is: no leader can be elected after it. No checksum covers"
     " an epoch: restore the file, or where other controllers have the log, remove this replica's directory of it"
@@ -60,6 +62,7 @@ class FileLog(LogEpochs):
         path = metadata_directory(directory.path)
         files.make_directories(path)
         files.sync_directory(directory.path)  # a killed process may have made it a moment before
+        self._segment_bytes = segment_bytes
         settings = LogSettings(segment_bytes=segment_bytes, segment_ms=segment_ms, delete_policy=False)
         self._handle = PartitionHandle(directory, TOPIC, PARTITION, METADATA_TOPIC_ID, settings)
         self._snapshots = SnapshotFiles(path, files)
@@ -102,10 +105,12 @@ class FileLog(LogEpochs):
         for batch in Batches(data):
             self.epochs.note(batch.partition_leader_epoch, batch.base_offset)
         result = self._handle.append_as_follower(data, ANY_EPOCH)
-        if result.error:
+        if result.error == ErrorCode.RECORD_LIST_TOO_LARGE:
             raise MetadataLogError(
-                f"the metadata log refuses an append with error {result.error}: {result.error_message}"
+                f"{len(data)} bytes of metadata records do not fit a segment of {self._segment_bytes}: raise {_KEY}"
             )
+        if result.error:
+            raise MetadataLogError(f"the metadata log refuses an append: {ErrorCode(result.error).name}")
         self._end_offset = self._handle.end_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:

@@ -15,7 +15,7 @@ from kafkacore._fast.io import LogDirectory
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import control, snapshots
 from kafkacore.raft.control import data_batch
-from kafkacore.raft.file_log import FileLog
+from kafkacore.raft.file_log import FileLog, MetadataLogError
 from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from kafkacore.runtime.files import OsFiles
@@ -263,3 +263,13 @@ def test_an_epoch_of_the_checkpoint_alone_that_none_can_follow_is_refused(place:
     checkpoint.write_text(f"0\n3\n1 0\n2 4\n{LAST_EPOCH} 8\n")
     with pytest.raises(MalformedFileError, match=rf"leader-epoch-checkpoint: has at offset 8 the .* {LAST_EPOCH}"):
         place.open()
+
+
+def test_a_batch_that_no_segment_can_hold_is_refused_with_the_key_that_is_too_small(place: Place) -> None:
+    log = place.open(segment_bytes=200)
+    with pytest.raises(
+        MetadataLogError, match=r"\d+ bytes .* segment of 200: raise internal.metadata.log.segment.bytes"
+    ):
+        log.append(data_batch([b"v" * 200], 0, 1, 1000))
+    assert log.end_offset == 0
+    log.close()

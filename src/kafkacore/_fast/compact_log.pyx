@@ -32,6 +32,7 @@ cdef extern from "<errno.h>" nogil:
 cdef enum:
     LEAST_BUFFER_BYTES = 4096
     INDEX_LIMIT_BYTES = 64 << 20
+    MOST_OF_A_GROUP = 256  # segments: all their files are open at once
 
 
 # --- what there is ---
@@ -360,7 +361,7 @@ cdef int choose_group(Compaction *c) noexcept nogil:
         bytes += segment.size
         offsets += more_offsets
         times += more_times
-        if c.end > c.first and not fits(c, c.end, bytes, offsets, times):
+        if c.end - c.first >= MOST_OF_A_GROUP or (c.end > c.first and not fits(c, c.end, bytes, offsets, times)):
             break
         c.end += 1
     return 0

@@ -52,6 +52,9 @@ cdef int64_t read_kept(const Segment *segment, AbortedTransaction **into) noexce
     for i in range(count):
         if result == 0:
             result = txn_index_entry(segment.aborted + i * ABORTED_ENTRY_BYTES, &into[0][i])
+    if result < 0 or count == 0:
+        free(into[0])
+        into[0] = NULL
     return result if result < 0 else count
 
 
@@ -96,9 +99,10 @@ cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcep
         elif got >= 0:
             got = -EIO
     disk.close(disk.self, file)
-    if size < 0 or got < 0:
+    if size < 0 or got < 0 or count == 0:
         free(into[0])
         into[0] = NULL
+    if size < 0 or got < 0:
         return size if size < 0 else got
     return count
 

@@ -138,8 +138,9 @@ class LogCleaner:
             for number in range(self._settings.threads):
                 if len(self._threads) < wanted and number not in self._threads and not self._stopping:
                     name = f"kafkacore-cleaner-{number}"
-                    self._threads[number] = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
-                    self._threads[number].start()
+                    thread = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
+                    thread.start()  # may fail; and its end waits for this lock
+                    self._threads[number] = thread
 
     def _due(self) -> list[Work]:
         """What should be compacted and is not just now, the dirtiest first."""
@@ -254,6 +255,7 @@ class LogCleaner:
 
         (key, handle, section), settings = work, self._settings
         began_ns = self._environment.monotonic_ns()
+        self._prepare(key, handle, section.upper_bound)
         keys.begin(section.upper_bound - section.first_dirty)
         try:
             compaction = Compaction(
@@ -281,6 +283,18 @@ class LogCleaner:
         elapsed_s = (self._environment.monotonic_ns() - began_ns) / _NS
         self._rounds[number] = LastRound(totals.read_bytes, totals.written_bytes, elapsed_s, utilization)
         self._tell(work, end_offset, totals, elapsed_s)
+
+    def _prepare(self, key: Key, handle: PartitionHandle, upper_bound: int) -> None:
+        """Raises CompactionCancelled, OSError."""
+        from kafkacore._fast.compaction import CompactionCancelled
+
+        if not self._manager.begin_compaction(key, handle):
+            raise CompactionCancelled("the log is moved, or gone")
+        # What a round leaves has gaps. A start after a crash takes them for damage unless it knows that everything
+        # there had been synced, whatever the topic's policy is by then.
+        if handle.recovery_point < upper_bound:
+            handle.flush()
+        self._manager.checkpoint_recovery_point(key, upper_bound)
 
     def _tell(self, work: Work, end_offset: int, totals: CompactionTotals, elapsed_s: float) -> None:
         LOG.info(
@@ -313,6 +327,8 @@ class LogCleaner:
                 raise CompactionCancelled("the cleaner is closed")
         if self._manager.get(*key) is not handle:
             raise CompactionCancelled("the log is gone")
+        if not self._manager.undisturbed(key, handle):
+            raise CompactionCancelled("the log is moved, was cut, or is not to be compacted any more")
 
     def _is_slow_enough(self, now_ns: int) -> bool:
         return int(self._rate_bytes / self._rate * _NS) <= now_ns - self._rate_since_ns

@@ -89,6 +89,7 @@ class LogManager:
         self.recovery_threads = recovery_threads  # of each directory, for the next load
         self._files = files
         self._mutex = threading.Lock()
+        self._undisturbed: set[Key] = set()  # logs whose compaction may go on
         self._doomed: list[Doomed] = []
         owner: LogManager = weakref.proxy(self)  # whose end must not wait for the collector
         self.futures = FutureLogs(self._mutex, files, owner)
@@ -184,6 +185,7 @@ class LogManager:
             for one in holders:
                 if one.path != place:
                     LOG.warning("%s-%d lies in %s, its log in %s is put aside", *key, place, one.path)
+                    one.cleaned.pop(key, None)
                     self._put_aside(one, one.partitions.pop(key), names.Kind.STRAY)
 
     def _begin_directory(self, directory: ManagedDirectory) -> list[directory_load.Found]:
@@ -268,6 +270,9 @@ class LogManager:
             for directory, part in self._spread(missing, path):
                 made = new_partitions(directory.native, topic, topic_id, [index for _, index in part], settings)
                 directory.partitions.update(zip(part, made, strict=True))
+                if directory.cleaned:
+                    for key in part:
+                        directory.cleaned.pop(key, None)  # of an earlier log of the name
                 if directory.failed:
                     for handle in made:
                         handle.fail(directory.native.offline_errno)
@@ -341,6 +346,7 @@ class LogManager:
                     for checkpointed in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
                         checkpointed.pop(key, None)
                     was_compacted = directory.cleaned.pop(key, None) is not None
+                    self._undisturbed.discard(key)
                 self._put_aside(directory, handle, kind)
                 if was_compacted:
                     self.checkpoint_cleaned()  # of another log of the name it would say what it said of this one
@@ -396,6 +402,7 @@ class LogManager:
             raise MoveCancelled(f"{key[0]}-{key[1]} is gone")
         current = holder.partitions[key]
         self.futures.create(key, current.topic_id, target, current.settings)
+        self._disturb(key)
 
     def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
         """Its move is cancelled, or it is of no partition that is here."""
@@ -407,7 +414,15 @@ class LogManager:
         # Where the log begins, and where it has gaps, is known before its former directory goes.
         self.checkpoint_log_starts()
         source = self._tell_cleaned(key)
-        self.futures.replace_current(key)
+        future = self.futures.get(key)
+        try:
+            self.futures.replace_current(key)
+        except Exception:
+            # Nothing has moved: a later log of the name must not be taken for compacted in that directory.
+            with self._mutex:
+                if future is not None and key not in future.directory.partitions:
+                    future.directory.cleaned.pop(key, None)
+            raise
         if source is not None:
             with self._mutex:
                 source.cleaned.pop(key, None)
@@ -421,7 +436,10 @@ class LogManager:
         future = self.futures.get(key)
         with self._mutex:
             source = self.holder(key)
-            if source is None or future is None or key not in source.cleaned:
+            if source is None or future is None:
+                return None
+            if key not in source.cleaned:
+                future.directory.cleaned.pop(key, None)
                 return None
             future.directory.cleaned[key] = source.cleaned[key]
         self.checkpoint_cleaned()
@@ -430,10 +448,36 @@ class LogManager:
     # --- compaction ---
 
     def compacted(self) -> list[tuple[Key, PartitionHandle]]:
-        """The logs that are to be compacted, of directories that serve."""
+        """The logs that are to be compacted, of directories that serve. One that moves waits: what was copied of it
+        would have to be compacted too."""
         with self._mutex:
             held = [item for one in self._directories if not one.failed for item in one.partitions.items()]
-        return [(key, handle) for key, handle in held if handle.settings.compact_policy and handle.state == "open"]
+        moving = {(future.handle.topic, future.handle.index) for future in self.futures.all()}
+        return [
+            (key, handle)
+            for key, handle in held
+            if handle.settings.compact_policy and handle.state == "open" and key not in moving
+        ]
+
+    def begin_compaction(self, key: Key, handle: PartitionHandle) -> bool:
+        """Whether a round may begin; it goes on while it is `undisturbed`, and ends with `set_cleaned`."""
+        with self._mutex:
+            directory = self.holder(key)
+            if directory is None or directory.partitions[key] is not handle:
+                return False
+            self._undisturbed.add(key)
+        if self.futures.get(key) is not None:
+            self._disturb(key)
+        return self.undisturbed(key, handle)
+
+    def undisturbed(self, key: Key, handle: PartitionHandle) -> bool:
+        """Since its compaction began the log has not begun to move, lost its end or its name, nor its policy."""
+        with self._mutex:
+            return key in self._undisturbed and handle.settings.compact_policy
+
+    def _disturb(self, key: Key) -> None:
+        with self._mutex:
+            self._undisturbed.discard(key)
 
     def cleaned_until(self, key: Key) -> int | None:
         """The offset from which the log has not been compacted; None where it never was."""
@@ -442,11 +486,12 @@ class LogManager:
             return None if directory is None else directory.cleaned.get(key)
 
     def set_cleaned(self, key: Key, handle: PartitionHandle, offset: int) -> None:
-        """It has been compacted up to there, unless it is another log's by now."""
+        """It has been compacted up to there, unless that is not the log any more with which the round began."""
         with self._mutex:
             directory = self.holder(key)
-            if directory is None or directory.partitions[key] is not handle:
+            if directory is None or directory.partitions[key] is not handle or key not in self._undisturbed:
                 return
+            self._undisturbed.discard(key)
             directory.cleaned[key] = offset
         self.checkpoint_cleaned()
 
@@ -455,6 +500,7 @@ class LogManager:
         with self._mutex:
             directory = next(one for one in self._directories if key in one.partitions)
             handle = directory.partitions[key]
+            self._undisturbed.discard(key)
         handle.truncate_to(offset)
         with self._mutex:
             compacted = directory.cleaned.get(key, 0) > offset
@@ -504,9 +550,24 @@ class LogManager:
                 self.check_directories()
 
     def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(
-            checkpoints.RECOVERY_POINT, lambda one: self._offsets(one, lambda handle: handle.recovery_point)
-        )
+        self._checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
+
+    def checkpoint_recovery_point(self, key: Key, offset: int) -> None:
+        """The next start knows that the log was synced up to `offset`. Raises OSError, and no directory is offline for
+        that: whoever asks can wait for room."""
+        with self._mutex:
+            directory = self.holder(key)
+        if directory is None:
+            return
+        name = checkpoints.RECOVERY_POINT
+        with directory.checkpointing:
+            if directory.written.get(name, {}).get(key, 0) < offset:
+                offsets = self._recovery_points(directory)
+                checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
+                directory.written[name] = offsets
+
+    def _recovery_points(self, directory: ManagedDirectory) -> dict[Key, int]:
+        return self._offsets(directory, lambda handle: handle.recovery_point)
 
     def checkpoint_log_starts(self) -> None:
         """Of the logs that begin behind their first segment's first offset: the others tell it by its name."""

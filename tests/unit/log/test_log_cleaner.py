@@ -26,6 +26,7 @@ from kafkacore.storage.cleaner import CleanerSettings, LogCleaner, cleaner_setti
 from kafkacore.storage.cleaner_choice import dirty_section
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.names import Kind
+from processes import wait_until
 from transactions import marker
 
 NOW = 1_700_000_000_000
@@ -294,17 +295,69 @@ def test_a_log_that_moves_takes_along_how_far_it_was_compacted(node: Node) -> No
     assert latest_values(handle).keys() == {b"%d" % i for i in range(KEYS)}
 
 
-def test_a_log_is_copied_while_it_is_compacted(node: Node) -> None:
+def test_a_log_that_moves_is_compacted_when_it_has(node: Node) -> None:
+    """What was copied before would not be, and deleted keys would come back with it."""
     handle = node.log()
     fill(handle)
     node.manager.create_future(("orders", 0), "/b")
     assert node.manager.futures.copy(("orders", 0), 500) > 0
     node.clean()
+    assert (node.cleaned("/a"), node.cleaned("/b")) == ({}, {})
     while node.manager.futures.copy(("orders", 0), 1 << 20):
         continue
     before = latest_values(handle)
     node.manager.replace_with_future(("orders", 0))
+    node.clean()
+    active = handle.segments()[-1].base_offset
+    assert node.cleaned("/b") == {("orders", 0): active}
     assert latest_values(handle) == before
+    assert len([offset for offset in latest_values(handle).values() if offset < active]) <= KEYS
+
+
+def test_a_round_under_which_a_move_began_tells_nothing(node: Node) -> None:
+    handle, key = node.log(), ("orders", 0)
+    fill(handle)
+    assert node.manager.begin_compaction(key, handle)
+    node.manager.create_future(key, "/b")
+    assert not node.manager.undisturbed(key, handle)
+    node.manager.set_cleaned(key, handle, 30)
+    assert node.manager.cleaned_until(key) is None
+    assert not node.manager.begin_compaction(key, handle)
+
+
+def test_a_round_ends_with_the_policy_that_asked_for_it(node: Node) -> None:
+    handle = node.log()
+    fill(handle)
+    size = handle.size_bytes
+    node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
+    node.cleaner.check()
+    wait_until(lambda: node.manager.undisturbed(("orders", 0), handle), what="a round that waits for its rate")
+    handle.configure(compacted(compact_policy=False, delete_policy=True))
+    node.cleaner.configure(CleanerSettings())
+    assert node.cleaner.settle(TIMEOUT_S)
+    assert (node.cleaned(), handle.size_bytes) == ({}, size)
+
+
+def test_what_is_left_of_a_log_that_is_compacted_no_more_is_no_damage(node: Node) -> None:
+    """Killed before the cleaner's checkpoint told of the gaps, and the policy changed."""
+    handle = node.log()
+    fill(handle)
+    node.clean()
+    before = latest_values(handle)
+    node.disk.unlink(f"/a/{CLEANER_OFFSET}")
+    node.disk.cut_power()
+    node.disk.restart()
+    again = Node(node.disk, compact_policy=False, delete_policy=True)
+    assert latest_values(again.log()) == before
+    again.close()
+
+
+def test_how_far_an_earlier_log_of_the_name_was_compacted_is_forgotten(node: Node) -> None:
+    OffsetCheckpoint("/a", CLEANER_OFFSET, node.disk).write({("orders", 0): 30})
+    again = Node(node.disk)
+    fill(again.log())
+    assert again.manager.cleaned_until(("orders", 0)) is None
+    again.close()
 
 
 def test_a_reader_goes_on_with_what_it_began(node: Node) -> None:

@@ -31,6 +31,7 @@ DIFFERENCES = {
     (UNKNOWN_SERVER_ERROR, INVALID_RECORD): "a body that does not inflate, a varint that does not end",
     (UNKNOWN_SERVER_ERROR, UNSUPPORTED_COMPRESSION_TYPE): "a codec that nobody knows",
     (UNKNOWN_SERVER_ERROR, CORRUPT_MESSAGE): "that codec, and an impossible length, too",
+    (UNKNOWN_SERVER_ERROR, INVALID_TIMESTAMP): "log append time, and a body that does not inflate, too",
     (NONE, INVALID_RECORD): "a wrong offset delta, a record's size that is not its own, bytes after the frame or batch",
     (NONE, INVALID_TIMESTAMP): "log append time set by the producer",
     (CORRUPT_MESSAGE, INVALID_RECORD): "a length that is too short, seen by what is left over before the checksum",

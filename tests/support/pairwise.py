@@ -1,4 +1,4 @@
-"""Few rows of a product in which every two values of different factors still meet."""
+"""Few rows of a product in which every value, or every two values of different factors, still occur."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ def product(factors: Mapping[str, Sequence[object]]) -> list[Row]:
     return [dict(zip(factors, values, strict=True)) for values in itertools.product(*factors.values())]
 
 
-def pairs(row: Row) -> set[tuple[tuple[str, object], tuple[str, object]]]:
-    return set(itertools.combinations(row.items(), 2))
+def met(row: Row, size: int) -> set[tuple[tuple[str, object], ...]]:
+    """Each `size` values that meet in a row."""
+    return set(itertools.combinations(row.items(), size))
 
 
-def pairwise(factors: Mapping[str, Sequence[object]]) -> list[Row]:
-    """Greedy, and the same each time: the row that has most of the pairs not seen yet, until none is left."""
+def covering(factors: Mapping[str, Sequence[object]], size: int) -> list[Row]:
+    """Greedy, and the same each time: the row in which most values meet that have not yet, until none are left."""
     rows, chosen = product(factors), []
-    left = set().union(*map(pairs, rows))
+    left = set().union(*(met(row, size) for row in rows))
     while left:
-        best = max(rows, key=lambda row: len(pairs(row) & left))
+        best = max(rows, key=lambda row: len(met(row, size) & left))
         chosen.append(best)
-        left -= pairs(best)
+        left -= met(best, size)
     return chosen

@@ -10,13 +10,13 @@ from typing import Final, Protocol
 from kafkacore._fast.batch import Batch, Batches, ControlRecordType, CorruptBatchError, InvalidRecordError
 from kafkacore._fast.partition_handle import ReadBytes
 from kafkacore._named_tuple import NamedTuple
-from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersionError, error_for
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
 SLICE_RECORDS: Final = 100  # between two of them the loop goes on with other work
 NO_PRODUCER: Final = -1
 _READ_TO_LOG_END: Final = 2
-_UNREADABLE: Final = (ProtocolError, UnsupportedVersionError, InvalidRecordError)
+_UNREADABLE: Final = (ProtocolError, KafkaError)  # what a shard says of a record; the log's own errors end the load
 
 
 class LoadSummary(NamedTuple):

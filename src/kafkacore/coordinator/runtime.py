@@ -117,7 +117,8 @@ class CoordinatorRuntime(Generic[S]):
         if seat is not None:
             seat.unload(error)
             # An append that is under way may reach the log yet: who reads it next waits for that.
-            ending = self._ending[index] = self._start(seat.journal.closed())
+            ending = self._start(_closed_after(self._ending.get(index), seat.journal))
+            self._ending[index] = ending
             ending.add_done_callback(lambda done: self._ended(index, done))
 
     def _ended(self, index: int, done: asyncio.Task[None]) -> None:
@@ -145,6 +146,10 @@ class CoordinatorRuntime(Generic[S]):
             task.cancel()
 
     # --- what is asked ---
+
+    def now_ms(self) -> int:
+        """The time that shards are given: who tells one the time says this, or its sessions have two clocks."""
+        return self._ports.clock.wall_ms()
 
     def shard(self, index: int) -> S:
         """Raises NOT_COORDINATOR and COORDINATOR_LOAD_IN_PROGRESS."""
@@ -190,6 +195,13 @@ class CoordinatorRuntime(Generic[S]):
         if seat.state is State.LOADING:
             raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return seat
+
+
+async def _closed_after(before: asyncio.Task[None] | None, journal: Journal) -> None:
+    """A seat that had nothing to append ends at once; the one before it, of the same partition, may still append."""
+    if before is not None:
+        await asyncio.wait([before])
+    await journal.closed()
 
 
 class _Seat(Generic[S]):
@@ -321,4 +333,7 @@ class _Seat(Generic[S]):
 
     def _fire(self) -> None:
         self._tick = None
-        self.carry_out(self.shard.tick(self._ports.clock.wall_ms()))
+        try:
+            self.carry_out(self.shard.tick(self._ports.clock.wall_ms()))
+        finally:
+            self._arm()  # one deadline that cannot be served must not end all the others

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -507,5 +508,111 @@ def test_loading_yields_to_the_loop(play: Any, monkeypatch: pytest.MonkeyPatch) 
             turns += 1
             await asyncio.sleep(0)
         assert turns >= 100
+
+    play(story)
+
+
+def test_a_shard_whose_tick_fails_ticks_at_its_next_deadline(play: Any) -> None:
+    async def story(world: World) -> None:
+        shard = await world.led()
+        shard.deadline_ms = NOW_MS + 1000
+        await world.put(b"a")
+        tick = shard.tick
+
+        def fails_once(now_ms: int) -> Effects:
+            shard.tick = tick  # type: ignore[method-assign]
+            shard.deadline_ms = NOW_MS + 2000
+            raise ValueError("one group of many")
+
+        shard.tick = fails_once  # type: ignore[method-assign]
+        world.clock.advance_ms(1000)
+        world.scheduler.run_due()
+        world.clock.advance_ms(1000)
+        world.scheduler.run_due()
+        assert shard.ticks == [NOW_MS + 2000]
+
+    play(story)
+
+
+class _Stepped:
+    """The clock of a world, and a wall clock that somebody sets."""
+
+    def __init__(self, world: World) -> None:
+        self._clock = world.environment
+        self.step_ms = 0
+
+    def monotonic_ns(self) -> int:
+        return self._clock.monotonic_ns()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms() + self.step_ms
+
+
+def test_the_time_it_tells_is_that_of_its_shards_when_the_wall_clock_is_set(play: Any) -> None:
+    async def story(world: World) -> None:
+        clock = _Stepped(world)
+        settings, ports = world.runtime._settings, world.runtime._ports
+        runtime = CoordinatorRuntime(world._make, settings, ports._replace(clock=clock))
+        runtime.lead(0, 0, world.log())
+        await until(lambda: not runtime.loading)
+        for step_ms in (3_600_000, -3_600_000):
+            clock.step_ms = step_ms
+            told: list[int] = []
+            runtime.tell(lambda shard, now_ms, told=told: told.append(now_ms) or Effects())  # type: ignore[misc]
+            assert told == [runtime.now_ms()] == [NOW_MS]
+        await runtime.close()
+
+    play(story)
+
+
+class _SlowAppend:
+    """The next append of a partition goes elsewhere, and reaches the log when `go` is set."""
+
+    def __init__(self, log: Held) -> None:
+        self.go = threading.Event()
+        self.done = False
+        self._append = log.append
+        log.rolls = 1
+        log.append = self  # type: ignore[method-assign, assignment]
+
+    def __call__(self, *args: Any) -> AppendResult:
+        self.go.wait(PATIENCE_S)
+        result = self._append(*args)
+        self.done = True
+        return result
+
+
+async def _lead_twice_while_an_append_is_slow(world: World) -> _SlowAppend:
+    await world.led()
+    slow = _SlowAppend(world.log())
+    put = world.put(b"b", b"2")
+    await asyncio.sleep(0.01)
+    for _ in range(2):  # the second seat has nothing to append and ends at once
+        world.runtime.resign(0)
+        world.runtime.lead(0, 0, world.log())
+        await asyncio.sleep(0.01)
+    assert await put == "NOT_COORDINATOR"
+    return slow
+
+
+def test_a_third_seat_loads_what_was_on_its_way_when_the_first_went(play: Any) -> None:
+    async def story(world: World) -> None:
+        slow = await _lead_twice_while_an_append_is_slow(world)
+        try:
+            await asyncio.sleep(0.05)
+            assert world.runtime.loading
+        finally:
+            slow.go.set()
+        assert (await world.active()).words == {b"b": b"2"}
+
+    play(story)
+
+
+def test_a_stop_waits_for_the_append_of_a_seat_before_the_last(play: Any) -> None:
+    async def story(world: World) -> None:
+        slow = await _lead_twice_while_an_append_is_slow(world)
+        asyncio.get_running_loop().call_later(0.05, slow.go.set)
+        await world.runtime.close()
+        assert slow.done
 
     play(story)

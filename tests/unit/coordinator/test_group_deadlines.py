@@ -1,5 +1,6 @@
 """Deadlines that are put off, drawn nearer and cancelled, against a list that is sorted each time."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +75,26 @@ def test_one_that_an_action_cancels_or_puts_off_does_not_fire() -> None:
     assert fired == []
     deadlines.advance(50)
     assert fired == [3]
+
+
+def test_those_that_come_after_one_that_fails_fire_in_the_next_turn() -> None:
+    deadlines, fired = Deadlines(), []
+
+    def fails() -> None:
+        deadlines.cancel(cancelled)
+        deadlines.set(put_off, 50)
+        raise ValueError("one of many")
+
+    cancelled, put_off = Deadline().call(fired.append, "cancelled"), Deadline().call(fired.append, "put off")
+    deadlines.set(Deadline().call(fails), 1)
+    deadlines.set(cancelled, 2)
+    deadlines.set(put_off, 3)
+    deadlines.set(Deadline().call(fired.append, "other"), 4)
+    with pytest.raises(ValueError, match="one of many"):
+        deadlines.advance(10)
+    assert deadlines.next_ms() == 4
+    deadlines.advance(10)
+    assert fired == ["other"]
+    deadlines.advance(50)
+    assert fired == ["other", "put off"]
+    assert len(deadlines) == 0

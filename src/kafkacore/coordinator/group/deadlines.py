@@ -8,6 +8,7 @@ when they are more than the others.
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -67,7 +68,21 @@ class Deadlines:
 
     def advance(self, now_ms: int) -> None:
         """Calls the action of each that is due, in their order; what an action sets comes up in the next turn."""
-        due: list[Deadline] = []
+        due = self._take_due(now_ms)
+        try:
+            while due:
+                deadline = due.popleft()
+                # An action before it may have cancelled it or put it off.
+                if not deadline.ticket and deadline.due_ms is not None and deadline.due_ms <= now_ms:
+                    deadline.due_ms = None
+                    deadline.action(*deadline.args)
+        finally:
+            for deadline in due:  # an action has raised: the others are still to come
+                if not deadline.ticket and deadline.due_ms is not None:
+                    self._push(deadline)
+
+    def _take_due(self, now_ms: int) -> deque[Deadline]:
+        due: deque[Deadline] = deque()
         heap = self._heap
         while heap and heap[0][0] <= now_ms:
             _, ticket, deadline = heapq.heappop(heap)
@@ -81,11 +96,7 @@ class Deadlines:
                 due.append(deadline)
             else:
                 self._push(deadline)
-        for deadline in due:
-            # An action before it may have cancelled it or put it off.
-            if not deadline.ticket and deadline.due_ms is not None and deadline.due_ms <= now_ms:
-                deadline.due_ms = None
-                deadline.action(*deadline.args)
+        return due
 
     def __len__(self) -> int:
         return len(self._heap)

@@ -36,6 +36,9 @@ CREATION_PATIENCE_S: Final = 2.0  # who asks first waits so long for the topic; 
 KNOWN_GROUPS: Final = 10_000  # whose hash is remembered
 KNOWN_LENGTH: Final = 255  # of their ids; longer ones are hashed each time
 _INT_BITS: Final = 32
+_INT_MASK: Final = (1 << _INT_BITS) - 1
+_UNIT_BITS: Final = 16
+_BLOCK_BYTES: Final = 8192  # that are hashed in one go
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
 
@@ -60,11 +63,10 @@ class Groups:
         self._read_image = read_image
         self._auto_topics = auto_topics
         self._waits = waits
-        self._clock = clock
         self._blocking = blocking
         self._loop = asyncio.get_running_loop()
         self._led: set[int] = set()
-        self._awaiting: list[asyncio.Future[None]] = []
+        self._awaiting: dict[asyncio.Future[None], None] = {}
         self._closed = False
         self._limit_as_of: MetadataImage | None = None
         self._limit_bytes = 0
@@ -117,7 +119,7 @@ class Groups:
         for index, log in leading.items():
             self.runtime.lead(index, log.leader_epoch, log)
         self._led = set(leading)
-        awaiting, self._awaiting = self._awaiting, []
+        awaiting, self._awaiting = self._awaiting, {}
         for future in awaiting:
             if not future.done():
                 future.set_result(None)
@@ -155,8 +157,11 @@ class Groups:
 
     async def _applied(self) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
-        self._awaiting.append(future)
-        await future
+        self._awaiting[future] = None
+        try:
+            await future
+        finally:
+            self._awaiting.pop(future, None)  # who lost patience is not kept until the metadata changes
 
     # --- requests ---
 
@@ -177,7 +182,8 @@ class Groups:
         return found
 
     def now_ms(self) -> int:
-        return self._clock.wall_ms()
+        """As the runtime tells it to shards: what is asked of one without the runtime has no other time."""
+        return self.runtime.now_ms()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -198,8 +204,33 @@ def java_hash(text: str) -> int:
     """`Utils.abs(text.hashCode())`: of UTF-16 units, 31 bits."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    for begin in range(0, len(units), _BLOCK_BYTES):
+        block = units[begin : begin + _BLOCK_BYTES]
+        value = (value * pow(31, len(block) // 2, 1 << _INT_BITS) + _hash_of_block(block)) & _INT_MASK
     if value >= 1 << (_INT_BITS - 1):
         value = (1 << _INT_BITS) - value
     return 0 if value == 1 << (_INT_BITS - 1) else value
+
+
+def _every_other(width: int) -> int:
+    """Bits of a block's even lanes of this width, as far as an int goes."""
+    bits = (1 << min(width, _INT_BITS)) - 1
+    return sum(bits << at for at in range(0, 8 * _BLOCK_BYTES, 2 * width))
+
+
+_EVERY_OTHER: Final = {
+    width: _every_other(width)
+    for width in (_UNIT_BITS << step for step in range((8 * _BLOCK_BYTES // _UNIT_BITS).bit_length() - 1))
+}
+
+
+def _hash_of_block(block: bytes) -> int:
+    """All lanes of a large int at once, each time half as many: a step for each unit would hold up the loop when a
+    request is full of long ids. No lane runs over: ints are below 2**32, and from then on lanes have 64 bits."""
+    value, factor = int.from_bytes(block, "big"), 31
+    for width, every_other in _EVERY_OTHER.items():
+        if width >= 8 * len(block):
+            break
+        value = (value & every_other) + (value >> width & every_other) * factor
+        factor = factor * factor & _INT_MASK
+    return value & _INT_MASK

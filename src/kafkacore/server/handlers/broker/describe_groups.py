@@ -12,10 +12,11 @@ Group = DescribeGroupsResponse.DescribedGroup
 
 
 def handle(broker: BrokerContext, call: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    asked = tuple(dict.fromkeys(request.groups))  # clients look for an answer by its id, and need one of each
     described: dict[str, Group] = {}
-    for group_ids in broker.groups.by_partition(request.groups).values():
+    for group_ids in broker.groups.by_partition(asked).values():
         described.update(zip(group_ids, _describe(broker, call, group_ids), strict=True))
-    groups = [described[group_id] for group_id in request.groups]
+    groups = [described[group_id] for group_id in asked]
     if request.include_authorized_operations:
         for group in groups:
             if group.error_code == ErrorCode.NONE:

@@ -39,7 +39,7 @@ async def _made_first(
 
 def _answer(broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.api_version >= BATCHED_SINCE:
-        keys = request.coordinator_keys
+        keys = dict.fromkeys(request.coordinator_keys)  # clients look for an answer by its key, and need one of each
         return FindCoordinatorResponse(coordinators=[_find(broker, call, request.key_type, key) for key in keys])
     found = _find(broker, call, request.key_type, request.key)
     return FindCoordinatorResponse(

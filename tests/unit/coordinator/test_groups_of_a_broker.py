@@ -1,0 +1,165 @@
+"""A broker's part in coordinating groups: whose time it tells, who waits for its topic, and what it answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkacore.config import BrokerConfig
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    DescribeGroupsRequest,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from kafkacore.server import groups
+from kafkacore.server.groups import Groups, java_hash
+from kafkacore.server.handlers.broker import describe_groups, find_coordinator, heartbeat
+
+CONFIG = BrokerConfig(
+    {
+        "process.roles": "broker",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "9@127.0.0.1:1",
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": "/nowhere",
+    }
+)
+START_MS = 1_700_000_000_000
+CALL: Any = SimpleNamespace(api_version=6, client_id="c", client_host="127.0.0.1", listener="PLAINTEXT")
+
+
+class Clock:
+    """Its wall clock is set by `step_ms`; no time passes."""
+
+    def __init__(self) -> None:
+        self.step_ms = 0
+
+    def monotonic_ns(self) -> int:
+        return 5_000_000
+
+    def wall_ms(self) -> int:
+        return START_MS + self.step_ms
+
+
+class Topics:
+    """Asked for, and granted at once; they do not come."""
+
+    def request(self, names: list[str]) -> None:
+        """Granted."""
+
+    async def asked(self, name: str) -> bool:
+        return True
+
+
+IMAGE: Any = SimpleNamespace(topic=lambda name: None)
+
+
+def made(clock: Any = None) -> Groups:
+    world: Any = None
+    return Groups(CONFIG, world, lambda: IMAGE, Topics(), world, clock or Clock(), world, world)  # type: ignore[arg-type]
+
+
+def in_a_loop(story: Callable[[], Any]) -> None:
+    async def whole() -> None:
+        await story()
+
+    asyncio.run(whole())
+
+
+def test_a_heartbeat_is_heard_at_the_time_of_the_shards_when_the_wall_clock_is_set() -> None:
+    async def story() -> None:
+        clock, heard = Clock(), []
+        part = made(clock)
+
+        class Shard:
+            def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResponse:
+                heard.append(now_ms)
+                return HeartbeatResponse()
+
+        part.shard_of = lambda group_id: Shard()  # type: ignore[method-assign, assignment, return-value]
+        broker: Any = SimpleNamespace(groups=part)
+        for step_ms in (0, 3_600_000, -3_600_000):
+            clock.step_ms = step_ms
+            heartbeat.handle(broker, CALL, HeartbeatRequest(group_id="g", member_id="m"))
+        assert heard == [START_MS] * 3
+
+    in_a_loop(story)
+
+
+def test_who_lost_patience_with_the_topic_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        part = made()
+        await part.create_topic()
+        assert not part._awaiting
+        waits = asyncio.create_task(part.create_topic())
+        await asyncio.sleep(0.001)
+        waits.cancel()
+        await asyncio.wait([waits])
+        assert not part._awaiting
+
+    monkeypatch.setattr(groups, "CREATION_PATIENCE_S", 0.01)
+    in_a_loop(story)
+
+
+def test_a_group_that_is_named_twice_is_described_once() -> None:
+    part: Any = SimpleNamespace(by_partition=lambda ids: {0: list(ids)}, shard_of=lambda group_id: Shard)
+    described: list[str] = []
+
+    class Shard:
+        @staticmethod
+        def describe_groups(call: Any, group_ids: list[str]) -> list[describe_groups.Group]:
+            described.extend(group_ids)
+            return [describe_groups.Group(group_id=each) for each in group_ids]
+
+    broker: Any = SimpleNamespace(groups=part)
+    answer = describe_groups.handle(broker, CALL, DescribeGroupsRequest(groups=["b", "a", "b", "b", "a"]))
+    assert [each.group_id for each in answer.groups] == described == ["b", "a"]
+
+
+def test_a_coordinator_that_is_asked_for_twice_is_told_once() -> None:
+    broker: Any = SimpleNamespace(image=IMAGE)
+    asked = FindCoordinatorRequest(key_type=find_coordinator.TRANSACTION, coordinator_keys=["b", "a", "b"])
+    answer: Any = find_coordinator.handle(broker, CALL, asked)
+    assert [each.key for each in answer.coordinators] == ["b", "a"]
+    assert {each.error_code for each in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+def one_by_one(text: str) -> int:
+    """As Java's documentation says."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    signed = value - (1 << 32) if value >> 31 else value
+    return 0 if signed == -(1 << 31) else abs(signed)
+
+
+@pytest.mark.parametrize("length", [*range(20), 31, 32, 33, 255, 256, 257, 4095, 4096, 4097, 8193, 32_767])
+def test_long_ids_are_hashed_as_short_ones(length: int) -> None:
+    for text in ("\uffff" * length, "g" * length, "\U0001f600z" * (length // 2)):
+        assert java_hash(text) == one_by_one(text)
+
+
+def test_a_long_id_takes_no_step_for_each_of_its_characters() -> None:
+    steps = 0
+
+    def count(*_: object) -> Any:
+        nonlocal steps
+        steps += 1
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        java_hash("g" * 32_767)
+    finally:
+        sys.settrace(before)
+    assert steps < 1_000

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from group_log import SETTINGS, Client, GroupLog, loaded
-from kafkacore.coordinator.group import records
+from group_log import SESSION_MS, SETTINGS, Client, GroupLog, loaded
+from kafkacore.coordinator.group import joining, records
 from kafkacore.protocol.errors import ErrorCode
 
 OLD = Client(api_version=3)  # before a member needs its id first
@@ -282,3 +282,39 @@ def test_an_id_that_would_be_too_long_for_a_record_is_refused_before_anything_is
     assert code(log.join("a", **asked)) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert log.shard.list_groups([], []) == []
     assert log.records == []
+
+
+def test_of_a_protocol_that_is_offered_twice_the_first_counts() -> None:
+    log = GroupLog()
+    log.join("a", client=OLD, protocols=[("range", b"first"), STICKY, ("range", b"second")])
+    log.join("b", client=OLD, protocols=[RANGE])
+    log.wait(10_000)
+    leader = log.answers["a"]
+    assert (leader.protocol_name, leader.members[0].metadata) == ("range", b"first")
+
+
+def test_a_group_tells_only_so_many_their_ids_before_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "MAX_PENDING_MEMBERS", 2)
+    log = GroupLog()
+    told = log.join("a")
+    assert code(log.join("b")) == ErrorCode.MEMBER_ID_REQUIRED
+    refused = log.join("c")
+    assert (code(refused), refused.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    log.join("comes", member=told.member_id)
+    assert code(log.join("d")) == ErrorCode.MEMBER_ID_REQUIRED
+
+
+@pytest.mark.parametrize("rebalance_ms", [0, -1])
+def test_static_members_that_are_waited_for_with_no_patience_leave_time_for_others(rebalance_ms: int) -> None:
+    log = GroupLog()
+    log.join("leader", client=OLD)
+    log.join("static", instance="i", rebalance_ms=rebalance_ms)
+    log.wait(10_000)
+    leader = log.answers["leader"].member_id
+    log.leave("leaves", (leader, None))
+    log.carry_out(log.shard.tick(log.now_ms))
+    due_ms = log.shard.next_deadline_ms()
+    assert due_ms is not None
+    assert due_ms > log.now_ms
+    log.wait(SESSION_MS)
+    assert log.describe().group_state == "Empty"

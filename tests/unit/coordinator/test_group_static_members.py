@@ -146,3 +146,17 @@ def test_a_static_member_is_never_asked_to_join_with_an_id() -> None:
     answer = log.join("b", member=told, instance="i")
     assert code(answer) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert SETTINGS.new_member_join_timeout_ms == 300_000
+
+
+def test_a_replacement_that_is_written_late_answers_no_later_request_of_the_member() -> None:
+    log, ids = static_group("a", "b")
+    log.hold = True
+    log.join("again", instance="b")
+    log.join("a", member=ids["a"], instance="a")  # the leader: a rebalance, which is over at once
+    new_id = log.answers["again"].member_id
+    assert log.answers["again"].generation_id == 2
+    assert log.join("later", member=new_id, instance="b", protocols=[("range", b"another")]) is None
+    log.commit()
+    assert "later" not in log.answers
+    log.join("leader", member=ids["a"], instance="a")
+    assert log.answers["later"].generation_id == 3

@@ -23,6 +23,9 @@ DEAD: Final = "Dead"
 CONSUMER_PROTOCOL: Final = "consumer"
 UNKNOWN_MEMBER_ID: Final = ""
 NO_TIMESTAMP: Final = -1
+# Told their ids and not come with them yet. Who asks for ids alone is no member that group.max.size would count, and
+# each one is kept for a session.
+MAX_PENDING_MEMBERS: Final = 10_000
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, what the member likes best first
 

@@ -7,6 +7,7 @@ from kafkacore.coordinator.group.answers import join_error, join_protocol_name
 from kafkacore.coordinator.group.classic import (
     COMPLETING_REBALANCE,
     EMPTY,
+    MAX_PENDING_MEMBERS,
     PREPARING_REBALANCE,
     STABLE,
     UNKNOWN_MEMBER_ID,
@@ -51,7 +52,7 @@ class Joining:
         self._rebalance_timeout_ms = timeout_ms
         instance_id = request.group_instance_id
         self._id_prefix = self._client_id if instance_id is None else instance_id
-        self._protocols: Protocols = tuple((each.name, each.metadata) for each in request.protocols)
+        self._protocols = _offered(request)
 
     def serve(self) -> None:
         core, group_id, member_id = self._core, self._request.group_id, self._request.member_id
@@ -124,12 +125,19 @@ class Joining:
             else:
                 self._add(group, member_id)
         elif self._parked.api_version >= _MEMBER_ID_REQUIRED_SINCE:
-            session = session_of(core, group, member_id)
-            group.pending_members[member_id] = session
-            core.set_deadline(session, self._request.session_timeout_ms)
-            self._refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            self._promise(group, member_id)
         else:
             self._add(group, member_id)
+
+    def _promise(self, group: ClassicGroup, member_id: str) -> None:
+        """The id is its own until the session is over: by then it has joined with it."""
+        if len(group.pending_members) >= MAX_PENDING_MEMBERS:
+            self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
+            return
+        session = session_of(self._core, group, member_id)
+        group.pending_members[member_id] = session
+        self._core.set_deadline(session, self._request.session_timeout_ms)
+        self._refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
     def _add(self, group: ClassicGroup, member_id: str) -> None:
         core, request = self._core, self._request
@@ -220,13 +228,16 @@ class Joining:
         core, version = self._core, self._parked.api_version
 
         def outcome(error: ErrorCode) -> None:
-            parked = group.park_join(member, None)
+            # Meanwhile a rebalance may have answered it, and the member may have asked for another.
+            waits = member.awaiting_join is self._parked
+            if waits:
+                group.park_join(member, None)
             if error != ErrorCode.NONE:
                 response = join_response(group, UNKNOWN_MEMBER_ID, version)
                 response.leader, response.error_code = leader_before or "", error
                 self._parked.answer(response)
-            elif parked is not None:
-                parked.answer(self._unchanged(group, member, leader_before))
+            elif waits:
+                self._parked.answer(self._unchanged(group, member, leader_before))
 
         def revert() -> None:
             _take_back(core, group, instance_id, old, member)
@@ -248,6 +259,14 @@ class Joining:
             skip_assignment=skips and is_leader,
             members=joined_members(group) if skips and is_leader else [],
         )
+
+
+def _offered(request: JoinGroupRequest) -> Protocols:
+    """Of a name that comes twice the first: counted twice, it would not be what all members support."""
+    offered: dict[str, bytes] = {}
+    for each in request.protocols:
+        offered.setdefault(each.name, each.metadata)
+    return tuple(offered.items())
 
 
 def _renamed(core: Core, group: ClassicGroup, member: Member, member_id: str) -> Member:

@@ -28,6 +28,9 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
+# A client may name a rebalance timeout of 0, or less: looking again at once, for as long as sessions last, would leave
+# the node no time for anything else.
+MIN_WAIT_FOR_STATIC_MS: Final = 1_000
 
 
 # --- groups, members and their deadlines ---
@@ -126,7 +129,7 @@ def complete_join(core: Core, group: ClassicGroup) -> None:
         group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none of them joined: their sessions decide.
-        _wait_for_joins(core, group)
+        _wait_for_joins(core, group, at_least_ms=MIN_WAIT_FOR_STATIC_MS)
         return
     group.next_generation(core.now_ms)
     if group.state == EMPTY:
@@ -174,8 +177,9 @@ def _tell_joined(core: Core, group: ClassicGroup) -> None:
         group.pending_sync.add(member.member_id)
 
 
-def _wait_for_joins(core: Core, group: ClassicGroup) -> None:
-    core.set_deadline(group.join_timer.call(complete_join, core, group), group.rebalance_timeout_ms)
+def _wait_for_joins(core: Core, group: ClassicGroup, at_least_ms: int = 0) -> None:
+    wait_ms = max(group.rebalance_timeout_ms, at_least_ms)
+    core.set_deadline(group.join_timer.call(complete_join, core, group), wait_ms)
 
 
 def _wait_for_more(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:

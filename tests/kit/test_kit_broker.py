@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Coroutine
 from pathlib import Path
 
 import pytest
@@ -233,3 +234,26 @@ def test_a_cluster_of_several_is_refused_in_words_and_of_one_is_a_broker() -> No
         assert len(cluster) == 1
         assert cluster[1].bootstrap == cluster.bootstrap
         assert cluster[1].produce("t", "x") == 0
+
+
+@pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt])
+def test_an_end_that_is_interrupted_stops_the_node_and_removes_the_files(
+    monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
+) -> None:
+    broker = Broker(topics=["t"])
+    broker.produce("t", "value")
+    node, directory = broker.node, broker.directory
+
+    def fails(work: Coroutine[object, object, object], *_: object) -> None:
+        work.close()
+        raise raised("not now")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node.broker.plane.loop, "run", fails)
+        stopped = []
+        stop = node.stop
+        patched.setattr(node, "stop", lambda: stopped.append(patched.undo()) or stop())
+        with pytest.raises(raised, match="not now"):
+            broker.close()
+    assert stopped
+    assert not os.path.exists(directory)

@@ -133,13 +133,21 @@ class Broker:
         node, self._node = self._node, None
         if node is None:
             return
+        try:
+            self._leave(node)
+        finally:  # whatever goes wrong before, an interrupt too: nobody else could stop the node any more
+            try:
+                node.stop()
+            finally:
+                for fault in self._disk_faults[:]:
+                    fault.end()
+
+    def _leave(self, node: Node) -> None:
+        """Nothing of this broker's own uses the node any more."""
+        client, self._client = self._client, None
         self.clock.attach(None)
-        if self._client is not None:
-            node.broker.plane.loop.run(self._client.close(), _CALL_SECONDS)
-            self._client = None
-        node.stop()
-        for fault in self._disk_faults[:]:
-            fault.end()
+        if client is not None:
+            node.broker.plane.loop.run(client.close(), _CALL_SECONDS)
 
     def restart(self) -> None:
         """Clients lose their connections, and find the same broker again."""
@@ -148,9 +156,11 @@ class Broker:
 
     def close(self) -> None:
         """Ends it and removes what it has left. Idempotent."""
-        _open.discard(self)
-        self.stop()
-        self._closing.close()
+        try:
+            self.stop()
+        finally:
+            self._closing.close()
+            _open.discard(self)  # until its files are gone the end of the process removes them
 
     async def aclose(self) -> None:
         """`close` on a thread of its own, so that the caller's loop goes on."""

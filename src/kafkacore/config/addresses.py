@@ -1,4 +1,4 @@
-"""`host:port` and `id@host:port`, as quorum voters and bootstrap servers are written."""
+"""`host:port`, `id@host:port` and `host:count`: quorum voters, bootstrap servers, limits of single hosts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Final
 
 from kafkacore._named_tuple import NamedTuple
 
+_INT_MAX: Final = 0x7FFFFFFF
+_PORT_MAX: Final = 0xFFFF
 _HOST: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-%._:")
 
 
@@ -49,18 +51,43 @@ def parse_voter(text: str) -> Voter:
     return Voter(parse_node_id(node_id, text), parse_address(address))
 
 
+def parse_limits(text: str) -> dict[str, int]:
+    """Counts by host, from `host:count` entries; of a host that is there twice, the last. Raises AddressError."""
+    limits: dict[str, int] = {}
+    for entry in text.split(",") if text else ():
+        host, colon, count = entry.strip().rpartition(":")
+        number = _number(count.strip(), _INT_MAX)
+        if not colon or number is None:
+            raise AddressError(f"entry {entry.strip()!r} must be host:count, a count from 0 to {_INT_MAX}")
+        if not is_host(host.strip()):
+            raise AddressError(f"{host.strip()!r} is not the name or address of a host")
+        limits[host.strip()] = number
+    return limits
+
+
 def parse_node_id(text: str, entry: str) -> int:
     """0 to 2^31 - 1. Raises AddressError that names the entry."""
-    if not (text.isascii() and text.isdigit() and int(text) < 1 << 31):
+    number = _number(text, _INT_MAX)
+    if number is None:
         raise AddressError(f"entry {entry!r} must begin with the id of a node, an int of at least 0")
-    return int(text)
+    return number
 
 
 def parse_port(text: str, entry: str) -> int:
     """0 to 65535. Raises AddressError that names the entry."""
-    if not (text.isascii() and text.isdigit() and int(text) <= 0xFFFF):
+    number = _number(text, _PORT_MAX)
+    if number is None:
         raise AddressError(f"entry {entry!r} must end with a port from 0 to 65535")
-    return int(text)
+    return number
+
+
+def _number(text: str, most: int) -> int | None:
+    """From 0 to `most`; None for all else."""
+    # Of thousands of digits int() makes an error of its own: they are too many before it sees them.
+    if not (text.isascii() and text.isdigit()) or len(text.lstrip("0")) > len(str(most)):
+        return None
+    number = int(text.lstrip("0") or "0")
+    return number if number <= most else None
 
 
 def is_host(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacore.config import properties as property_files
 from kafkacore.config import relations
-from kafkacore.config.addresses import Address, Voter, parse_address, parse_voter
+from kafkacore.config.addresses import Address, Voter, parse_address, parse_limits, parse_voter
 from kafkacore.config.attributes import BrokerKeys
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import BROKER, BROKER_3_9, Key, Keys
@@ -153,6 +153,9 @@ class BrokerConfig(BrokerKeys):
             yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
         elif not key.honoured:
             yield f"{name}: valid, but without effect here: {self.keys.reason(key.name)}"
+        elif name != key.name:
+            # What acts on a listener's own value is not there yet, whatever its key.
+            yield f"{name}: valid, but without effect here: {key.name} is of the broker as a whole"
 
     # -- what several keys say together
 
@@ -231,16 +234,7 @@ class BrokerConfig(BrokerKeys):
     @cached_property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
         """Connections allowed by host name or address."""
-        text = str(self.value("max.connections.per.ip.overrides"))
-        limits: dict[str, int] = {}
-        for entry in text.split(",") if text else ():
-            host, colon, count = entry.strip().rpartition(":")
-            if not colon or not count.strip().isdecimal():
-                raise ConfigError(
-                    "max.connections.per.ip.overrides", text, f"entry {entry.strip()!r} must be host:count"
-                )
-            limits[host.strip()] = int(count)
-        return limits
+        return parse_limits(str(self.value("max.connections.per.ip.overrides")))
 
     # -- listeners
 

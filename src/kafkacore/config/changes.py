@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 SET: Final = 0
@@ -19,12 +20,26 @@ def changed(current: str | None, operation: int, given: str | None, default: str
     if operation in (SET, DELETE):
         return given if operation == SET else None
     entries = [entry for entry in (default or "" if current is None else current).split(",") if entry]
-    for entry in _parts(given or ""):
-        if operation == SUBTRACT and entry in entries:
-            entries.remove(entry)
-        elif operation == APPEND and entry not in entries:
-            entries.append(entry)
-    return ",".join(entries)
+    parts = _parts(given or "")
+    return ",".join(_appended(entries, parts) if operation == APPEND else _subtracted(entries, parts))
+
+
+def _appended(entries: list[str], parts: list[str]) -> list[str]:
+    known = set(entries)
+    # Those that are there twice already stay so.
+    return entries + [part for part in dict.fromkeys(parts) if part not in known]
+
+
+def _subtracted(entries: list[str], parts: list[str]) -> list[str]:
+    """Each part takes one entry away, the first that is left."""
+    taken = Counter(parts)
+    left = []
+    for entry in entries:
+        if taken[entry] > 0:
+            taken[entry] -= 1
+        else:
+            left.append(entry)
+    return left
 
 
 def _parts(text: str) -> list[str]:

@@ -94,5 +94,5 @@ def _check_pattern(pattern: str) -> None:
         )
     try:
         re.compile(parts[1].strip())
-    except re.error as bad:
+    except (re.error, ValueError, OverflowError, RecursionError) as bad:  # numbers and depths that are no pattern's
         raise MatchError(_MATCH, pattern, f"illegal client matching pattern: {bad}") from None

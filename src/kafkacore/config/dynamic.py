@@ -84,7 +84,7 @@ def adopted(
         return config
     try:
         made = config.with_dynamic(default=usable_default, broker=usable_broker)
-    except ConfigError as error:
+    except ValueError as error:  # whatever the parser of a value raises: a node that has it must start
         if tell:
             LOG.warning("dynamic configuration is not applied, the node goes on with the one before: %s", error)
         return config
@@ -130,7 +130,7 @@ def _problem(config: BrokerConfig, name: str, text: str, *, of_one: bool) -> str
         if key is not None:
             parse(key, text)
         _check_start(config, {name: text})
-    except ConfigError as error:
+    except ValueError as error:
         return str(error)
     return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafkacore.config.addresses import is_host
 from kafkacore.config.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -236,9 +235,6 @@ def _check_connections(config: BrokerConfig) -> None:
         raise _refuse(
             config, "max.connections.per.ip", "must be at least 1 unless max.connections.per.ip.overrides is set"
         )
-    for host in overrides:
-        if not is_host(host):
-            raise _refuse(config, "max.connections.per.ip.overrides", f"{host!r} is not the name or address of a host")
     idle_ms, delay_ms = config.connections_max_idle_ms, config.connection_failed_authentication_delay_ms
     if 0 <= idle_ms <= delay_ms:
         raise _refuse(

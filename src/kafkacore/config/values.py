@@ -9,6 +9,7 @@ distinct     a list in which no entry is empty; entries that are there twice are
 release      a Kafka release or metadata version, as 3.9 or 3.9-IV0
 voters       entries `id@host:port` (controller.quorum.voters)
 addresses    entries `host:port` (controller.quorum.bootstrap.servers)
+limits       entries `host:count` (max.connections.per.ip.overrides)
 replicas     `partition:broker` entries, or `*` (KIP-73)
 reset        where a share group begins: latest, earliest, or by_duration:PnDTnHnMn.nS (KIP-932)
 """
@@ -16,10 +17,10 @@ reset        where a share group begins: latest, earliest, or by_duration:PnDTnH
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from kafkacore.config.addresses import AddressError, parse_address, parse_voter
+from kafkacore.config.addresses import AddressError, parse_address, parse_limits, parse_voter
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import Key
 
@@ -33,6 +34,12 @@ _NOUNS: Final = {
     "double": "a double",
     "list": "a comma-separated list",
     "class": "a class name",
+}
+# They raise AddressError, which says more than the words of a check.
+_PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
+    "voters": parse_voter,
+    "addresses": parse_address,
+    "limits": parse_limits,
 }
 _BITS: Final = {"short": 16, "int": 32, "long": 64}
 
@@ -203,8 +210,8 @@ def _satisfies(check: str, value: Value, checks: list[str]) -> bool:
             return "".join(entries) == "*" or all(_is_replica(entry) for entry in entries)
         case "reset":
             return entries[0] in ("latest", "earliest") or _is_by_duration(entries[0])
-        case "voters" | "addresses":
-            return all(parse_voter(entry) if word == "voters" else parse_address(entry) for entry in entries)
+        case "voters" | "addresses" | "limits":
+            return all(_PARSERS[word](entry) is not None for entry in entries)
     return word == "or"
 
 
@@ -247,4 +254,5 @@ def _words(check: str, type_name: str) -> str:
         "reset": "that is latest, earliest or by_duration:PnDTnHnMn.nS",
         "voters": "of id@host:port entries",
         "addresses": "of host:port entries",
+        "limits": "of host:count entries",
     }.get(word, "")

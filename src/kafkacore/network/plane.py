@@ -324,7 +324,8 @@ def _addresses(host: str) -> list[str]:
     except ValueError:
         try:
             return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
-        except OSError as error:
+        # A name with a label of more than 63 characters is not even looked up.
+        except (OSError, UnicodeError) as error:
             LOG.warning("max.connections.per.ip.overrides: %s does not resolve (%s) and is left out", host, error)
             return []
     return [host]

@@ -130,6 +130,29 @@ def test_roll_and_flush_fall_back():
 def test_max_connections_per_ip_overrides():
     overrides = config({"max.connections.per.ip.overrides": "localhost:3, ::1:4"}).max_connections_per_ip_overrides
     assert overrides == {"localhost": 3, "::1": 4}
+    most = config({"max.connections.per.ip.overrides": "a:0002147483647,b:0"}).max_connections_per_ip_overrides
+    assert most == {"a": 2147483647, "b": 0}
+
+
+@pytest.mark.parametrize("count", ["2147483648", "9" * 5000, "\u0663", "-1", "", "1_0"])
+def test_what_is_no_count_of_connections(count):
+    with pytest.raises(ConfigError, match=r"must be host:count, a count from 0 to 2147483647"):
+        config({"max.connections.per.ip.overrides": f"127.0.0.1:{count}"})
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("controller.quorum.voters", "1@localhost:{}"),
+        ("controller.quorum.voters", "{}@localhost:9093"),
+        ("listeners", "PLAINTEXT://:{},CONTROLLER://:9093"),
+        ("num.partitions", "{}"),
+    ],
+)
+def test_a_number_of_thousands_of_digits_is_a_wrong_setting_like_others(key, text):
+    with pytest.raises(ConfigError) as error:
+        config({key: text.format("9" * 5000)})
+    assert error.value.key == key
 
 
 # -- listeners
@@ -221,12 +244,13 @@ def test_overrides_go_before_the_file(tmp_path):
 
 
 def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
+    of_one = "listener.name.plaintext.max.connections"
     file = tmp_path / "server.properties"
     more = {
         "my.plugin.key": "x",
         "zookeeper.set.acl": "true",
         "quota.window.num": "3",
-        "listener.name.plaintext.max.connections": "4",
+        of_one: "4",
     }
     file.write_text("".join(f"{key}={value}\n" for key, value in (COMBINED | more).items()))
     with caplog.at_level(logging.WARNING):
@@ -236,6 +260,7 @@ def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
         "my.plugin.key: unknown key, kept but not used",
         "zookeeper.set.acl: removed in Kafka 4.0, has no effect in KRaft mode",
         "quota.window.num: valid, but without effect here: quotas are stored and not enforced yet",
+        f"{of_one}: valid, but without effect here: max.connections is of the broker as a whole",
     }
 
 

@@ -1,6 +1,7 @@
 """What of a broker can be changed while it runs."""
 
 import logging
+import time
 
 import pytest
 
@@ -8,6 +9,7 @@ from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.changes import APPEND, DELETE, SET, SUBTRACT, changed
 from kafkacore.config.dynamic import adopted, check_change
 
+LIMIT_S = 5  # a thousandth of it is enough
 STATIC = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -92,6 +94,35 @@ def test_what_makes_no_configuration_together_changes_nothing(caplog):
     assert "not applied" in caplog.text
 
 
+@pytest.mark.parametrize("count", ["9" * 5000, "2147483648", "x"])
+def test_a_limit_of_an_address_that_is_none_is_left_out_alone(count, caplog):
+    name = "max.connections.per.ip.overrides"
+    stored = {name: f"127.0.0.1:{count}", "message.max.bytes": "5000"}
+    assert adopted(CONFIG, stored, {}).dynamic_default == {"message.max.bytes": "5000"}
+    assert f"{name} is stored as a dynamic setting and ignored" in caplog.text
+    assert name in refused({name: stored[name]})
+
+
+@pytest.mark.parametrize("place", ["dynamic.parse", "relations.check"])
+def test_no_error_of_a_parser_keeps_a_node_from_starting(place, caplog, monkeypatch):
+    def fails(*arguments):
+        raise ValueError("not one of ours")
+
+    monkeypatch.setattr(f"kafkacore.config.{place}", fails)
+    assert adopted(CONFIG, {"message.max.bytes": "5000"}, {}).dynamic_default == {}
+    assert "not one of ours" in caplog.text
+
+
+def test_a_setting_of_one_listener_that_only_the_broker_has_is_told(caplog):
+    bases = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+    adopted(CONFIG, {f"listener.name.plaintext.{base}": "4" for base in bases}, {})
+    for base in bases:
+        assert f"listener.name.plaintext.{base}: valid, but without effect here: {base} is of the broker" in caplog.text
+    caplog.clear()
+    adopted(CONFIG, {"max.connections": "4"}, {})
+    assert "without effect" not in caplog.text
+
+
 def test_a_secret_is_not_logged(caplog):
     with caplog.at_level(logging.INFO, "kafkacore.config"):
         config = adopted(CONFIG, {}, {"listener.name.plaintext.ssl.key.password": "topsecret", "custom": "topsecret"})
@@ -129,3 +160,12 @@ def test_what_is_taken_back_is_the_default_again(caplog):
 )
 def test_one_change_of_a_setting(current, operation, given, made):
     assert changed(current, operation, given, "default") == made
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+def test_a_long_list_is_one_walk(operation):
+    many = ",".join(map(str, range(200_000)))
+    begun = time.process_time()
+    made = changed(many, operation, many, None)
+    assert made == (many if operation == APPEND else "")
+    assert time.process_time() - begun < LIMIT_S

@@ -82,7 +82,14 @@ def test_what_a_subscription_may_not_have(values):
     assert not isinstance(error.value, MatchError)
 
 
-@pytest.mark.parametrize("match", ["client_id", "client=x", "client_id=a=b", "client_id=(", "client_id=a,client_id"])
+@pytest.mark.parametrize(
+    "match",
+    [
+        "client_id", "client=x", "client_id=a=b", "client_id=(", "client_id=a,client_id",
+        "client_id=a{99999999999999}", "client_id=a{" + "9" * 5000 + "}", "client_id=" + "(" * 9999 + ")" * 9999,
+    ],
+    ids=lambda match: match[:24],
+)  # fmt: skip
 def test_what_is_no_pattern_of_clients(match):
     with pytest.raises(MatchError):
         ClientMetricsConfig.validate({"match": match})

@@ -6,6 +6,7 @@ import pytest
 
 from kafkacore.config import BrokerConfig
 from kafkacore.network.limits import PlaneLimits, limits_from, physical_memory_bytes
+from kafkacore.network.plane import _addresses
 
 SOUND = {
     "process.roles": "broker,controller",
@@ -55,3 +56,10 @@ def test_memory_without_a_limit_is_a_share_of_the_machine_s() -> None:
 
 def test_a_negative_idle_time_means_for_ever() -> None:
     assert limits(connections_max_idle_ms="-1").native()["idle_ms"] > 10**12
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b"])
+def test_a_name_that_cannot_be_looked_up_limits_nobody(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert _addresses(host) == []
+    assert "does not resolve" in caplog.text
+    assert _addresses("::1") == ["::1"]

@@ -149,9 +149,14 @@ class ControllerServer:
         self.replica.close()
 
     def _tick(self) -> None:
-        self.quorum.tick()
         loop = asyncio.get_running_loop()
-        self._ticking = loop.call_later(self.quorum.tick_interval_ms / 1000, self._tick)
+        try:
+            self.quorum.tick()
+        except Exception:
+            # The next one must come: without it no broker is fenced any more.
+            LOG.exception("what a controller does from time to time has failed, and is tried again")
+        finally:
+            self._ticking = loop.call_later(self.quorum.tick_interval_ms / 1000, self._tick)
 
     async def _register(self) -> None:
         """This controller tells the active one where it listens (KIP-919)."""

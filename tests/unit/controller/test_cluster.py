@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kafkacore.controller.quorum import cluster
 from kafkacore.controller.quorum.decisions import MIN_IN_SYNC_REPLICAS as KEY
-from kafkacore.controller.quorum.decisions import min_isr, topic_setting
+from kafkacore.controller.quorum.decisions import UNCLEAN_ELECTION, min_isr, topic_setting, unclean_elections
 from kafkacore.metadata.edit import Edit
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
@@ -382,7 +383,60 @@ def test_the_least_isr_is_the_topic_s_the_node_s_the_cluster_s_or_the_file_s(run
             # No more than the first partition has replicas.
             expected = {"": 2, "1": 2, "2": 2, "a": 1}[name]
             assert min_isr(told, settings, topic) == expected
-            assert topic_setting(told, settings, "a", KEY, 1) == {"": "2", "1": "3", "2": "3", "a": "1"}[name]
+            assert topic_setting(told, settings, "a", KEY, 1) == {"": 2, "1": 3, "2": 3, "a": 1}[name]
             edit = Edit(told)
+
+    run(story)
+
+
+def test_what_is_stored_and_no_value_decides_no_election_and_stops_none(run, caplog):
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "a", [[1, 2]])
+        image, settings = harness.controller.image, harness.settings
+        edit = Edit(image)
+        for resource_type, name, value in ((4, "", "2"), (4, "1", "two"), (2, "a", "9" * 5000)):
+            edit.replay(ConfigRecord(resource_type=resource_type, resource_name=name, name=KEY, value=value))
+        edit.replay(ConfigRecord(resource_type=2, resource_name="a", name=UNCLEAN_ELECTION, value="perhaps"))
+        told = edit.freeze(image.offset + 1, 1, 0)
+        for _ in range(3):
+            assert min_isr(told, settings, told.topic("a")) == 2
+            assert not unclean_elections(told, settings, "a")
+        assert sum("min.insync.replicas=two" in each for each in caplog.messages) == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize(("text", "allowed"), [("True", True), (" TRUE ", True), ("true", True), ("False", False)])
+def test_an_unclean_election_is_allowed_in_any_spelling_that_was_taken(run, text, allowed):
+    async def story(harness):
+        edit = Edit(harness.controller.image)
+        edit.replay(ConfigRecord(resource_type=4, resource_name="", name=UNCLEAN_ELECTION, value=text))
+        told = edit.freeze(harness.controller.image.offset + 1, 1, 0)
+        assert unclean_elections(told, harness.settings, "a") is allowed
+
+    run(story)
+
+
+def test_a_broker_that_cannot_be_fenced_is_tried_again_and_keeps_no_other(run, monkeypatch, caplog):
+    async def story(harness):
+        await harness.brokers(1, 2)
+        fence, failing = cluster.fence, [1]
+
+        def fails(image, settings, broker):
+            if broker.broker_id in failing:
+                raise ValueError("no decision")
+            return fence(image, settings, broker)
+
+        monkeypatch.setattr(cluster, "fence", fails)
+        for _ in range(9):
+            harness.now += SESSION_MS // 8 + 10
+            harness.controller.tick()
+        await harness.until(lambda: harness.controller.image.brokers[2].fenced)
+        assert not harness.controller.image.brokers[1].fenced
+        assert "broker 1 is silent and could not be fenced" in caplog.text
+        failing.clear()
+        harness.controller.tick()
+        await harness.until(lambda: harness.controller.image.brokers[1].fenced)
 
     run(story)

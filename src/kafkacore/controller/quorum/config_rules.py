@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from kafkacore.config import ConfigError, TopicConfig
 from kafkacore.config.keys import TOPIC as TOPIC_KEYS
+from kafkacore.config.values import parse
 from kafkacore.controller.quorum.decisions import Settings
 from kafkacore.metadata.image import BROKER, GROUP, TOPIC, ConfigKey, MetadataImage
 from kafkacore.protocol.errors import ErrorCode, error_for
@@ -18,14 +19,15 @@ def check_resource(
 ) -> None:
     """`values` is all that would be set, `changed` what of it is new. Raises KafkaError.
 
-    A broker's values are its own business: it has checked them before it passed them on, and leaves out what it cannot
-    use.
+    A broker has checked its own before it passes them on, and knows more of them; but whoever asks a controller itself
+    has passed by the broker.
     """
     kind, name = key
     if kind == TOPIC:
         _check_topic(image, settings, name, values, changed)
     elif kind == BROKER:
         _check_broker(image, settings, name)
+        _check_broker_values(settings, {each: values[each] for each in changed if each in values})
     elif kind == GROUP:
         _check_group(settings, name, values)
     else:
@@ -54,13 +56,25 @@ def _check_broker(image: MetadataImage, settings: Settings, name: str) -> None:
     if not name:
         return
     try:
-        node_id = int(name)
+        # Java takes neither the underscores nor the blanks that int() takes.
+        node_id = int("" if "_" in name or name != name.strip() else name)
     except ValueError:
         raise error_for(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
     if node_id < 0:
         raise error_for(ErrorCode.INVALID_REQUEST, "Invalid negative broker ID.")
     if node_id not in image.brokers and node_id not in image.controllers and node_id != settings.config.node_id:
         raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
+
+
+def _check_broker_values(settings: Settings, values: Mapping[str, str]) -> None:
+    """What is no value of its key. What goes with what else is set is for a broker, which knows its files."""
+    try:
+        for name, text in values.items():
+            key = settings.config.key(name)
+            if key is not None:
+                parse(key, text)
+    except ConfigError as error:
+        raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def _check_group(settings: Settings, name: str, values: Mapping[str, str]) -> None:

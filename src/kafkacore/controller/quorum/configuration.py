@@ -84,7 +84,8 @@ class ConfigAlteration:
         key = resource.resource_type, resource.resource_name
         current, keys = self._image.config(*key), KEYS[key[0]]
         changes = {}
-        for config in resource.configs:
+        # Of a key that is there twice the last counts: the others are not worked out.
+        for config in {each.name: each for each in resource.configs}.values():
             name, operation = config.name, config.config_operation
             if operation not in NAMES:
                 raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")

@@ -291,19 +291,23 @@ class QuorumController:
             return
         now = self._now_ms()
         for broker_id, epoch in self._liveness.expired(now):
-            broker = self._head.brokers.get(broker_id)
-            self._liveness.gone(broker_id)
-            if broker is not None and broker.epoch == epoch and not broker.fenced:
-                LOG.warning(
-                    "broker %d at epoch %d was not heard of for %d ms and is fenced",
-                    broker_id,
-                    epoch,
-                    self._liveness.session_timeout_ms,
-                )
-                self._append(Decision(cluster.fence(self._head, self._settings, broker), None, atomic=False))
+            try:
+                self._session_expired(broker_id, epoch)
+            except Exception:
+                # The others that are silent are fenced all the same.
+                LOG.exception("broker %d is silent and could not be fenced, which is tried again", broker_id)
         idle = self._settings.config.metadata_max_idle_interval_ms
         if idle > 0 and now - self._last_append_ms >= idle and METADATA_VERSION in self._head.features:
             self._append(Decision([NoOpRecord()], None))
+
+    def _session_expired(self, broker_id: int, epoch: int) -> None:
+        broker = self._head.brokers.get(broker_id)
+        if broker is not None and broker.epoch == epoch and not broker.fenced:
+            session_ms = self._liveness.session_timeout_ms
+            LOG.warning("broker %d at epoch %d was not heard of for %d ms and is fenced", broker_id, epoch, session_ms)
+            self._append(Decision(cluster.fence(self._head, self._settings, broker), None, atomic=False))
+        # Only now: whom an error has left unfenced is found silent by the next tick too.
+        self._liveness.gone(broker_id)
 
     # --- snapshots ---
 

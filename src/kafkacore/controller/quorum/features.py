@@ -123,7 +123,11 @@ def _check_metadata_version(current: int, level: int, kind: int) -> None:
 
 
 def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
-    for other, needed in FEATURES[name].needs.get(level, {}).items():
+    feature = FEATURES.get(name)
+    if feature is None:
+        # At level 0, which a feature that nobody knows is at.
+        raise _refused(name, level, f"Feature {name} not found.")
+    for other, needed in feature.needs.get(level, {}).items():
         if levels.get(other, 0) < needed:
             why = f"{name} {level} needs {other} {needed} or later, not {levels.get(other, 0)}."
             raise _refused(name, level, why)

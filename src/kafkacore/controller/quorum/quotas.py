@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -66,8 +67,7 @@ def _shown(entity: Entity) -> str:
 
 
 def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> list[Message]:
-    keys = [op.key for op in entry.ops]
-    twice = next((key for key in keys if keys.count(key) > 1), None)
+    twice = next((key for key, count in Counter(op.key for op in entry.ops).items() if count > 1), None)
     if twice is not None:
         raise error_for(
             ErrorCode.INVALID_REQUEST,

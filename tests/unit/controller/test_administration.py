@@ -1,0 +1,117 @@
+"""Settings, quotas and features asked of a controller itself: what is refused, and what it costs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from controllers import Caller
+from kafkacore.controller.quorum import quotas
+from kafkacore.metadata.image import EMPTY_IMAGE
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    AlterClientQuotasRequest,
+    AlterConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    UpdateFeaturesRequest,
+)
+
+BROKER = 4
+SET, APPEND = 0, 2
+BEFORE_ELR = 25  # of one broker's min.insync.replicas nothing is taken with it
+LIMIT_S = 5  # a hundredth of it is enough
+
+
+async def alter(harness, name, *changes, operation=SET):
+    made = IncrementalAlterConfigsRequest
+    configs = [made.AlterableConfig(name=key, config_operation=operation, value=value) for key, value in changes]
+    resource = made.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=configs)
+    response = await harness.controller.incremental_alter_configs(Caller(), made(resources=[resource]))
+    return response.responses[0]
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("min.insync.replicas", "two"),
+        ("min.insync.replicas", "0"),
+        ("min.insync.replicas", "9" * 5000),
+        ("unclean.leader.election.enable", "yes"),
+        ("max.connections.per.ip.overrides", "127.0.0.1:" + "9" * 5000),
+        ("listener.name.plaintext.max.connections", "many"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_no_value_of_a_broker_s_key_gets_into_the_metadata_without_its_broker(run, name, key, value) -> None:
+    async def story(harness):
+        result = await alter(harness, name, (key, value))
+        assert result.error_code == ErrorCode.INVALID_CONFIG
+        assert key.removeprefix("listener.name.plaintext.") in result.error_message
+        made = AlterConfigsRequest
+        resource = made.AlterConfigsResource(
+            resource_type=BROKER, resource_name=name, configs=[made.AlterableConfig(name=key, value=value)]
+        )
+        response = await harness.controller.alter_configs(Caller(), made(resources=[resource]))
+        assert response.responses[0].error_code == ErrorCode.INVALID_CONFIG
+        assert not harness.controller.image.config(BROKER, name)
+
+    run(story, level=BEFORE_ELR)
+
+
+def test_what_a_broker_may_have_is_taken(run) -> None:
+    async def story(harness):
+        changes = [("min.insync.replicas", " 2 "), ("unclean.leader.election.enable", "True"), ("my.own.key", "x")]
+        assert (await alter(harness, "", *changes)).error_code == 0
+        assert harness.controller.image.config(BROKER, "") == dict(changes)
+
+    run(story, level=BEFORE_ELR)
+
+
+@pytest.mark.parametrize("name", ["1_0", " 1", "1 ", "x", "9" * 5000])
+def test_what_is_no_id_of_a_broker(run, name) -> None:
+    async def story(harness):
+        assert (await alter(harness, name, ("my.own.key", "x"))).error_code == ErrorCode.INVALID_REQUEST
+
+    run(story)
+
+
+def test_of_a_key_that_is_there_twice_the_last_counts_and_costs(run) -> None:
+    async def story(harness):
+        listed = ",".join(f"{number}:{number}" for number in range(2000))
+        assert (await alter(harness, "1", ("sasl.enabled.mechanisms", listed))).error_code == 0
+        begun = time.process_time()
+        result = await alter(harness, "1", *[("sasl.enabled.mechanisms", "a")] * 100_000, operation=APPEND)
+        assert time.process_time() - begun < LIMIT_S
+        assert result.error_code == 0
+        assert harness.controller.image.config(BROKER, "1")["sasl.enabled.mechanisms"] == listed + ",a"
+
+    run(story)
+
+
+@pytest.mark.parametrize("remove", [True, False])
+def test_quotas_cost_what_they_are_long(remove) -> None:
+    made = AlterClientQuotasRequest
+    entity = [made.EntityData(entity_type="user", entity_name="alice")]
+    ops = [made.OpData(key=f"key{number}", value=1.0, remove=remove) for number in range(50_000)]
+    begun = time.process_time()
+    for more, told in (([], None if remove else "Invalid configuration key key0"), (ops[-1:], "Duplicate quota key")):
+        request = made(entries=[made.EntryData(entity=entity, ops=ops + more)])
+        result = quotas.alter_client_quotas(EMPTY_IMAGE, request).response.entries[0]
+        assert (result.error_message or "").startswith(told or "")
+        assert bool(result.error_code) == bool(told)
+    assert time.process_time() - begun < LIMIT_S
+
+
+def test_a_feature_that_nobody_knows_is_refused_at_level_0_too(run) -> None:
+    async def story(harness):
+        made = UpdateFeaturesRequest
+        caller = Caller()
+        caller.api_version = 1
+        update = made.FeatureUpdateKey(feature="no.such.feature", max_version_level=0, upgrade_type=1)
+        response = await harness.controller.update_features(caller, made(timeout_ms=1000, feature_updates=[update]))
+        assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "no.such.feature" in response.error_message
+
+    run(story)

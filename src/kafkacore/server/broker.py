@@ -118,24 +118,27 @@ class BrokerServer:
         self.plane = self._make_plane(runtime, environment)
         self.context.loggers_changed = self._set_gate
         self.bound = self.plane.open()
-        lifecycle = BrokerLifecycle(
-            node_id=self.node_id,
-            cluster_id=cluster_id,
-            incarnation_id=Uuid.random(),
-            rack=config.broker_rack,
-            listeners=self._advertised(),
-            log_dir_ids=directory_ids,
-            features=supported_features(),
-            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
-            session_timeout_ms=config.broker_session_timeout_ms,
-            previous_broker_epoch=previous_epoch,
-        )
+        lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
         self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
         self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send)
         self.moves = self.context.moves = logs.moves(
             self._assignments.told,
             config.num_replica_alter_log_dirs_threads,
             lambda: self.replicas.config.replica_alter_log_dirs_io_max_bytes_per_second,
+        )
+
+    def _make_lifecycle(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> BrokerLifecycle:
+        return BrokerLifecycle(
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            incarnation_id=Uuid.random(),
+            rack=self.config.broker_rack,
+            listeners=self._advertised(),
+            log_dir_ids=directory_ids,
+            features=supported_features(),
+            heartbeat_interval_ms=self.config.broker_heartbeat_interval_ms,
+            session_timeout_ms=self.config.broker_session_timeout_ms,
+            previous_broker_epoch=previous_epoch,
         )
 
     def _make_plane(self, runtime: Runtime, environment: Environment) -> Plane:

@@ -168,6 +168,13 @@ def test_it_loads_nothing_that_is_compiled_nor_heavy_before_a_fixture_is_used(tm
     assert "2 passed" in told, told
 
 
+def test_modules_of_the_broker_are_imported_as_they_are() -> None:
+    """pytest would rewrite their asserts, as of every distribution with a plugin."""
+    from kafkacore.server import broker
+
+    assert type(broker.__loader__).__name__ == "SourceFileLoader"
+
+
 @pytest.mark.parametrize(("options", "brokers"), [((), 2), (("--kafka-per-run",), 1)])
 def test_workers_of_xdist_have_one_each_or_one_for_all(tmp_path: Path, options: tuple[str, ...], brokers: int) -> None:
     (tmp_path / "test_shared.py").write_text(SHARED, encoding="utf-8")

@@ -45,6 +45,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kafka_record", "brokers record their requests, to show the last ones", type="bool", default=True)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """pytest rewrites the asserts of every package that comes with a plugin. Ours has none that tests would want to see
+    explained, its import would take several times as long, and nodes import on threads, two of which CPython 3.11
+    cannot let parse at once (gh-106905). There is no public way to say so."""
+    hook = early_config.pluginmanager.rewrite_hook
+    getattr(hook, "_must_rewrite", set()).discard("kafkacore")
+    getattr(hook, "_marked_for_rewrite_cache", {}).clear()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
 

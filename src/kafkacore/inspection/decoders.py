@@ -58,7 +58,10 @@ def control_content(record: Record) -> tuple[str, Any]:
     message: Any = control_message(record)
     if message is None:
         return CONTROL_TYPE, record.control_type
-    return _TITLES[ControlRecordType(record.control_type)], to_json(message, message.version)
+    try:
+        return _TITLES[ControlRecordType(record.control_type)], to_json(message, message.version)
+    except KeyError as error:  # what the record says of itself, whatever it could be read as
+        raise InvalidRecordError(f"the control record at offset {record.offset}: {error.args[0]}") from None
 
 
 # --- the metadata log ----------------------------------------------------------------------------------------------

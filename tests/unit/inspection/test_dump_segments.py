@@ -16,6 +16,7 @@ from kafkacore.protocol.features import LATEST_METADATA_VERSION
 from kafkacore.protocol.messages import FeatureLevelRecord
 from kafkacore.raft.control import control_batch, leader_change
 from kafkacore.tools.main import main
+from segments import crc32c
 from transactions import COMMIT, marker
 
 NAME = "00000000000000000007.log"
@@ -261,6 +262,15 @@ def test_a_control_record_without_a_type_is_a_problem_and_no_traceback(dump):
     lines, err = dump(builder.build(), "--deep-iteration", code=1)
     assert len(lines) > 3
     assert err == f"DIR/{NAME}: the key of the control record at offset 7 has no type\n"
+
+
+def test_a_control_record_of_a_version_that_there_is_not_is_a_problem_and_no_traceback(dump):
+    data = bytearray(control_batch([leader_change(1, [], [])], 7, 4, NOW))
+    version = data.index(b"\x00\x00\x00\x00\x00\x01", 61 + 8)  # and the leader's id
+    data[version : version + 2] = b"\x01\x00"
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    _, err = dump(bytes(data), "--cluster-metadata-decoder", code=1)
+    assert err == f"DIR/{NAME}: the control record at offset 7: LeaderChangeMessage has no version 256\n"
 
 
 @pytest.mark.parametrize("decoder", ["--cluster-metadata-decoder", "--offsets-decoder"])

@@ -16,3 +16,9 @@ def tools_of_either():
         need((PEERS / f"kafka-{release}" / ".complete").exists(), "make peers: Apache Kafka's jars, Java 17 and Maven")
     with ExitStack() as stack:
         yield {name: stack.enter_context(closing(KafkaTools(name))) for name in APACHE}
+
+
+@pytest.fixture(scope="session")
+def tools(tools_of_either):
+    """Of 4.3."""
+    return tools_of_either["apache-4.3"]

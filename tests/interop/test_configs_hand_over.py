@@ -4,11 +4,8 @@ import re
 
 import pytest
 
-from brokers import APACHE, ApacheKafka
-from kafka_tools import KafkaTools
-from processes import PEERS, ROOT, Child, need
+from brokers import InTurns
 
-START_TIMEOUT_S = 30
 TOPIC = "configured"
 # Entity, and what is set for it.
 CHANGES = [
@@ -25,31 +22,9 @@ CHANGES = [
 pytestmark = pytest.mark.timeout(180)
 
 
-class Directory(ApacheKafka):
-    child = None
-
-    def start(self):
-        """Not before somebody is asked to."""
-
-    def give_to_apache(self):
-        super().start()
-
-    def give_to_us(self):
-        self.child = Child([ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties], self.log)
-        self.child.wait_ready(self.serves, START_TIMEOUT_S, "kafkacore ready")
-
-
-@pytest.fixture(scope="module")
-def tools():
-    need((PEERS / f"kafka-{APACHE['apache-4.3']}" / ".complete").exists(), "make peers: Apache Kafka's jars")
-    made = KafkaTools("apache-4.3")
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def node(tmp_path, tools):
-    made = Directory("apache-4.3", tmp_path)
+    made = InTurns("apache-4.3", tmp_path)
     yield made
     if made.child is not None:
         made.stop()

@@ -7,40 +7,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokers import APACHE, ApacheKafka
+from brokers import InTurns
 from group_members import ConfluentMember, poll_until
-from kafka_tools import KafkaTools
-from processes import PEERS, ROOT, Child, need
 from segments import segments
 
-START_TIMEOUT_S = 30
 PARTITIONS, RECORDS = 4, 100
 OFFSETS = "__consumer_offsets"
 pytestmark = pytest.mark.timeout(180)
-
-
-class InTurns(ApacheKafka):
-    """A directory that Apache Kafka has formatted, not started yet."""
-
-    child = None
-
-    def start(self):
-        """Not before somebody is asked to."""
-
-    def give_to_apache(self):
-        super().start()
-
-    def give_to_us(self):
-        self.child = Child([ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties], self.log)
-        self.child.wait_ready(self.serves, START_TIMEOUT_S, "kafkacore ready")
-
-
-@pytest.fixture(scope="module")
-def tools():
-    need((PEERS / f"kafka-{APACHE['apache-4.3']}" / ".complete").exists(), "make peers: Apache Kafka's jars")
-    made = KafkaTools("apache-4.3")
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from processes import PEERS, ROOT, Child, accepts, free_ports
 APACHE = {"apache-4.3": "4.3.1", "apache-3.9": "3.9.2"}
 APACHE_START_TIMEOUT_S = 60
 OUR_START_TIMEOUT_S = 20
+TURN_START_TIMEOUT_S = 30  # what the other has left may have to be recovered
 
 
 def classpath(release):
@@ -110,6 +111,22 @@ class ApacheKafka:
 
     def stop(self):
         return self.child.terminate()
+
+
+class InTurns(ApacheKafka):
+    """A directory that Apache Kafka has formatted, and that it and we run on in turns; nobody does at first."""
+
+    child = None
+
+    def start(self):
+        """Not before somebody is asked to."""
+
+    def give_to_apache(self):
+        super().start()
+
+    def give_to_us(self, *arguments):
+        self.child = Child([ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties, *arguments], self.log)
+        self.child.wait_ready(self.serves, TURN_START_TIMEOUT_S, "kafkacore ready")
 
 
 class Node:

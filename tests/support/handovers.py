@@ -10,19 +10,18 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from brokers import APACHE, ApacheKafka
+from brokers import APACHE, InTurns
 from kafkacore._fast.batch import Batches
 from kafkacore.storage import quorum_state
 from kafkacore.storage.checkpoints import CLEANER_OFFSET, LeaderEpochCheckpoint, OffsetCheckpoint
 from kafkacore.storage.names import parse_checkpoint_name
-from processes import ROOT, Child, wait_until
+from processes import ROOT, wait_until
 
 OURS = "kafkacore"
 TOPICS = ("codecs", "stamped", "transactions", "compacted", "ids")
 PARTITIONS = {"codecs": 2, "stamped": 1, "transactions": 2, "compacted": 2, "ids": 1}
 NEW_BATCHES = 1000
 METADATA = "__cluster_metadata-0"
-START_TIMEOUT_S = 30
 DUMPED = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
 # What only Apache Kafka acts on has an authorizer; who comes after a kill waits until the one killed counts as gone.
 SETTINGS = {
@@ -45,10 +44,8 @@ OUR_SETTINGS = {
 UPGRADE = ("metadata.version=30", "transaction.version=2", "group.version=1", "eligible.leader.replicas.version=1")
 
 
-class Directory(ApacheKafka):
+class Directory(InTurns):
     """What changes hands: `release` and `maker` (one of them, or OURS) format it, nobody runs on it at first."""
-
-    child = None
 
     def __init__(self, path, tools, *, release, maker, dynamic, directories):
         self.tools, self.maker, self.dynamic = tools, maker, dynamic
@@ -72,17 +69,12 @@ class Directory(ApacheKafka):
         else:
             self.tools[self.name].run("kafka-storage", *arguments, *options)
 
-    def start(self):
-        """Not before somebody is asked to."""
-
     def give_to(self, name):
         if name == OURS:
-            asked = (f"--override={key}={value}" for key, value in OUR_SETTINGS.items())
-            self.child = Child([ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties, *asked], self.log)
-            self.child.wait_ready(self.serves, START_TIMEOUT_S, "kafkacore ready")
+            self.give_to_us(*(f"--override={key}={value}" for key, value in OUR_SETTINGS.items()))
         else:
             self.name, self.release = name, APACHE[name]
-            super().start()
+            self.give_to_apache()
 
     def place(self, partition):
         """The log directory that has it, as files tell."""

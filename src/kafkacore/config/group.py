@@ -53,7 +53,7 @@ class GroupConfig:
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
-        from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
+        from kafkacore.config.sources import Source, Synonym, described
 
         key = GROUP.get(name)
         value = render(self.value(name)) if key is not None else None
@@ -64,16 +64,7 @@ class GroupConfig:
             synonyms += self.broker.synonyms(key.broker_keys[0][0])
         elif key is not None:
             synonyms.append(Synonym(name, render(default(key)), Source.DEFAULT_CONFIG))
-        return Described(
-            name=name,
-            value=value,
-            source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
-            sensitive=key is None,
-            read_only=False,
-            type_id=TYPE_IDS[key.type] if key is not None else 0,
-            synonyms=tuple(synonyms),
-            documentation=GROUP.documentation(name),
-        )
+        return described(GROUP, name, value, synonyms)
 
     def described_names(self) -> Iterator[str]:
         return iter(dict.fromkeys((*GROUP.names(), *self.overrides)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from kafkacore.config.keys import Keys
 
 
 class Source(IntEnum):
@@ -55,3 +59,18 @@ class Described(NamedTuple):
     type_id: int
     synonyms: tuple[Synonym, ...]
     documentation: str
+
+
+def described(keys: Keys, name: str, value: str | None, synonyms: Sequence[Synonym]) -> Described:
+    """Of an entity that inherits; its value stands in the first synonym. What is no key is hidden as secrets are."""
+    key = keys.get(name)
+    return Described(
+        name=name,
+        value=value,
+        source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
+        sensitive=key is None,
+        read_only=False,
+        type_id=TYPE_IDS[key.type] if key is not None else 0,
+        synonyms=tuple(synonyms),
+        documentation=keys.documentation(name),
+    )

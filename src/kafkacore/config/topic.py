@@ -83,7 +83,7 @@ class TopicConfig(TopicKeys):
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
-        from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
+        from kafkacore.config.sources import Source, Synonym, described
 
         key = self.keys.get(name)
         value = render(self.value(name)) if key is not None else None
@@ -92,16 +92,7 @@ class TopicConfig(TopicKeys):
             synonyms.append(Synonym(name, value, Source.TOPIC_CONFIG))
         if key is not None and key.broker_keys:
             synonyms += self.broker.synonyms(key.broker_keys[0][0])
-        return Described(
-            name=name,
-            value=value,
-            source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
-            sensitive=key is None,
-            read_only=False,
-            type_id=TYPE_IDS[key.type] if key is not None else 0,
-            synonyms=tuple(synonyms),
-            documentation=self.keys.documentation(name),
-        )
+        return described(self.keys, name, value, synonyms)
 
     def notes(self) -> Iterator[str]:
         """One line for each setting that is unknown, not allowed any more, or has no effect here."""

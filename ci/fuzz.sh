@@ -62,6 +62,7 @@ if [ "$1" != all ]; then
 fi
 
 seconds="${2:-120}"
+export KAFKACORE_SEED="${KAFKACORE_SEED:-new}"
 fuzzers=(tests/fuzz tests/unit/inspection tests/differential/test_record_fuzz.py)
 say "budget: $seconds s for each of ${#targets[@]} targets guided by coverage (address, undefined): ${targets[*]}"
 say "budget: $seconds s for each fuzzer of ${fuzzers[*]} (address with undefined, then thread)"

@@ -5,10 +5,16 @@ import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from brokers import APACHE, ApacheKafka, ExternalBroker, Node
 from processes import PEERS, ROOT, need
+from seeds import CHOSEN
+
+# Hypothesis, too, tries the same every time unless `new` is asked for (tests/support/seeds.py); slowness is no failure.
+hypothesis.settings.register_profile("kafkacore", derandomize=CHOSEN != "new", deadline=None)
+hypothesis.settings.load_profile("kafkacore")
 
 
 def pytest_addoption(parser):

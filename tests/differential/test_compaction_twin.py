@@ -47,7 +47,7 @@ def aborted_on_disk(disk: SimulatedDisk) -> list[tuple[int, int, int]]:
     return sorted(found)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(rounds, st.sampled_from([300, 900, 4000]), st.sampled_from([3, 1000]))
 def test_what_is_left_is_what_the_rules_leave(rounds: list, segment_bytes: int, most_keys: int) -> None:  # type: ignore[type-arg]
     disk = SimulatedDisk()

@@ -8,6 +8,7 @@ import pytest
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.properties import store
 from processes import PEERS, ROOT, need
+from seeds import SEED
 
 CONFIGS = 600
 CHANGED = 0.3
@@ -109,8 +110,7 @@ def ours(properties):
 def test_ours_starts_where_apache_kafka_starts(release, spaces):
     jars = PEERS / f"kafka-{release}"
     need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
-    seed = random.randrange(1 << 32)
-    rng = random.Random(seed)
+    rng = random.Random(SEED)
     configs = [random_config(rng, spaces) for _ in range(CONFIGS)]
     asked = "".join(f"{store(config).hex()}\n" for config in configs)
     command = ["java", "-cp", f"{jars}/*", str(ROOT / "ci" / "config" / "AcceptConfig.java")]
@@ -121,5 +121,5 @@ def test_ours_starts_where_apache_kafka_starts(release, spaces):
         for config, its in zip(configs, theirs, strict=True)
         if (mine := ours(config)).split()[0] != its.split()[0]
     ]
-    assert not different, f"seed {seed}: {len(different)} differ, first {different[0]}"
+    assert not different, f"KAFKACORE_SEED={SEED}: {len(different)} differ, first {different[0]}"
     assert CONFIGS // 10 < theirs.count("taken") < CONFIGS * 9 // 10

@@ -171,7 +171,7 @@ def partition(topic_id: Uuid, index: int, replicas: list[int], adding: list[int]
     )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(steps, max_size=60))
 @example([("topic", 0), ("partitions", 0, 2, [0]), ("change", 0, 0, [0, 1], False)])  # an ISR that has no room
 def test_columns_say_what_a_dictionary_says(story: list[tuple[Any, ...]]) -> None:

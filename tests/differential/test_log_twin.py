@@ -158,7 +158,7 @@ def check(found: dict[str, bytes], twin: Twin, *, snapshots: bool) -> None:
     assert found["leader-epoch-checkpoint"] == b"0\n1\n%d 0\n" % EPOCH
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(history=histories(), segment_bytes=st.integers(1600, 6000), interval=st.integers(0, 900))
 def test_files_are_those_of_the_twin_and_recovery_writes_them_again(
     history: list[Sent], segment_bytes: int, interval: int

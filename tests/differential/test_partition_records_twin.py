@@ -91,7 +91,7 @@ TOPICS = st.lists(st.lists(partition_records(), max_size=4), min_size=1, max_siz
 
 
 @given(TOPICS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_columns_are_written_as_the_records_are(topics: list[list[dict[str, Any]]]) -> None:
     records = messages(topics)
     writer = RecordWriter(metadata_version(30))
@@ -105,7 +105,7 @@ def test_columns_are_written_as_the_records_are(topics: list[list[dict[str, Any]
 
 
 @given(TOPICS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_columns_are_replayed_as_the_records_are(topics: list[list[dict[str, Any]]]) -> None:
     records = [FeatureLevelRecord(name="metadata.version", feature_level=30), *messages(topics)]
     mine, twin = image_of(with_runs(records)), image_of(records)
@@ -114,7 +114,7 @@ def test_columns_are_replayed_as_the_records_are(topics: list[list[dict[str, Any
 
 
 @given(placed(), st.integers(0, 5), st.integers(1, 9), placed())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_decided_is_what_a_record_would_say(
     before: dict[str, Any], first: int, count: int, values: dict[str, Any]
 ) -> None:
@@ -132,7 +132,7 @@ def test_what_is_decided_is_what_a_record_would_say(
 
 
 @given(TOPICS, st.integers(25, 30), st.sampled_from(["none", "lz4"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_batch_is_read_as_its_records_are(topics: list[list[dict[str, Any]]], level: int, codec: str) -> None:
     for values in [values for topic in topics for values in topic] if level < 28 else ():
         values.pop("eligible_leader_replicas", None)

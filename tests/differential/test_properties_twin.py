@@ -9,6 +9,7 @@ import pytest
 from kafkacore.config import ConfigError
 from kafkacore.config.properties import parse, store
 from processes import ROOT, need
+from seeds import SEED
 
 FILES = 1500
 PIECES = [
@@ -48,11 +49,10 @@ def ours(file):
 
 
 def test_files_are_read_as_java_reads_them(java):
-    seed = random.randrange(1 << 32)
-    rng = random.Random(seed)
+    rng = random.Random(SEED)
     files = ["".join(rng.choices(PIECES, k=rng.randrange(1, 25))).encode() for _ in range(FILES)]
     for file, theirs in zip(files, java(files), strict=True):
-        assert ours(file) == theirs, f"seed {seed}: {file!r}"
+        assert ours(file) == theirs, f"KAFKACORE_SEED={SEED}: {file!r}"
 
 
 def test_java_reads_what_we_write(java):

@@ -1,6 +1,6 @@
 """Batches broken byte by byte, laid against a page that must not be touched, for a bounded time.
 
-KAFKACORE_FUZZ_SECONDS (3) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (3) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError
 from kafkacore._fast.codec import live_contexts
 from kafkacore._fast.compression import Codec, CodecError
 from kafkacore._fast.validator import Validator, follow
+from seeds import SEED
 
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "3"))
-SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
 LIMIT_BYTES = 1 << 20
 ANSWERS = {0, 2, 10, 32, 48, 76, 87}
 
@@ -91,7 +91,7 @@ def test_broken_batches_are_answered_and_nothing_is_read_beyond_them(fence: Fenc
     ends = time.monotonic() + SECONDS
     while time.monotonic() < ends:
         data = fence.hold(broken(rng, rng.choice(inputs)))
-        note = f"KAFKACORE_FUZZ_SEED={SEED}, round {rounds}"
+        note = f"KAFKACORE_SEED={SEED}, round {rounds}"
         for validator in validators:
             verdict = validator.check(data, NOW)
             assert verdict.error in ANSWERS, (note, verdict)

@@ -18,7 +18,7 @@ from kafkacore._fast.validator import Validator
 
 NOW = 1_700_000_000_000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-QUICK = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 
 
 # --- the twin ------------------------------------------------------------------------------------------------------

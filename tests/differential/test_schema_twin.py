@@ -306,7 +306,7 @@ def as_object(twin, cls, values, fields, outer):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 def test_values_are_written_and_read_as_the_twin_does(name, data):
     twin = Twin(name, data.draw(st.sampled_from(versions_of(TWINS[name]))))
     values = data.draw(values_for(twin, twin.table["fields"]))
@@ -318,7 +318,7 @@ def test_values_are_written_and_read_as_the_twin_does(name, data):
 
 
 @given(data=st.data())
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=800)
 def test_changed_bytes_are_understood_or_refused_by_both(data):
     name = data.draw(st.sampled_from(NAMES))
     twin = Twin(name, data.draw(st.sampled_from(versions_of(TWINS[name]))))

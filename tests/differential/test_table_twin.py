@@ -34,7 +34,7 @@ def told(twin):
     return sorted((name, str(topic_id), count) for name, (topic_id, count) in twin.items())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(CHANGES, max_size=8))
 def test_any_row_of_changes_gives_what_a_dict_gives_and_leaves_older_tables_alone(changes):
     history = [(Table(), {})]

@@ -1,7 +1,7 @@
 """The files of a log damaged at every kind of place: what precedes the damage is served as it was written, and the rest
 is cut off or shows; or the load names the file.
 
-KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage import log_loader
 from kafkacore.storage.errors import MalformedFileError
+from seeds import SEED
 from transactions import ABORT, COMMIT, marker, records
 
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
-SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
 SETTINGS = LogSettings(segment_bytes=2500, index_interval_bytes=0)
 TO_THE_END = 3
 EPOCH_FIELD = slice(12, 16)  # of a batch: no checksum covers it, nor the base offset
@@ -211,5 +211,5 @@ def test_what_precedes_the_damage_is_served_and_the_damage_shows(written: Writte
         wrong = check(place, name, damage, mode, written)
         if wrong is not None:
             failures.append(f"{mode}, {name}: {damage.place.what}, {damage.how}: {wrong}")
-    print(f"\n{tried} of {len(work)} damages tried, seed {SEED}")
-    assert not failures, f"seed {SEED}, {len(failures)} of {tried}:\n" + "\n".join(sorted(failures)[:40])
+    print(f"\n{tried} of {len(work)} damages tried, KAFKACORE_SEED={SEED}")
+    assert not failures, f"KAFKACORE_SEED={SEED}, {len(failures)} of {tried}:\n" + "\n".join(sorted(failures)[:40])

@@ -1,6 +1,6 @@
 """A node's own files damaged at every kind of place: the node starts and serves what it had, or says which file it is.
 
-KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from forgetful_workload import Workload
 from kafkacore.server.node import Node
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 from kafkacore.tools import dev
+from seeds import SEED
 
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
-SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
 OVERRIDES = [*workload.OVERRIDES, "server.max.startup.time.ms=3000"]
 TOPICS = {"one": 6, "two": 3}  # with so many batches
 METADATA = "__cluster_metadata-0"
@@ -119,5 +119,5 @@ def test_a_node_starts_on_what_it_had_or_names_the_file(
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:
             failures.append(f"{name}: {damage.place.what}, {damage.how}: {wrong}")
-    print(f"\n{tried} of {len(work)} damages tried in {len(names)} files, seed {SEED}")
-    assert not failures, f"seed {SEED}, {len(failures)} of {tried}:\n" + "\n".join(sorted(failures)[:40])
+    print(f"\n{tried} of {len(work)} damages tried in {len(names)} files, KAFKACORE_SEED={SEED}")
+    assert not failures, f"KAFKACORE_SEED={SEED}, {len(failures)} of {tried}:\n" + "\n".join(sorted(failures)[:40])

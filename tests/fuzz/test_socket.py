@@ -1,6 +1,6 @@
 """A live node under wrong bytes: it goes on, other clients notice nothing, memory stays bounded.
 
-KAFKACORE_FUZZ_SECONDS is the budget; KAFKACORE_FUZZ_SEED repeats a run (what is sent repeats, what races does not).
+KAFKACORE_FUZZ_SECONDS is the budget; KAFKACORE_SEED repeats a run (what is sent repeats, what races does not).
 """
 
 import os
@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from mutator import Mutator
 from processes import rss_bytes, wait_until
+from seeds import SEED
 from wire import frame, receive
 
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "10"))
-SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or time.time_ns()
 CONNECTIONS = 8
 REQUESTS_PER_CONNECTION = 20
 ANSWER_TIMEOUT_S = 0.02
@@ -44,11 +44,13 @@ class Canary:
         """One record through; fails if it does not arrive, arrives changed, or a connection was lost."""
         value = b"canary %d" % self.sent
         self.producer.produce("canary", value, partition=0)
-        assert self.producer.flush(20) == 0, f"no acknowledgement, seed {SEED}"
+        assert self.producer.flush(20) == 0, f"no acknowledgement, KAFKACORE_SEED={SEED}"
         message = self.consumer.poll(20)
-        assert message is not None, f"nothing arrived, seed {SEED}"
-        assert (message.error(), message.offset(), message.value()) == (None, self.sent, value), f"seed {SEED}"
-        assert not self.errors, f"{self.errors}, seed {SEED}"
+        assert message is not None, f"nothing arrived, KAFKACORE_SEED={SEED}"
+        assert (message.error(), message.offset(), message.value()) == (None, self.sent, value), (
+            f"KAFKACORE_SEED={SEED}"
+        )
+        assert not self.errors, f"{self.errors}, KAFKACORE_SEED={SEED}"
         self.sent += 1
 
     def close(self):
@@ -107,8 +109,8 @@ def test_mutated_dialogues_harm_nobody_else(target, canary):
         canary.sings()
         grown = rss_bytes(target.pid) - before
         if target.ours:
-            assert grown < RSS_GROWTH_BYTES, f"{grown >> 20} MiB more after {sent} requests, seed {SEED}"
-    print(f"{sent} requests in {SECONDS} s, {canary.sent} canary records, seed {SEED}")
+            assert grown < RSS_GROWTH_BYTES, f"{grown >> 20} MiB more after {sent} requests, KAFKACORE_SEED={SEED}"
+    print(f"{sent} requests in {SECONDS} s, {canary.sent} canary records, KAFKACORE_SEED={SEED}")
     assert target.child.alive()
     assert not target.ours or "Traceback" not in target.log.read_text(errors="replace"), target.child.tail()
 

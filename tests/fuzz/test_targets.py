@@ -1,6 +1,6 @@
 """Every input of the corpus through its target, and changed ones for a while. `ci/fuzz.sh` does so guided by coverage.
 
-KAFKACORE_FUZZ_SECONDS (2 for each) bounds the time, KAFKACORE_FUZZ_SEED replays a run; a failure prints the seed.
+KAFKACORE_FUZZ_SECONDS (2 for each) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import pytest
 
 from fuzz_targets import TARGETS
 from mutated_bytes import mutated
+from seeds import SEED
 
 CORPUS = Path(__file__).parent / "corpus"
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "2"))
-SEED = int(os.environ.get("KAFKACORE_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
 
 
 @pytest.fixture
@@ -46,6 +46,6 @@ def test_no_bytes_are_taken_for_what_they_are_not(name: str, quiet: None) -> Non
         try:
             target.run(data)
         except Exception as error:
-            raise AssertionError(f"seed {SEED}, run {runs}: {data.hex()}") from error
+            raise AssertionError(f"KAFKACORE_SEED={SEED}, run {runs}: {data.hex()}") from error
         runs += 1
-    print(f"\n{name}: {len(inputs)} inputs, {runs} changed ones, seed {SEED}")
+    print(f"\n{name}: {len(inputs)} inputs, {runs} changed ones, KAFKACORE_SEED={SEED}")

@@ -1,7 +1,7 @@
 """A node whose disk forgets what was not synced, whenever the power goes out: a process is recorded from its first file
 to its last, killed, stopped and started in between, and a node is started on what each moment may have left.
 
-KAFKACORE_CRASH_POINTS is how many moments are tried, or `all` of them; KAFKACORE_CRASH_SEED repeats a run.
+KAFKACORE_CRASH_POINTS is how many moments are tried, or `all` of them; KAFKACORE_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -30,9 +29,9 @@ from kafkacore.storage import quorum_state
 from kafkacore.storage.names import metadata_directory
 from kafkacore.tools import dev
 from processes import wait_until
+from seeds import SEED
 
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
-SEED = int(os.environ.get("KAFKACORE_CRASH_SEED", "0")) or time.time_ns() % 1_000_000_007
 METADATA = "__cluster_metadata-0"
 FAILED_SYNCS = 4
 PRODUCER_IDS = 950  # of a block of 1000: the next block is asked for before this one is used up
@@ -190,8 +189,8 @@ def test_nothing_that_was_promised_is_lost_whenever_the_power_goes_out(
             at = recording.operations[moment - 1]
             failures.append(f"moment {moment} (kind {at.kind} {at.path}): {type(error).__name__}: {error}")
     total = len(recording.operations)
-    print(f"\n{tried} of {total + 1} moments tried, seed {SEED}, {len(recording.facts.facts)} answers")
-    assert not failures, f"seed {SEED}, {len(failures)} of {tried} moments:\n" + "\n".join(failures[:30])
+    print(f"\n{tried} of {total + 1} moments tried, KAFKACORE_SEED={SEED}, {len(recording.facts.facts)} answers")
+    assert not failures, f"KAFKACORE_SEED={SEED}, {len(failures)} of {tried} moments:\n" + "\n".join(failures[:30])
 
 
 def has_given_up(process: NodeProcess) -> bool:
@@ -240,4 +239,4 @@ def test_a_sync_that_fails_is_the_last_word(
             disk.apply(operation)
         Cut(SEED + number).leave(disk, root / "left")
         check_state(root / "left" / "node", did.known_at(operations[-1].end), caplog)
-    print(f"\n{failed} failed syncs, seed {SEED}")
+    print(f"\n{failed} failed syncs, KAFKACORE_SEED={SEED}")

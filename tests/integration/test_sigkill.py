@@ -1,22 +1,21 @@
 """SIGKILL at any moment during produce, again and again: what was acknowledged is there after each start.
 
-KAFKACORE_SIGKILLS is how often (a release is held to 200); KAFKACORE_SIGKILL_SEED repeats the choices of a run.
+KAFKACORE_SIGKILLS is how often (a release is held to 200); KAFKACORE_SEED repeats the choices of a run.
 """
 
 import contextlib
 import os
 import random
 import threading
-import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from processes import wait_until
+from seeds import SEED
 
 KILLS = int(os.environ.get("KAFKACORE_SIGKILLS", "5"))
-SEED = int(os.environ.get("KAFKACORE_SIGKILL_SEED", "0")) or time.time_ns()
 PARTITIONS = 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MOST_BETWEEN_KILLS = 5000
@@ -67,7 +66,7 @@ class Writer:
         """Returns when so many more records were acknowledged, with others under way."""
         self.producing.set()
         enough = sum(map(len, self.acknowledged)) + more
-        what = f"{more} more acknowledgements, seed {SEED}"
+        what = f"{more} more acknowledgements, KAFKACORE_SEED={SEED}"
         wait_until(lambda: sum(map(len, self.acknowledged)) >= enough, PATIENCE_S, what)
         # What is under way stays so through the kill; a writer that went on would outrun who checks.
         self.producing.clear()
@@ -77,8 +76,8 @@ class Writer:
         self.stopping.set()
         self.producing.set()
         self.thread.join(PATIENCE_S)
-        assert self.producer.flush(PATIENCE_S) == 0, f"records were never acknowledged, seed {SEED}"
-        assert not self.fatal, f"{self.fatal[:3]}, seed {SEED}"
+        assert self.producer.flush(PATIENCE_S) == 0, f"records were never acknowledged, KAFKACORE_SEED={SEED}"
+        assert not self.fatal, f"{self.fatal[:3]}, KAFKACORE_SEED={SEED}"
 
 
 def read(bootstrap, partition, start, end):
@@ -91,10 +90,12 @@ def read(bootstrap, partition, start, end):
     found = []
     while len(found) < end - start:
         messages = consumer.consume(min(10_000, end - start - len(found)), PATIENCE_S)
-        assert messages, f"partition {partition}: nothing at {start + len(found)} of {end}, seed {SEED}"
+        assert messages, f"partition {partition}: nothing at {start + len(found)} of {end}, KAFKACORE_SEED={SEED}"
         for message in messages:
-            assert not message.error(), f"{message.error()}, seed {SEED}"
-            assert message.offset() == start + len(found), f"offset {message.offset()} out of turn, seed {SEED}"
+            assert not message.error(), f"{message.error()}, KAFKACORE_SEED={SEED}"
+            assert message.offset() == start + len(found), (
+                f"offset {message.offset()} out of turn, KAFKACORE_SEED={SEED}"
+            )
             found.append(message.value())
     consumer.close()
     return found
@@ -106,11 +107,11 @@ def check(bootstrap, partition, acknowledged, start):
     found = read(bootstrap, partition, start, end)
     lost = [o for o, value in acknowledged.items() if o >= start and found[o - start] != value]
     assert not lost, (
-        f"partition {partition}: {len(lost)} acknowledged records lost, first offset {lost[0]}, seed {SEED}"
+        f"partition {partition}: {len(lost)} acknowledged records lost, first offset {lost[0]}, KAFKACORE_SEED={SEED}"
     )
     # The writer numbers each partition's records from 0, and nobody else writes: number and offset are one.
     numbers = [int(value.split(b":")[1]) for value in found]
-    assert numbers == list(range(start, end)), f"partition {partition}: doubled or reordered, seed {SEED}"
+    assert numbers == list(range(start, end)), f"partition {partition}: doubled or reordered, KAFKACORE_SEED={SEED}"
     return end
 
 
@@ -137,4 +138,4 @@ def test_nothing_acknowledged_is_lost(fresh_broker):
         check(broker.bootstrap, partition, writer.acknowledged[partition], 0) for partition in range(PARTITIONS)
     )
     assert total == sum(map(len, writer.sent)) > 0
-    print(f"{KILLS} kills, {total} records, seed {SEED}")
+    print(f"{KILLS} kills, {total} records, KAFKACORE_SEED={SEED}")

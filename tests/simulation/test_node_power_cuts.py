@@ -1,7 +1,7 @@
 """A whole node, broker and controller, on one simulated disk whose power goes out under its operations.
 
 Its threads decide in which order their operations come, so a seed replays what a cut leaves, not the operation it
-comes under. KAFKACORE_CRASH_POINTS (10; `all`: every one), KAFKACORE_CRASH_SEED.
+comes under. KAFKACORE_CRASH_POINTS (10; `all`: every one), KAFKACORE_SEED.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.format import FormatOptions, format_directories
 from kafkacore.tools import dev
 from processes import wait_until
+from seeds import SEED
 
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "10")
-SEED = int(os.environ.get("KAFKACORE_CRASH_SEED", "0")) or random.SystemRandom().getrandbits(32)
 DIRECTORY = "/node"
 CLUSTER_ID = "kafkacorePowerAAAAAAAA"
 # What a node without power says to those who wait for it, and to who starts it.
@@ -122,5 +122,5 @@ def test_a_node_has_all_that_it_promised_wherever_the_power_goes_out(config: Bro
             cut_under(config, operation)
         except Exception as error:  # noqa: BLE001 - every cut is tried, and all that are wrong are told
             failures.append(f"operation {operation}: {type(error).__name__}: {error}")
-    print(f"\n{len(points)} of {last - first} operations tried, seed {SEED}")
-    assert not failures, f"seed {SEED}, {len(failures)} of {len(points)}:\n" + "\n".join(failures[:30])
+    print(f"\n{len(points)} of {last - first} operations tried, KAFKACORE_SEED={SEED}")
+    assert not failures, f"KAFKACORE_SEED={SEED}, {len(failures)} of {len(points)}:\n" + "\n".join(failures[:30])

@@ -79,7 +79,7 @@ def test_a_frame_under_way_that_gives_up_lets_the_next_one_pass() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["reserve", "release", "cancel"]), st.integers(0, 255), st.integers(1, 40))))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_it_does_what_a_plain_queue_does(steps: list[tuple[str, int, int]]) -> None:
     limit = 40
     budget = PyBudget(limit)

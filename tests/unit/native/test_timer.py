@@ -20,7 +20,7 @@ STEPS = st.lists(
 
 
 @given(start_ms=st.integers(0, 1 << 41), steps=STEPS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_it_does_what_a_list_of_deadlines_does(start_ms: int, steps: list[tuple[str, int, int]]) -> None:
     wheel = PyWheel(start_ms, 20)
     now_ms = start_ms

@@ -136,7 +136,7 @@ def test_a_header_that_does_not_fit_is_refused_by_both_readers(frame):
     st.integers(-1, 20),
     st.binary(max_size=40) | st.binary(max_size=3).map(lambda more: b"\0\x02ab\x01\x05\x01x" + more),
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=1000)
 def test_the_native_reader_of_headers_understands_what_the_table_does(key, version, rest):
     frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True) + b"\0\0\0\x07" + rest
     try:

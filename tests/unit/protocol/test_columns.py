@@ -71,7 +71,7 @@ def partition_columns(records, version):
 
 
 @given(st.data(), st.integers(0, 2))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_rows_are_the_bytes_that_objects_give_and_come_back(data, version):
     records = data.draw(st.lists(partition_records(version), min_size=1, max_size=8))
     codec = RowCodec("PartitionRecord", version)
@@ -200,7 +200,7 @@ def test_text_that_cannot_be_written_is_refused(names):
 
 
 @given(st.binary(max_size=80), st.integers(0, 2))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 def test_random_bytes_fill_a_row_as_an_object_would_be_or_are_refused(data, version):
     out = {
         "partition_id": np.zeros(1, np.int32),

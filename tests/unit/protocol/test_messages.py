@@ -299,7 +299,7 @@ def test_field_names_become_snake_case(name, expected):
 
 
 @given(st.binary(max_size=300), st.sampled_from(tables.names()), st.integers(0, 18))
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=3000)
 def test_random_bytes_give_a_message_or_a_protocol_error(data, name, version):
     cls = message_class(name)
     try:
@@ -314,7 +314,7 @@ def test_random_bytes_give_a_message_or_a_protocol_error(data, name, version):
 
 
 @given(st.data(), st.sampled_from(["ProduceRequest", "FetchRequest", "MetadataResponse", "CreateTopicsRequest"]))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 def test_a_message_with_bytes_changed_gives_a_message_or_a_protocol_error(data, name):
     message, cls = tables.message(name), message_class(name)
     version = data.draw(st.integers(message.versions.lowest, message.versions.highest))

@@ -116,7 +116,7 @@ def test_a_view_cut_at_any_byte_is_refused(name, version):
 
 
 @given(st.data(), st.sampled_from(PINNED))
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 def test_view_and_object_refuse_and_understand_the_same_bytes(data, pinned):
     name, version = pinned
     raw = bytearray(sample(name, version).encode(version))

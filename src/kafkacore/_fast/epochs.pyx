@@ -6,7 +6,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport realloc
 
 from kafkacore._fast.cursor cimport Writer, write_raw
-from kafkacore._fast.log cimport EpochEntry, Log
+from kafkacore._fast.log cimport EPOCHS_BEHIND, EPOCHS_EMPTY, EPOCHS_SAVED, EpochEntry, Log
 
 cdef enum:
     LEAST_ENTRIES = 1
@@ -35,6 +35,7 @@ cdef int add_entry(Log *log, int32_t epoch, int64_t start_offset) noexcept nogil
 
 cdef int epochs_assign(Log *log, int32_t epoch, int64_t start_offset) noexcept nogil:
     cdef EpochEntry *last
+    cdef int lacks = EPOCHS_EMPTY
     if epoch < 0 or start_offset < 0:
         return 0
     if log.epoch_count:
@@ -45,15 +46,31 @@ cdef int epochs_assign(Log *log, int32_t epoch, int64_t start_offset) noexcept n
         last = &log.epochs[log.epoch_count - 1]
         if last.epoch < epoch and last.start_offset < start_offset:
             break
+        if last.start_offset < log.end_offset:
+            lacks = EPOCHS_BEHIND
         log.epoch_count -= 1
-    log.epochs_dirty = True
+    if start_offset < log.end_offset:
+        lacks = EPOCHS_BEHIND
+    if log.epochs_dirty < lacks:
+        log.epochs_dirty = lacks
     return add_entry(log, epoch, start_offset)
 
 
-cdef void epochs_truncate_end(Log *log, int64_t end_offset) noexcept nogil:
+cdef bint cut_end(Log *log, int64_t end_offset) noexcept nogil:
+    cdef int32_t before = log.epoch_count
     while log.epoch_count and log.epochs[log.epoch_count - 1].start_offset >= end_offset:
         log.epoch_count -= 1
-        log.epochs_dirty = True
+    return log.epoch_count != before
+
+
+cdef void epochs_truncate_end(Log *log, int64_t end_offset) noexcept nogil:
+    if cut_end(log, end_offset):
+        log.epochs_dirty = EPOCHS_BEHIND
+
+
+cdef void epochs_drop_empty(Log *log, int64_t end_offset) noexcept nogil:
+    if cut_end(log, end_offset) and log.epochs_dirty == EPOCHS_SAVED:
+        log.epochs_dirty = EPOCHS_EMPTY
 
 
 cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil:
@@ -68,7 +85,7 @@ cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil:
     for i in range(log.epoch_count - gone):
         log.epochs[i] = log.epochs[i + gone]
     log.epoch_count -= gone
-    log.epochs_dirty = True
+    log.epochs_dirty = EPOCHS_BEHIND
 
 
 cdef int32_t epochs_at(const Log *log, int64_t offset) noexcept nogil:
@@ -143,5 +160,5 @@ cdef int epochs_read(Log *log, const char *text, int64_t size) noexcept nogil:
         if epochs_assign(log, <int32_t> epoch, start_offset) < 0:
             return -ENOMEM
         count -= 1
-    log.epochs_dirty = False
+    log.epochs_dirty = EPOCHS_SAVED
     return 0 if at == end else -EINVAL

@@ -30,6 +30,12 @@ cdef enum:
     LOG_FAILED = 4        # its directory is offline: KAFKA_STORAGE_ERROR
     LOG_CLOSED = 5
 
+# How far the leader-epoch-checkpoint is behind the entries.
+cdef enum:
+    EPOCHS_SAVED = 0
+    EPOCHS_EMPTY = 1      # only in epochs that hold no record, which every start drops: not worth a sync yet
+    EPOCHS_BEHIND = 2
+
 cdef enum:
     LOG_BLOCKED = -2000   # no effect yet; the waiter is queued and will be woken
 
@@ -111,7 +117,7 @@ ctypedef struct Log:
     EpochEntry *epochs
     int32_t epoch_count
     int32_t epoch_capacity
-    bint epochs_dirty                    # the checkpoint file is behind
+    int epochs_dirty                     # what the checkpoint file lacks: EPOCHS_SAVED...
     Producers *producers                 # NULL until the first append
     Recent *recent                       # likewise
     int64_t snapshot_offset              # of the newest producer snapshot

@@ -11,7 +11,7 @@ from libc.string cimport strlen
 from kafkacore._fast.cursor cimport Writer, writer_free, writer_init
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.epochs cimport epochs_write
-from kafkacore._fast.log cimport Log
+from kafkacore._fast.log cimport EPOCHS_SAVED, Log
 from kafkacore._fast.producers cimport producers_write
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
@@ -114,7 +114,7 @@ cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nog
     writer_init(&out, MAX_SMALL_BYTES)
     mutex_lock(&log.lock)
     epochs_write(log, &out)
-    log.epochs_dirty = False
+    log.epochs_dirty = EPOCHS_SAVED
     mutex_unlock(&log.lock)
     if not out.bad:
         result = write_small_file(log.dir.disk, directory, b"leader-epoch-checkpoint", out.data, out.size, synced)

@@ -10,8 +10,8 @@ from libc.string cimport strdup
 from kafkacore._fast.atomics cimport load32, load64, store32, store64, store_ptr
 from kafkacore._fast.io cimport LogDir, LogDirectory
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, Segment,
-    SegmentList, config_release, log_block, log_fail_in, log_hold_config, log_wake_blocked, log_wake_changed,
+    EPOCHS_BEHIND, LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig,
+    Segment, SegmentList, config_release, log_block, log_fail_in, log_hold_config, log_wake_blocked, log_wake_changed,
     recent_clear,
 )
 from kafkacore._fast.log_append cimport AppendInfo
@@ -288,7 +288,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
         log.truncations += 1
         log.snapshot_offset = fresh.snapshot_offset
         store64(&log.last_aborted_offset, fresh.last_aborted_offset)
-        log.epochs_dirty = True
+        log.epochs_dirty = EPOCHS_BEHIND
         if log.segments != NULL:
             # All of it was synced when the future log was shut.
             log.synced_offset = log.commit_offset = log.end_offset

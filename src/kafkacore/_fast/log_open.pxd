@@ -14,7 +14,9 @@ cdef int log_start_open(Log *log, Waiter *blocked) noexcept nogil
 cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept nogil
 # The same for a log whose last segment was left on disk by a load, before its first append.
 cdef int log_start_wake(Log *log, Waiter *blocked) noexcept nogil
-# The checkpoint file follows the entries, soon.
+# Whether the checkpoint file lacks what is worth its syncs.
+cdef bint log_epochs_wanted(const Log *log) noexcept nogil
+# Then it follows the entries, soon.
 cdef void log_save_epochs(Log *log) noexcept nogil
 
 # Blocks ahead of a large active segment, soon.

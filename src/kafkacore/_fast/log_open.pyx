@@ -10,9 +10,9 @@ from kafkacore._fast.atomics cimport add32, load32, load64, store32, store64
 from kafkacore._fast.env cimport Disk
 from kafkacore._fast.io cimport Dirty, Job, LogDir, io_dirty, io_submit
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, SegmentList, config_release, log_block,
-    log_dir, log_directory_path, log_fail, log_fail_in, log_hold_config, log_now_ms, log_set_segments, log_wake_blocked,
-    log_wake_changed, recent_clear, segments_release,
+    EPOCHS_EMPTY, EPOCHS_SAVED, LOG_BLOCKED, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig, SegmentList,
+    config_release, log_block, log_dir, log_directory_path, log_fail, log_fail_in, log_hold_config, log_now_ms,
+    log_set_segments, log_wake_blocked, log_wake_changed, recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_epochs, write_partition_metadata, write_producer_snapshot
 from kafkacore._fast.park cimport WAKE_READY, Waiter, WakeList, wake_all
@@ -237,6 +237,7 @@ cdef int wake(Log *log) noexcept nogil:
     mutex_lock(&log.lock)
     if result == 0:
         store32(&segment.sealed, 0)
+        log_save_epochs(log)
     if result == 0 and log.state == LOG_ROLLING:
         log.state = LOG_OPEN
     mutex_unlock(&log.lock)
@@ -494,9 +495,15 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
 
 # --- leader epochs ---
 
+cdef bint log_epochs_wanted(const Log *log) noexcept nogil:
+    # Each restart would sync two files of every partition, for epochs that the next start drops.
+    cdef bint at_rest = log.active != NULL and load32(&log.active.sealed) != 0
+    return log.epochs_dirty != EPOCHS_SAVED and not (log.epochs_dirty == EPOCHS_EMPTY and at_rest)
+
+
 cdef void log_save_epochs(Log *log) noexcept nogil:
     # A log that opens writes them with its other files, and saves later ones when it is open.
-    if log.epochs_job_queued or not log.epochs_dirty or (log.state != LOG_OPEN and log.state != LOG_ROLLING):
+    if log.epochs_job_queued or (log.state != LOG_OPEN and log.state != LOG_ROLLING) or not log_epochs_wanted(log):
         return
     memset(&log.epochs_job, 0, sizeof(Job))
     log.epochs_job.run = run_save_epochs

@@ -8,12 +8,12 @@ from kafkacore._fast.atomics cimport load32, load64, store32, store64
 from kafkacore._fast.epochs cimport epochs_truncate_end, epochs_truncate_start
 from kafkacore._fast.io cimport LogDir
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList, log_block, log_dir,
-    log_fail, log_fail_in, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed,
-    recent_clear, segments_release,
+    EPOCHS_BEHIND, LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, SegmentList,
+    log_block, log_dir, log_fail, log_fail_in, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked,
+    log_wake_changed, recent_clear, segments_release,
 )
 from kafkacore._fast.log_files cimport write_epochs, write_producer_snapshot
-from kafkacore._fast.log_open cimport log_save_epochs, log_start_roll, log_sync_segment
+from kafkacore._fast.log_open cimport log_epochs_wanted, log_save_epochs, log_start_roll, log_sync_segment
 from kafkacore._fast.log_read cimport segment_max_timestamp
 from kafkacore._fast.park cimport WAKE_GONE, WAKE_READY
 from kafkacore._fast.producers cimport producers_clear
@@ -52,8 +52,7 @@ cdef int end_change(Log *log, int result) noexcept nogil:
     mutex_lock(&log.lock)
     if log.state == LOG_ROLLING:
         log.state = LOG_OPEN
-    if log.epochs_dirty:
-        log_save_epochs(log)
+    log_save_epochs(log)
     mutex_unlock(&log.lock)
     log_wake_blocked(log, WAKE_READY)
     log_wake_changed(log, WAKE_READY)
@@ -231,7 +230,7 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
         log.synced_offset = log.commit_offset = offset
         log.unflushed_since_ns = -1
         log.epoch_count = 0
-        log.epochs_dirty = True
+        log.epochs_dirty = EPOCHS_BEHIND
         mutex_unlock(&log.lock)
     if result < 0:
         segment_release(segment)
@@ -427,7 +426,7 @@ cdef int log_shut(Log *log, Waiter *blocked) noexcept nogil:
     mutex_unlock(&log.lock)
     if result != 0:
         return result
-    if log.epochs_dirty:
+    if log_epochs_wanted(log):
         result = write_epochs(log, log.path, True)
     list = log_hold_segments(log)
     mutex_lock(&log.lock)

@@ -7,9 +7,9 @@ from libc.string cimport memset
 
 from kafkacore._fast.atomics cimport add64, store32, store64
 from kafkacore._fast.epochs cimport (
-    epochs_assign, epochs_latest, epochs_read, epochs_truncate_end, epochs_truncate_start,
+    epochs_assign, epochs_drop_empty, epochs_latest, epochs_read, epochs_truncate_start,
 )
-from kafkacore._fast.log cimport LOG_OPEN, log_directory_path, log_now_ms, log_set_segments
+from kafkacore._fast.log cimport EPOCHS_BEHIND, LOG_OPEN, log_directory_path, log_now_ms, log_set_segments
 from kafkacore._fast.log_files cimport read_small_file
 from kafkacore._fast.log_open cimport log_save_epochs
 from kafkacore._fast.producers cimport (
@@ -378,7 +378,7 @@ cdef int drop_everything_before(Recovery *recovery, int64_t *end_offset) noexcep
     result = drop_segments_after(recovery, -1)
     producers_clear(load.producers)
     load.log.epoch_count = 0
-    load.log.epochs_dirty = True
+    load.log.epochs_dirty = EPOCHS_BEHIND
     end_offset[0] = recovery.plan.log_start_offset
     return result
 
@@ -406,7 +406,9 @@ cdef int install(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef Log *log = load.log
     cdef int64_t synced = synced_until(recovery, end_offset)
     cdef int result = 0
-    epochs_truncate_end(log, end_offset)
+    if log.epochs_dirty:
+        log.epochs_dirty = EPOCHS_BEHIND  # batches that were checked have told others than the file
+    epochs_drop_empty(log, end_offset)
     epochs_truncate_start(log, recovery.plan.log_start_offset)
     note_synced(recovery, synced)
     mutex_lock(&log.lock)

@@ -19,6 +19,7 @@ from kafkacore.config.topic import TopicConfig
 from kafkacore.storage import log_loader
 from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.log_settings import log_settings
+from processes import wait_until
 from transactions import ABORT, marker, records
 
 NODE = {
@@ -302,3 +303,28 @@ def test_a_rebuilt_segment_in_the_middle_is_where_a_recovery_would_begin_until_i
     handle.flush()
     assert (handle.synced_offset, handle.recovery_point) == (21, 21)
     handle.shut()
+
+
+def test_the_epochs_of_a_log_at_rest_are_written_with_its_next_record(tmp_path: Path) -> None:
+    file = made(tmp_path) / "leader-epoch-checkpoint"
+    before = file.read_text(), file.stat().st_ino
+    for epoch in (3, 4):
+        handle = loaded(tmp_path)
+        handle.become_leader(1, epoch)
+        assert handle.leader_epochs() == [(0, 0), (epoch, 20)]
+        handle.shut()
+        assert (file.read_text(), file.stat().st_ino) == before, "two syncs of every partition at every start"
+    handle = loaded(tmp_path)
+    handle.become_leader(1, 7)
+    assert handle.append(batch()).error == 0
+    wait_until(lambda: file.read_text() == "0\n2\n0 0\n7 20\n", 10, "the epoch is written while the log is in use")
+    assert loaded(tmp_path, clean=False).leader_epochs() == [(0, 0), (7, 20)]
+    handle.shut()
+
+
+def test_epochs_that_a_recovery_found_are_written_at_once(tmp_path: Path) -> None:
+    file = made(tmp_path) / "leader-epoch-checkpoint"
+    file.write_text("0\n0\n")
+    handle = loaded(tmp_path, clean=False)
+    wait_until(lambda: file.read_text() == "0\n1\n0 0\n", 10, "what the batches told is written")
+    assert handle.leader_epochs() == [(0, 0)]

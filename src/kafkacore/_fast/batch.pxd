@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from kafkacore._fast.compression cimport Codec
-from kafkacore._fast.cursor cimport Reader, Writer
-from kafkacore._fast.record cimport BatchBuilder, BatchHeader, RecordView
+from kafkacore._fast.cursor cimport Reader
+from kafkacore._fast.record cimport BatchHeader, RecordView
 
 
 cdef class Body:                 # bytes that batches and records point into: another's buffer, or a block of its own
@@ -41,14 +41,3 @@ cdef class Batches:
     cdef Body body
     cdef Codec codec
     cdef size_t at
-
-
-cdef class RecordBatchBuilder:
-    cdef BatchBuilder builder
-    cdef Writer headers          # of the record being added, encoded
-    cdef int codec
-    cdef int level
-    cdef bint closed
-    cdef int add(
-        self, int64_t timestamp, key, value, headers, int offset_delta, Py_buffer *views, int *held
-    ) except -100

@@ -1,17 +1,30 @@
 """Record batches for Python: build them, walk them, look into them."""
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import TypeAlias
 
 from typing_extensions import Buffer
 
+from kafkacore._fast.batch_builder import CODEC_NAMES, DEFAULT_LIMIT_BYTES, RecordBatchBuilder
 from kafkacore._fast.compression import Codec
-from kafkacore._fast.errors import KafkaError
+from kafkacore._fast.errors import CorruptBatchError, InvalidRecordError
 
-CODEC_NAMES: dict[int, str]
-DEFAULT_LIMIT_BYTES: int
+__all__ = [
+    "CODEC_NAMES",
+    "DEFAULT_LIMIT_BYTES",
+    "Batch",
+    "Batches",
+    "ControlRecordType",
+    "CorruptBatchError",
+    "InvalidRecordError",
+    "Record",
+    "RecordBatchBuilder",
+    "RecordIterator",
+    "RecordRows",
+    "live_objects",
+]
 
 # Values that lie together: their bytes, where each of them ends, the first that is meant, and behind the last.
 RecordRows: TypeAlias = tuple[bytes, array[int], int, int]
@@ -26,12 +39,6 @@ class ControlRecordType(IntEnum):
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
-
-class CorruptBatchError(KafkaError, ValueError):
-    """What is there is no batch. Kafka's CORRUPT_MESSAGE."""
-
-class InvalidRecordError(KafkaError, ValueError):
-    """A record that breaks the format. Kafka's INVALID_RECORD."""
 
 class Record:
     """One record of a batch; `key`, `value` and `headers` are made when asked for, the views copy nothing."""
@@ -145,58 +152,6 @@ class Batches(Iterator[Batch]):
     def __iter__(self) -> Batches: ...
     def __next__(self) -> Batch:
         """Raises CorruptBatchError."""
-
-class RecordBatchBuilder:
-    """Builds one record batch (magic 2)."""
-
-    def __init__(
-        self,
-        *,
-        codec: str | int = "none",
-        level: int | None = None,
-        base_offset: int = 0,
-        partition_leader_epoch: int = -1,
-        producer_id: int = -1,
-        producer_epoch: int = -1,
-        base_sequence: int = -1,
-        transactional: bool = False,
-        control: bool = False,
-        log_append_time_ms: int | None = None,
-        delete_horizon_ms: int | None = None,
-        limit_bytes: int = ...,
-    ) -> None: ...
-    def append(
-        self,
-        timestamp: int,
-        key: Buffer | None,
-        value: Buffer | None,
-        headers: Iterable[tuple[str | bytes, Buffer | None]] | None = None,
-        offset_delta: int = -1,
-    ) -> bool:
-        """Adds a record; False, and nothing added, when it does not fit into `limit_bytes`.
-
-        `timestamp` is in milliseconds, -1 for none; `offset_delta` is one after the last where not given.
-        Raises InvalidRecordError, or ValueError once the batch is built.
-        """
-
-    def append_all(self, timestamp: int, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
-        """Adds a record for each key and value; False, and none of them added, when they do not all fit into
-        `limit_bytes`. Raises InvalidRecordError, TypeError, ValueError once the batch is built.
-        """
-
-    def append_rows(self, timestamp: int, data: Buffer, ends: Buffer, first: int, last: int) -> bool:
-        """A record without key for each row in `[first, last)`: its value is `data` from where the row before it ends
-        to where it ends. False when one does not fit; those before it are added. Raises InvalidRecordError, ValueError.
-        """
-
-    @property
-    def record_count(self) -> int: ...
-    @property
-    def size_bytes(self) -> int:
-        """Of the batch so far, before compression."""
-
-    def build(self) -> bytes:
-        """The batch; nothing can be appended any more. Raises CodecError for a level that the codec does not have."""
 
 def live_objects() -> int:
     """Builders and bodies that were made and not yet freed."""

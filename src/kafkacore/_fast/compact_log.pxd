@@ -47,6 +47,7 @@ ctypedef struct Compaction:
     int32_t first
     int32_t end
     Segment *fresh
+    int64_t fresh_end         # behind its last batch
     uint8_t *out
     int64_t out_room
     int64_t out_held

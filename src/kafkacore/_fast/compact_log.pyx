@@ -376,6 +376,7 @@ cdef int begin_group(Compaction *c) noexcept nogil:
     c.fresh = like(first)
     if c.fresh == NULL:
         return -ENOMEM
+    c.fresh_end = first.base_offset
     c.index.size = 0
     c.transactions.index = &c.index
     c.out_held = 0
@@ -438,6 +439,7 @@ cdef int put(Compaction *c, const Kept *kept) noexcept nogil:
         c.out_held += size
     segment_note_batch(fresh, fresh.size, size, kept.last_offset, kept.max_timestamp, c.config.index_interval_bytes)
     fresh.size += size
+    c.fresh_end = kept.last_offset + 1
     return 0
 
 
@@ -510,6 +512,7 @@ cdef int compaction_swap(Compaction *c, Waiter *blocked) noexcept nogil:
     swap.former = &c.list.items[c.first]
     swap.count = c.end - c.first
     swap.fresh = c.fresh
+    swap.end_offset = c.fresh_end
     swap.truncations = c.truncations
     result = swap_in(&swap, blocked)
     if result == 0:

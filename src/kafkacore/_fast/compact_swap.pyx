@@ -4,7 +4,7 @@ from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
-from libc.string cimport strdup, strlen, strrchr
+from libc.string cimport strlen
 
 from kafkacore._fast.atomics cimport load32, store32, store64
 from kafkacore._fast.env cimport Disk
@@ -17,7 +17,7 @@ from kafkacore._fast.log_trim cimport log_advance_start
 from kafkacore._fast.park cimport WAKE_READY
 from kafkacore._fast.segment cimport (
     SEGMENT_REPLACED, segment_hold, segment_open_indexes, segment_open_log, segment_open_part, segment_release,
-    segment_unlink_files,
+    segment_sync_names, segment_unlink_files,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 
@@ -88,7 +88,7 @@ cdef int swap_sync(Segment *fresh) noexcept nogil:
     if result == 0:
         result = disk.sync(disk.self, fresh.file)
     # All of the names before one of them becomes .swap: a .log.swap that had lost its transaction index would go alone.
-    return result if result < 0 else sync_names(fresh)
+    return result if result < 0 else segment_sync_names(fresh)
 
 
 cdef char *part_path(const Segment *segment, int part, const char *suffix) noexcept nogil:
@@ -133,16 +133,6 @@ cdef int rename_parts(const Segment *fresh, int first, const char *before, const
     for part in range(first, parts):
         if result == 0:
             result = rename_part(fresh, part, before, after)
-    return result
-
-
-cdef int sync_names(const Segment *fresh) noexcept nogil:
-    cdef char *directory = strdup(fresh.path)
-    cdef int result = -ENOMEM
-    if directory != NULL:
-        strrchr(directory, 47)[0] = 0  # the slash
-        result = fresh.disk.sync_directory(fresh.disk.self, directory)
-        free(directory)
     return result
 
 
@@ -208,11 +198,15 @@ cdef int drop_former(const Swap *swap) noexcept nogil:
     for i in range(swap.count):
         store32(&swap.former[i].dropped, SEGMENT_REPLACED)
     for i in range(1, swap.count):
+        # A start removes what begins below the new segment's end by itself; what lies behind it must not lose a later
+        # tombstone and keep the record that it was for.
+        if result == 0 and i > 1 and swap.former[i].base_offset >= swap.end_offset:
+            result = segment_sync_names(swap.fresh)
         if result == 0:
             result = unlink_part(swap.former[i], 0, b"")
     # Records that a crash brings back, behind the last that were kept, must not have lost their transaction index.
     if result == 0 and swap.count > 1:
-        result = sync_names(swap.fresh)
+        result = segment_sync_names(swap.fresh)
     for i in range(1, swap.count):
         if result == 0:
             result = segment_unlink_files(swap.former[i])
@@ -241,7 +235,7 @@ cdef int change_files(const Swap *swap) noexcept nogil:
     cdef Segment *fresh = swap.fresh
     cdef int result = rename_parts(fresh, 0, b".cleaned", b".swap")
     if result == 0:
-        result = sync_names(fresh)
+        result = segment_sync_names(fresh)
     if result == 0:
         inherit(swap)
         mutex_lock(&log.lock)
@@ -250,14 +244,14 @@ cdef int change_files(const Swap *swap) noexcept nogil:
     if result == 0:
         result = drop_former(swap)
     if result == 0:
-        result = sync_names(fresh)
+        result = segment_sync_names(fresh)
     if result == 0:
         result = rename_part(fresh, 0, b".swap", b"")
     if result == 0:
-        result = sync_names(fresh)
+        result = segment_sync_names(fresh)
     if result == 0:
         result = rename_parts(fresh, 1, b".swap", b"")
-    return result if result < 0 else sync_names(fresh)
+    return result if result < 0 else segment_sync_names(fresh)
 
 
 cdef int open_former(const Swap *swap) noexcept nogil:

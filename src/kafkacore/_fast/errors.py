@@ -16,6 +16,19 @@ class UnsupportedVersionError(KafkaError):
     code = 35
 
 
+class CorruptBatchError(KafkaError, ValueError):
+    """What is there is no batch: a length, magic byte or body that cannot be. Kafka's CORRUPT_MESSAGE."""
+
+    code = 2
+    retriable = True
+
+
+class InvalidRecordError(KafkaError, ValueError):
+    """A record that breaks the format. Kafka's INVALID_RECORD."""
+
+    code = 87
+
+
 class ProtocolError(ValueError):
     """Bytes that are not the message they claim to be, or a value that no message can hold. Names the field."""
 

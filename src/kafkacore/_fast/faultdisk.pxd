@@ -7,13 +7,7 @@ Unlike simdisk's its files are real: they are sent by sendfile, and other progra
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.env cimport Disk
-
-cdef enum:
-    FAULT_READ = 0
-    FAULT_WRITE = 1
-    FAULT_SYNC = 2
-    FAULT_NAMES = 3       # open with creation, rename, unlink, make and sync directory
-    FAULTS = 4
+from kafkacore._fast.fault_kinds cimport FAULTS
 
 ctypedef struct FaultState:
     int32_t errors[FAULTS]  # atomic, as everything here; an errno, 0: none

@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.atomics cimport add64, cas64, load32, load64, store32, store64
 from kafkacore._fast.env cimport Env, Environment, ManualClock, env_real
+from kafkacore._fast.fault_kinds cimport FAULT_NAMES, FAULT_READ, FAULT_SYNC, FAULT_WRITE
 
 cdef extern from "<fcntl.h>" nogil:
     int O_CREAT, O_TRUNC
@@ -14,7 +15,7 @@ cdef extern from "<fcntl.h>" nogil:
 cdef Env real
 env_real(&real)
 
-FAULT_KINDS = ("read", "write", "sync", "names")
+FAULT_KINDS = ("read", "write", "sync", "names")  # by their numbers
 
 
 cdef inline int refused(void *self, int kind) noexcept nogil:

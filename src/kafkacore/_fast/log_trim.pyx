@@ -21,7 +21,7 @@ from kafkacore._fast.replay cimport log_replay_producers
 from kafkacore._fast.segment cimport (
     Position, Segment, file_of, segment_create, segment_cut_entries, segment_cut_files, segment_end_times,
     segment_find, segment_hold, segment_largest_timestamp, segment_load_indexes, segment_new, segment_open_log,
-    segment_release, segment_reserve, segment_seal, segment_unlink,
+    segment_release, segment_reserve, segment_seal, segment_sync_names, segment_unlink,
 )
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.txn_index cimport txn_index_truncate
@@ -83,23 +83,29 @@ cdef int keep_range(Log *log, int32_t first, int32_t end, Segment *extra) noexce
     return result
 
 
-cdef int unlink_range(SegmentList *list, int32_t first, int32_t end) noexcept nogil:
+cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
+    """The oldest first, and each for good before the next: a segment that a crash brought back before a gap would be
+    the log's beginning, and what lies behind the gap be taken for no part of it."""
     cdef int32_t i
     cdef int result = 0
     cdef int one
-    for i in range(first, end):
-        one = segment_unlink(list.items[i])
+    for i in range(count):
+        one = segment_sync_names(list.items[i]) if i > 0 else 0
+        if one == 0:
+            one = segment_unlink(list.items[i])
         result = one if one < 0 else result
     return result
 
 
 cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
-    """The last one first."""
+    """The last one first, each for good."""
     cdef int32_t i
     cdef int result = 0
     for i in range(list.count - 1, first - 1, -1):
         if result == 0:
             result = segment_unlink(list.items[i])
+        if result == 0:
+            result = segment_sync_names(list.items[i])
     return result
 
 
@@ -180,10 +186,8 @@ cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept
     mutex_unlock(&log.lock)
     # The last segment goes first, so that a crash in between leaves a log that ends where one of them did; and all are
     # gone for good before the log grows again, or they would follow on other records than their own.
-    if result == 0 and keep < list.count:
+    if result == 0:
         result = unlink_from(list, keep)
-        if result == 0:
-            result = log.dir.disk.sync_directory(log.dir.disk.self, log.path)
     if result == 0:
         result = cut_disk(log, list.items[keep - 1], offset)
     return result if result < 0 else log_replay_producers(log, offset)
@@ -214,7 +218,7 @@ cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
     cdef int result
     if segment == NULL:
         return -ENOMEM
-    result = unlink_range(list, 0, list.count)
+    result = unlink_from(list, 0)
     if result == 0:
         result = segment_create(segment, log_now_ms(log), False, 0)
     if result == 0:
@@ -292,7 +296,7 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
         count = 0
     mutex_unlock(&log.lock)
     if result == 0:
-        result = unlink_range(list, 0, count)
+        result = unlink_first(list, count)
     return result if result < 0 else count
 
 

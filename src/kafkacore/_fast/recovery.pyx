@@ -22,7 +22,7 @@ from kafkacore._fast.replay cimport (
 from kafkacore._fast.segment cimport (
     LAST_RELATIVE_OFFSET, Segment, segment_close, segment_end_times, segment_forget_indexes, segment_load_indexes,
     segment_new, segment_note_batch, segment_open_log, segment_release, segment_reserve, segment_reset_indexes,
-    segment_seal, segment_truncate, segment_unlink, segment_write_indexes,
+    segment_seal, segment_truncate, segment_sync_names, segment_unlink, segment_write_indexes,
 )
 from kafkacore._fast.segment_end cimport SegmentEnd, segment_find_end, segment_note_end
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
@@ -230,6 +230,8 @@ cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
         recovery.report.dropped_segments += 1
         add64(recovery.plan.progress, load.segments[load.count].size)
         result = segment_unlink(load.segments[load.count])
+        if result == 0:
+            result = segment_sync_names(load.segments[load.count])  # or a later one alone could come back
         segment_release(load.segments[load.count])
         load.segments[load.count] = NULL
     return result

@@ -120,6 +120,8 @@ cdef int segment_end_times(Segment *segment) noexcept nogil
 cdef int segment_seal(Segment *segment) noexcept nogil  # last time entry, indexes written and out of memory
 cdef int segment_unlink(Segment *segment) noexcept nogil  # with its producer snapshot; the last holder closes
 cdef int segment_unlink_files(Segment *segment) noexcept nogil  # the same of one that is dropped already
+# Its directory, while it has one. 0 or -errno.
+cdef int segment_sync_names(const Segment *segment) noexcept nogil
 cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noexcept nogil  # a file handle, or -errno
 cdef int segment_truncate(Segment *segment, int64_t size) noexcept nogil  # the .log alone
 # A truncation, once `size` says where the .log ends: the entries at or behind `offset` leave memory (under the lock),

@@ -4,7 +4,7 @@ from libc.errno cimport EAGAIN, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport strlen
+from libc.string cimport strdup, strlen, strrchr
 
 from kafkacore._fast.atomics cimport add32, cas32, load32, load64, store32, store64
 from kafkacore._fast.cursor cimport be32, be64, put32, put64
@@ -433,17 +433,33 @@ cdef int segment_unlink(Segment *segment) noexcept nogil:
 
 
 cdef int segment_unlink_files(Segment *segment) noexcept nogil:
-    # The .log goes first: a crash in between leaves orphaned indexes, which a load removes.
+    # The .log goes first: a crash in between leaves orphaned indexes, which a load removes. One that came back without
+    # its transaction index would have nothing but committed records; the other indexes are made again.
     cdef int result, rest
+    cdef int aborted = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
     result = unlink_part(segment, b".log")
+    if aborted >= 0:
+        segment.disk.close(segment.disk.self, aborted)
+        rest = segment_sync_names(segment)
+        if rest == 0:
+            rest = unlink_part(segment, b".txnindex")
+        result = result if result < 0 else rest
     rest = unlink_part(segment, b".index")
     result = result if result < 0 else rest
     rest = unlink_part(segment, b".timeindex")
     result = result if result < 0 else rest
-    rest = unlink_part(segment, b".txnindex")
-    result = result if result < 0 else rest
     rest = unlink_part(segment, b".snapshot")
     return result if result < 0 else rest
+
+
+cdef int segment_sync_names(const Segment *segment) noexcept nogil:
+    cdef char *directory = strdup(segment.path)
+    cdef int result = -ENOMEM
+    if directory != NULL:
+        strrchr(directory, c"/")[0] = 0
+        result = segment.disk.sync_directory(segment.disk.self, directory)
+        free(directory)
+    return 0 if result == -ENOENT else result
 
 
 cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:

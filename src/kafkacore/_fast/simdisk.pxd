@@ -8,15 +8,9 @@ until `restart` decides by a seed what is left (simstore.pxd). Handles opened be
 from libc.stdint cimport int32_t, int64_t
 
 from kafkacore._fast.env cimport Disk
+from kafkacore._fast.fault_kinds cimport FAULTS
 from kafkacore._fast.simstore cimport Inode, Store
 from kafkacore._fast.sync cimport Mutex
-
-cdef enum:
-    FAULT_READ = 0
-    FAULT_WRITE = 1
-    FAULT_SYNC = 2
-    FAULT_NAMES = 3       # open with creation, rename, unlink, make and sync directory
-    FAULTS = 4
 
 ctypedef struct Handle:
     Inode *inode          # counted; NULL when closed

@@ -4,8 +4,6 @@ from typing_extensions import Buffer
 
 from kafkacore._fast.env import Environment, ManualClock
 
-FAULT_KINDS: dict[str, int]
-
 class HeldLock:
     def lend(self) -> None: ...
     def close(self) -> None: ...
@@ -26,8 +24,9 @@ class SimulatedDisk:
     def cut_power(self) -> None:
         """Now: every operation fails until `restart`."""
 
-    def restart(self, seed: int = 0) -> None:
-        """The power comes back, and the seed decides what is left of everything that was not synced."""
+    def restart(self, seed: int = 0, ordered: bool = True) -> None:
+        """The power comes back, and the seed decides what is left of everything that was not synced: of names the first
+        of the changes, as a journal keeps them, or any of them where they are not `ordered`, as POSIX allows."""
 
     @property
     def operations(self) -> int:

@@ -8,6 +8,7 @@ from libc.string cimport memcpy, memset
 
 from kafkacore._fast.atomics cimport load64, store64
 from kafkacore._fast.env cimport Environment, ManualClock
+from kafkacore._fast.fault_kinds cimport FAULT_NAMES, FAULT_READ, FAULT_SYNC, FAULT_WRITE
 from kafkacore._fast.simstore cimport (
     inode_release, inode_sync, inode_truncate, inode_write, store_cut, store_find, store_free, store_link, store_rename,
     store_sync_names, store_unlink,
@@ -17,6 +18,8 @@ from kafkacore._fast.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_u
 import errno as errors
 import os
 
+from kafkacore._fast.faultdisk import FAULT_KINDS
+
 cdef extern from "<fcntl.h>" nogil:
     int O_CREAT, O_EXCL, O_TRUNC
 
@@ -24,8 +27,6 @@ cdef extern from "<unistd.h>" nogil:
     int usleep(unsigned int us)
 
 cdef int64_t UNLIMITED = 0x7FFFFFFFFFFFFFFF
-
-FAULT_KINDS = {"read": FAULT_READ, "write": FAULT_WRITE, "sync": FAULT_SYNC, "names": FAULT_NAMES}
 
 
 # --- what goes before every operation, under the lock ---
@@ -350,11 +351,11 @@ cdef class SimulatedDisk:
         self.disk.dead = True
         mutex_unlock(&self.disk.lock)
 
-    def restart(self, uint64_t seed=0):
+    def restart(self, uint64_t seed=0, bint ordered=True):
         """The power comes back, and the seed decides what is left of everything that was not synced."""
         cdef int result
         mutex_lock(&self.disk.lock)
-        result = store_cut(&self.disk.store, seed)
+        result = store_cut(&self.disk.store, seed, ordered)
         self.disk.dead = False
         self.disk.cut_at = -1
         self.disk.life += 1
@@ -381,9 +382,10 @@ cdef class SimulatedDisk:
 
     def fail(self, str kind, int error=errors.EIO, int64_t after=0):
         """Operations of a kind (read, write, sync, names) fail, once `after` more have gone well; error 0: no more."""
+        cdef int number = FAULT_KINDS.index(kind)
         mutex_lock(&self.disk.lock)
-        self.disk.faults[FAULT_KINDS[kind]].error = error
-        self.disk.faults[FAULT_KINDS[kind]].after = after
+        self.disk.faults[number].error = error
+        self.disk.faults[number].after = after
         mutex_unlock(&self.disk.lock)
 
     def limit(self, capacity_bytes=None):

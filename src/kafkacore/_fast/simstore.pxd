@@ -2,8 +2,8 @@
 
 A file has what its readers see and what its last sync made durable; between the two lie writes that a cut may keep,
 lose or tear, each by itself (a later one may survive an earlier one). Names become durable by a sync of their
-directory; of changes that no sync covered, a cut keeps a prefix, as a journal does. Everything is decided by the seed
-of the cut. One lock, the caller's.
+directory; of changes that no sync covered, a cut keeps a prefix, as a journal does, or any of them, as POSIX allows.
+Everything is decided by the seed of the cut. One lock, the caller's.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -47,6 +47,7 @@ ctypedef struct Change:
     char *path
     char *other           # rename: the new path
     Inode *inode          # link
+    bint kept             # by the cut
 
 ctypedef struct Store:
     Names now
@@ -66,5 +67,5 @@ cdef void inode_release(Inode *inode) noexcept nogil
 cdef int inode_write(Store *store, Inode *inode, const uint8_t *data, int64_t size, int64_t offset) noexcept nogil
 cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
 cdef int inode_sync(Inode *inode) noexcept nogil
-# What is left after a cut becomes what is there, and is durable.
-cdef int store_cut(Store *store, uint64_t seed) noexcept nogil
+# What is left after a cut becomes what is there, and is durable. `ordered`: of the names as a journal keeps them.
+cdef int store_cut(Store *store, uint64_t seed, bint ordered) noexcept nogil

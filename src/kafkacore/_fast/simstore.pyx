@@ -381,23 +381,62 @@ cdef int drop_orphans(Names *names) noexcept nogil:
     return 0
 
 
-cdef int store_cut(Store *store, uint64_t seed) noexcept nogil:
-    cdef uint64_t state = seed
+cdef bint share_a_name(const Change *one, const Change *other) noexcept nogil:
+    return (strcmp(one.path, other.path) == 0 or (one.other != NULL and strcmp(one.other, other.path) == 0)
+            or (other.other != NULL and (strcmp(one.path, other.other) == 0
+                                         or (one.other != NULL and strcmp(one.other, other.other) == 0))))
+
+
+cdef void choose_some(Store *store, uint64_t *state) noexcept nogil:
+    """Each by itself; but what happened to a name before goes before, and so does that to a name it had."""
     cdef Change *change = store.oldest
-    cdef Change *rest
-    cdef int count = 0
-    cdef int keep, i
-    cdef int result = 0
+    cdef Change *before
+    cdef bint grown = True
+    while change != NULL:
+        change.kept = draw(state) % 2 != 0
+        change = change.next
+    while grown:
+        grown = False
+        change = store.oldest
+        while change != NULL:
+            before = store.oldest
+            while change.kept and before != change:
+                if not before.kept and share_a_name(before, change):
+                    before.kept = grown = True
+                before = before.next
+            change = change.next
+
+
+cdef void choose_first(Store *store, uint64_t *state) noexcept nogil:
+    cdef Change *change = store.oldest
+    cdef uint64_t count = 0
+    cdef uint64_t keep
     while change != NULL:
         count += 1
         change = change.next
-    keep = <int> (draw(&state) % <uint64_t> (count + 1))
+    keep = draw(state) % (count + 1)
+    change = store.oldest
+    while change != NULL:
+        change.kept = keep > 0
+        keep -= change.kept
+        change = change.next
+
+
+cdef int store_cut(Store *store, uint64_t seed, bint ordered) noexcept nogil:
+    cdef uint64_t state = seed
+    cdef Change *change
+    cdef Change *rest
+    cdef int i
+    cdef int result = 0
+    if ordered:
+        choose_first(store, &state)
+    else:
+        choose_some(store, &state)
     change = store.oldest
     while change != NULL:
         rest = change.next
-        if keep > 0 and result == 0:
+        if change.kept and result == 0:
             result = apply(&store.durable, change)
-        keep -= 1
         free_change(change)
         change = rest
     store.oldest = store.newest = NULL

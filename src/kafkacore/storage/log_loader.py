@@ -125,9 +125,17 @@ def _remove_leftovers(path: str, listed: list[str], files: Files) -> None:
         if (name.endswith(names.DELETED) and not name.endswith(_SNAPSHOT_BEING_DELETED))
         or (name.endswith(names.SWAP) and first_cleaned is not None and _offset(name) >= first_cleaned)
     ]
-    for name in gone + cleaned:
-        LOG.info("%s: removes %s, left by an earlier run", path, name)
-        files.unlink(os.path.join(path, name))
+    for name in gone:
+        _remove_leftover(path, name, files)
+    if cleaned and gone:
+        files.sync_directory(path)  # a .swap that came back without its .cleaned ones would take the segments' place
+    for name in cleaned:
+        _remove_leftover(path, name, files)
+
+
+def _remove_leftover(path: str, name: str, files: Files) -> None:
+    LOG.info("%s: removes %s, left by an earlier run", path, name)
+    files.unlink(os.path.join(path, name))
 
 
 def _remove_lone_indexes(path: str, listed: list[str], files: Files) -> None:
@@ -152,10 +160,14 @@ def _finish_swaps(path: str, files: Files) -> None:
         if parsed is not None and not name.endswith(names.SWAP) and first <= parsed[0] < end:
             LOG.info("%s: removes %s, which a compacted segment replaces", path, name)
             files.unlink(os.path.join(path, name))
-    for name in swaps:
-        LOG.info("%s: finishes the swap of %s", path, name)
-        files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(names.SWAP)))
+    # Each step is for good before the next, which another crash would take back with what it had done: an index under
+    # its own name, beside a .log.swap, would go with those of the former segment.
     files.sync_directory(path)
+    for part in (segments, [name for name in swaps if name not in segments]):
+        for name in part:
+            LOG.info("%s: finishes the swap of %s", path, name)
+            files.rename(os.path.join(path, name), os.path.join(path, name.removesuffix(names.SWAP)))
+        files.sync_directory(path)
 
 
 def _offset(name: str) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,6 +14,7 @@ from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
 from kafkacore.storage.log_manager import LogManager
+from seeds import SEED
 
 KAFKA_STORAGE_ERROR = 56
 TOPIC_ID = Uuid.random()
@@ -86,6 +88,7 @@ def operations_of_a_run() -> int:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> None:
+    ordered = seed < 3  # else any of the changes of names is left
     for cut in range(operations_of_a_start(), operations_of_a_run()):
         disk = new_disk()
         disk.cut_power_at(cut)
@@ -93,7 +96,7 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> 
         acknowledged = append_some(handle, 0, 25)
         manager.close()
         del manager, handle
-        disk.restart(seed * 1000 + cut)
+        disk.restart(seed * 1000 + cut, ordered)
         manager, handle = start(disk)
         check_log(handle, acknowledged)
         # It goes on where it ended, idempotent producer and all.
@@ -101,6 +104,47 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> 
         check_log(handle, acknowledged + 3)
         manager.close()
         assert not disk.is_dead
+
+
+def cut_while(change: Callable[[PartitionHandle], object], settings: LogSettings = SYNCED) -> Iterator[PartitionHandle]:
+    """A log of 25 batches as it is after a power cut under each operation of a change of it, on a disk that keeps any
+    of the changes of names."""
+    first = last = 0
+    cut = -1
+    while cut <= last:
+        disk = new_disk()
+        manager, handle = start(disk, settings)
+        assert append_some(handle, 0, 25) == 25
+        if cut < 0:
+            first, cut = disk.operations, disk.operations - 1
+        disk.cut_power_at(cut if cut >= first else -1)
+        with contextlib.suppress(OSError):
+            change(handle)
+        last = max(last, disk.operations) if cut < first else last
+        manager.close()
+        del manager, handle
+        if disk.is_dead:
+            disk.restart(SEED * 1000 + cut, ordered=False)
+            manager, handle = start(disk, settings)
+            yield handle
+            manager.close()
+        cut += 1
+
+
+def test_of_old_segments_the_first_go_first() -> None:
+    ends = set()
+    for handle in cut_while(lambda handle: handle.delete_records(handle.end_offset - 4)):
+        check_log(handle, 25)
+        ends.add(handle.log_start_offset)
+    assert len(ends) > 2
+
+
+def test_of_a_log_that_is_cut_the_last_segments_go_first() -> None:
+    ends = set()
+    for handle in cut_while(lambda handle: handle.truncate_to(4)):
+        check_log(handle, 2)
+        ends.add(handle.end_offset)
+    assert len(ends) > 2
 
 
 def test_a_cut_during_recovery_is_recovered_from() -> None:

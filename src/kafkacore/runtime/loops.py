@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
 import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
@@ -14,6 +16,7 @@ from kafkacore._fast.priority import enter_thread
 T = TypeVar("T")
 
 _STOP_SECONDS: Final = 5.0
+_HOLD_SECONDS: Final = 1.0
 
 
 class LoopThread:
@@ -27,6 +30,8 @@ class LoopThread:
         self.loop.set_exception_handler(_report)
         self._started_ns = time.monotonic_ns()
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
+        self._held = False
+        _MADE.add(self)
         self._thread.start()
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
@@ -34,6 +39,9 @@ class LoopThread:
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        if self._held:
+            coroutine.close()
+            raise RuntimeError(f"loop {self.name} has ended with the process: close what uses it before that")
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
 
     def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
@@ -58,18 +66,45 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancels what still runs there and ends the thread."""
-        if self._thread.is_alive():
+        if self._thread.is_alive() and not self._held:
             self.submit(_cancel_tasks()).result(_STOP_SECONDS)
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(_STOP_SECONDS)
         if not self._thread.is_alive() and not self.loop.is_closed():
             self.loop.close()
 
+    def hold(self) -> None:
+        """Keeps the thread, as it is, from doing anything more, for a process that ends with the loop running."""
+        if self._thread.is_alive():
+            self._held = True
+            held = threading.Event()
+            self.call(_hold, held)
+            held.wait(_HOLD_SECONDS)
+
     def _main(self) -> None:
         # Also a loop of the data plane: preempted with the GIL, it would keep the control plane's waiting.
         enter_thread(self.name, urgent=True)
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+
+
+_MADE: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
+
+
+@atexit.register
+def _hold_all() -> None:
+    """libuv calls the interpreter for every timer and socket; where that is gone already, the process crashes.
+    To stop the loops instead would cancel what runs there, which could then do and say anything.
+    """
+    for each in tuple(_MADE):
+        each.hold()
+
+
+def _hold(held: threading.Event) -> None:
+    forever = threading.Lock()
+    forever.acquire()
+    held.set()
+    forever.acquire()
 
 
 async def _cancel_tasks() -> None:

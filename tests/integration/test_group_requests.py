@@ -57,8 +57,10 @@ def found(started: Started) -> Started:
     return started
 
 
-def join_request(group: str = "g", member: str = "", instance: str | None = None, **fields: Any) -> JoinGroupRequest:
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"m")
+def join_request(
+    group: str = "g", member: str = "", instance: str | None = None, protocol_metadata: bytes = b"m", **fields: Any
+) -> JoinGroupRequest:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=protocol_metadata)
     settled = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 60_000} | fields
     return JoinGroupRequest(
         group_id=group, member_id=member, group_instance_id=instance, protocol_type="consumer", protocols=[protocol],
@@ -127,6 +129,16 @@ def test_the_first_who_asks_for_a_coordinator_brings_the_topic_into_being(starte
 def test_a_group_without_a_coordinator_is_told_so(started: Started) -> None:
     assert ask(started.bootstrap, join_request(), 9).error_code == ErrorCode.NOT_COORDINATOR
     assert ask(started.bootstrap, ListGroupsRequest(), 4).groups == []
+
+
+def test_a_parked_member_holds_none_of_its_plane_s_memory(found: Started) -> None:
+    joined, counters = stable(found), found.broker.plane.native.counters
+    parked = Parked(found, protocol_metadata=bytes(100_000))
+    wait_until(lambda: counters()["requests_out"] == 1, PATIENCE_S)
+    wait_until(lambda: counters()["memory_used_bytes"] == 0, PATIENCE_S)
+    beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
+    assert ask(found.bootstrap, beat, 4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    parked.socket.close()
 
 
 def test_a_member_joins_syncs_beats_and_leaves(found: Started) -> None:
@@ -264,10 +276,12 @@ def test_the_longest_group_id_that_there_can_be(found: Started) -> None:
 class Parked:
     """A JoinGroup that waits for a member that does not come again."""
 
-    def __init__(self, started: Started, group: str = "g", rebalance_timeout_ms: int = 60_000) -> None:
+    def __init__(self, started: Started, group: str = "g", rebalance_timeout_ms: int = 60_000, **fields: Any) -> None:
         host, port = started.bootstrap.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), PATIENCE_S)
-        frame = apis.encode_request(3, 1, "late", join_request(group, rebalance_timeout_ms=rebalance_timeout_ms))
+        frame = apis.encode_request(
+            3, 1, "late", join_request(group, rebalance_timeout_ms=rebalance_timeout_ms, **fields)
+        )
         self.socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def answer(self) -> JoinGroupResponse:

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -366,6 +366,33 @@ def test_a_half_closed_peer_is_not_waited_for_for_ever(serve: Callable[..., Serv
     until(lambda: serving.counter("requests_out") == 1)
     peer.socket.shutdown(socket.SHUT_WR)
     assert peer.is_closed()
+
+
+def test_a_request_that_was_read_holds_no_memory_while_its_answer_waits(serve: Callable[..., Serving]) -> None:
+    gate = asyncio.Event()
+
+    def read_and_wait(context: RequestContext, body: memoryview) -> Awaitable[bytes]:
+        answer = echo(context, body)
+        if answer[4:5] == b"r":
+            body.release()
+
+        async def later() -> bytes:
+            await gate.wait()
+            return answer
+
+        return later()
+
+    serving = serve(read_and_wait)
+    released, kept = [serving.peer() for _ in range(5)], serving.peer()
+    for peer in released:
+        peer.send(frame(b"r" * 1000))
+    until(lambda: serving.counter("requests_out") == 5 and serving.counter("memory_used_bytes") == 0)
+    released.pop().socket.close()  # of a peer that goes meanwhile nothing is left either
+    kept.send(frame(b"k" * 1000))
+    until(lambda: serving.counter("requests_out") == 6)
+    assert serving.counter("memory_used_bytes") > 1000
+    serving.plane.loop.call(gate.set)
+    assert [peer.answer()[1] for peer in (*released, kept)] == [b"r" * 1000] * 4 + [b"k" * 1000]
 
 
 def test_a_peer_that_is_gone_frees_what_it_had(serve: Callable[..., Serving]) -> None:

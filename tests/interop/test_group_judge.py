@@ -173,7 +173,7 @@ class Story:
             case ApiKey.SYNC_GROUP:
                 effects = shard.sync_group(request, waiter, now)
             case ApiKey.HEARTBEAT:
-                log.answers[waiter] = shard.heartbeat(request, now)
+                log.answers[waiter] = log.heartbeat_as(request)
             case ApiKey.LEAVE_GROUP:
                 effects = shard.leave_group(request, waiter, now)
             case ApiKey.OFFSET_COMMIT:

@@ -10,12 +10,14 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from group_rolls import Rolls
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.protocol.messages import (
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
@@ -61,7 +63,8 @@ class GroupLog:
         self.open: deque[Append] = deque()
         self.answers: dict[Any, Any] = {}
         self._uuids = Uuids()
-        self.shard = GroupShard(settings, self._uuids)
+        self.rolls = Rolls(lambda: self.now_ms)
+        self.shard = GroupShard(settings, self._uuids, self.rolls)
         self.carry_out(self.shard.loaded(now_ms))
 
     # --- the log ---
@@ -166,7 +169,11 @@ class GroupLog:
         request = HeartbeatRequest(
             group_id=group, member_id=member, generation_id=generation, group_instance_id=instance
         )
-        return self.shard.heartbeat(request, self.now_ms).error_code
+        return self.heartbeat_as(request).error_code
+
+    def heartbeat_as(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """By a processor where that can tell, as a broker does, else by the shard."""
+        return HeartbeatResponse() if self.rolls.heartbeat(request) else self.shard.heartbeat(request, self.now_ms)
 
     def leave(self, waiter: Any, *members: tuple[str, str | None], group: str = "g") -> Any:
         """Members by id and instance id."""
@@ -295,7 +302,7 @@ class GroupLog:
 def loaded(records: Iterable[GroupRecord], settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000) -> GroupLog:
     """A shard that has read these records."""
     made = GroupLog(settings, now_ms)
-    made.shard = GroupShard(settings, Uuids("again"))
+    made.shard = GroupShard(settings, Uuids("again"), made.rolls)
     made.records = list(records)
     for offset, (key, value) in enumerate(made.records):
         made.shard.replay(key, value, offset)

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from group_log import Client
+from group_rolls import Rolls
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
@@ -21,6 +22,7 @@ from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
@@ -95,7 +97,8 @@ class World:
 
     def start(self) -> None:
         self.lives += 1
-        shard = GroupShard(SETTINGS, self._new_uuid)
+        self.rolls = Rolls(lambda: self.now)
+        shard = GroupShard(SETTINGS, self._new_uuid, self.rolls)
         for offset, (key, value) in enumerate(self.log):
             shard.replay(key, value, offset)
         self.shard = shard
@@ -153,6 +156,10 @@ class World:
             self.carry_out(self.shard.failed(append.token, error, self.now))
         if error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
             self.resign()
+
+    def heartbeat(self, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
+        """By a processor where that can tell."""
+        return HeartbeatResponse() if self.rolls.heartbeat(request) else shard.heartbeat(request, self.now)
 
     def _new_uuid(self) -> bytes:
         self._count += 1
@@ -357,7 +364,7 @@ class Consumer:
         request = HeartbeatRequest(
             group_id=GROUP, member_id=self.member_id, generation_id=self.generation, group_instance_id=self.instance
         )
-        self._ask(lambda shard, waiter: shard.heartbeat(request, self.world.now), self._goes_on)
+        self._ask(lambda shard, waiter: self.world.heartbeat(shard, request), self._goes_on)
 
     def commit(self) -> None:
         self.next_commit = self.world.now + COMMIT_MS

@@ -384,6 +384,7 @@ cdef Request *request_new(Connection *conn, Frame *frame) noexcept nogil:
     request.wheel = &home.wheel
     request.settled = settled
     request.frame = frame
+    request.frame_bytes = frame.size
     request.received_ns = home.now_ns
     request.listener = conn.listener
     request.port = conn.port
@@ -452,7 +453,7 @@ cdef bint start(Connection *conn) noexcept nogil:
         conn.stall |= STALL_ORDER
         return False
     conn.stall &= ~<uint32_t> STALL_ORDER
-    if request.api_key < HOT_APIS and conn.plane.hot[request.api_key] != NULL:
+    if request.api_key < HOT_APIS and load_ptr(<void **> &conn.plane.hot[request.api_key]) != NULL:
         return serve(conn, request)
     if request.api_key == API_VERSIONS and answer_versions(request):
         request.dequeued_ns = conn.home.now_ns

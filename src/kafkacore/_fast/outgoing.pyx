@@ -125,5 +125,5 @@ cdef void note_stages(ApiMetrics *metrics, Request *request, int64_t sent_ns) no
     note(&metrics.stages[5], sent_ns - sending_ns)
     note(&metrics.total, sent_ns - request.received_ns)
     store64(&metrics.requests, metrics.requests + 1)
-    store64(&metrics.request_bytes, metrics.request_bytes + request.frame.size)
+    store64(&metrics.request_bytes, metrics.request_bytes + request.frame_bytes)
     store64(&metrics.response_bytes, metrics.response_bytes + request.answer.total)

@@ -21,7 +21,7 @@ from kafkacore._fast.table cimport PartitionTable
 from kafkacore._fast.timer cimport Wheel
 
 cdef enum:
-    HOT_APIS = 4          # keys 0 to 3: Produce, Fetch, ListOffsets, Metadata; a NULL entry is not hot
+    HOT_APIS = 13         # keys 0 to 12, Produce to Heartbeat; a NULL entry is not hot
     API_KEYS = 96         # keys from 0 that a plane may serve
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40
@@ -43,11 +43,12 @@ ctypedef struct Request:
     uint8_t address[16]   # of the peer: IPv6, or IPv4 mapped into it
     int32_t port
     int16_t progress      # REQUEST_*; owner's thread
-    Frame *frame          # counted
+    Frame *frame          # counted; NULL when its handler has let go of it
+    int64_t frame_bytes   # its size
     int16_t api_key
     int16_t api_version
     int32_t correlation_id
-    const uint8_t *client_id        # inside the frame; NULL when null
+    const uint8_t *client_id        # inside the frame; NULL when null, or when that is gone
     int32_t client_id_size
     int32_t header_size             # the body starts here
     int8_t skew                     # into a cache line: where the data of a like request had better begin

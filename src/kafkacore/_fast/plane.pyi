@@ -37,6 +37,7 @@ class NativePlane:
 class InboundRequest:
     plane: NativePlane
     def __buffer__(self, flags: int, /) -> memoryview: ...
+    def let_go(self) -> None: ...
     def answer(
         self,
         parts: bytes | bytearray | memoryview | Sequence[bytes],

@@ -410,13 +410,15 @@ cdef class NativePlane:
             self.plane.apis[key].flexible_from = flexible_from
 
     def install(self, int key, HotApi api not None) -> None:
-        """Serves an API on the processors. Only before the plane listens."""
+        """Serves an API on the processors: from the start, or from now on where none was installed for it before."""
         self.check()
         if not 0 <= key < HOT_APIS:
             raise ValueError(f"plane {self.name}: API key {key} cannot be hot, only those below {HOT_APIS}")
+        if f"hot {key}" in self.published:
+            raise ValueError(f"plane {self.name}: API key {key} is served already")
         self.published[f"hot {key}"] = api
-        self.plane.hot[key] = api.serve
         self.plane.hot_state[key] = api.state
+        store_ptr(<void **> &self.plane.hot[key], <void *> api.serve)
 
     def limit_address(self, host: str, int32_t limit) -> None:
         """One override of max.connections.per.ip; `host` is an IP address."""
@@ -541,6 +543,8 @@ cdef class InboundRequest:
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.pending()
+        if self.request.frame == NULL:
+            raise BufferError("this request's frame was let go of")
         PyBuffer_FillInfo(view, self, self.request.frame.data, self.request.frame.size, 1, flags)
         # The view outlives the answer.
         frame_hold(self.request.frame)
@@ -548,6 +552,16 @@ cdef class InboundRequest:
 
     def __releasebuffer__(self, Py_buffer *view):
         frame_release(<Frame *> view.internal)
+
+    def let_go(self) -> None:
+        """Gives the frame's memory back to the plane before there is an answer, for a handler that has read it and may
+        be long. Views of it that are left keep it until they are released."""
+        self.pending()
+        cdef Frame *frame = self.request.frame
+        if frame != NULL:
+            self.request.frame = NULL
+            self.request.client_id = NULL
+            frame_release(frame)
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
         """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size
@@ -638,7 +652,7 @@ cdef class InboundRequest:
     @property
     def frame_size(self) -> int:
         self.pending()
-        return self.request.frame.size
+        return self.request.frame_bytes
 
     @property
     def listener(self) -> int:

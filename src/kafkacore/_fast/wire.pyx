@@ -233,6 +233,21 @@ cdef tuple layout_list_offsets_response():
     }
 
 
+cdef tuple layout_heartbeat_request():
+    cdef HeartbeatRequest s
+    return sizeof(s), {
+        "group_id": at(&s, &s.group_id), "generation_id": at(&s, &s.generation_id),
+        "member_id": at(&s, &s.member_id), "group_instance_id": at(&s, &s.group_instance_id),
+    }
+
+
+cdef tuple layout_heartbeat_response():
+    cdef HeartbeatResponse s
+    return sizeof(s), {
+        "throttle_time_ms": at(&s, &s.throttle_time_ms), "error_code": at(&s, &s.error_code),
+    }
+
+
 cdef Binding REQUEST_HEADER = Binding("RequestHeader", 1, 2, {
     "RequestHeader": layout_request_header(),
 })
@@ -276,6 +291,12 @@ cdef Binding LIST_OFFSETS_RESPONSE = Binding("ListOffsetsResponse", 1, 11, {
     "ListOffsetsTopicResponse": layout_list_offsets_topic_response(),
     "ListOffsetsResponse": layout_list_offsets_response(),
 })
+cdef Binding HEARTBEAT_REQUEST = Binding("HeartbeatRequest", 0, 4, {
+    "HeartbeatRequest": layout_heartbeat_request(),
+})
+cdef Binding HEARTBEAT_RESPONSE = Binding("HeartbeatResponse", 0, 4, {
+    "HeartbeatResponse": layout_heartbeat_response(),
+})
 
 BINDINGS = {binding.name: binding for binding in (
     REQUEST_HEADER,
@@ -285,6 +306,8 @@ BINDINGS = {binding.name: binding for binding in (
     FETCH_RESPONSE,
     LIST_OFFSETS_REQUEST,
     LIST_OFFSETS_RESPONSE,
+    HEARTBEAT_REQUEST,
+    HEARTBEAT_RESPONSE,
 )}
 
 
@@ -314,6 +337,14 @@ cdef const Program *list_offsets_request_program(int version) noexcept nogil:
 
 cdef const Program *list_offsets_response_program(int version) noexcept nogil:
     return LIST_OFFSETS_RESPONSE.program(version)
+
+
+cdef const Program *heartbeat_request_program(int version) noexcept nogil:
+    return HEARTBEAT_REQUEST.program(version)
+
+
+cdef const Program *heartbeat_response_program(int version) noexcept nogil:
+    return HEARTBEAT_RESPONSE.program(version)
 
 
 # --- headers ---

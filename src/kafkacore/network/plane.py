@@ -41,6 +41,7 @@ class Torn(NamedTuple):
 
 # Gives the response's header and body: whole, in parts, or as an iterator between whose parts the loop goes on with
 # other work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
+# Whoever has read the body and answers later had better release it: its memory is the plane's again from then on.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
 Answer = Callable[[RequestContext, memoryview], Response | LastingAnswer | Awaitable[Response]]
 
@@ -254,6 +255,8 @@ class Plane:
             inbound.answer(response)
             _release(body)
             return
+        if _is_released(body):
+            inbound.let_go()
         task = asyncio.get_running_loop().create_task(self._finish(inbound, body, response))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -302,6 +305,13 @@ def _release(body: memoryview) -> None:
         body.release()
     except BufferError:
         LOG.debug("a handler keeps a part of its request")
+
+
+def _is_released(view: memoryview) -> bool:
+    try:
+        return view.nbytes < 0
+    except ValueError:
+        return True
 
 
 async def _collected(parts: Iterator[bytes]) -> list[bytes]:

@@ -188,12 +188,15 @@ class BrokerServer:
             self.cleaner.configure(cleaner_settings(config))
 
     def _make_groups(self, environment: Environment) -> Groups:
-        from kafkacore.server.groups import Groups  # not before there are any
+        # Not before there are any.
+        from kafkacore._fast.heartbeats import HeartbeatRolls
+        from kafkacore.server.groups import Groups
 
-        context = self.context
+        context, rolls = self.context, HeartbeatRolls(environment)
+        self.plane.native.install(ApiKey.HEARTBEAT, rolls.api())
         return Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
-            self.timers, self._blocking,
+            self.timers, self._blocking, rolls,
         )  # fmt: skip
 
     def _advertised(self) -> list[AdvertisedListener]:

@@ -67,6 +67,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
             response = _failed(call, request, error)
         if isinstance(response, Awaitable):
+            _let_go(body)
             return self._encode_later(call, request, response)
         depends: AbstractSet[object] | None = None
         lasts = isinstance(response, Lasting)
@@ -124,6 +125,16 @@ class Dispatcher:
         if handler is None:
             handler = self._handlers[api_key] = import_module(self._table[api_key]).handle
         return handler
+
+
+def _let_go(body: bytes | memoryview) -> None:
+    """What is read is not kept for as long as its answer takes: a JoinGroup may be parked for minutes. A request that
+    points into its frame, as Produce's records do, keeps it."""
+    if isinstance(body, memoryview):
+        try:
+            body.release()
+        except BufferError:
+            LOG.debug("a request keeps its frame")
 
 
 def _encoded(call: RequestContext, response: Response) -> bytes | None:

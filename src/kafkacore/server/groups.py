@@ -16,6 +16,7 @@ from typing import Any, Final
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
 from kafkacore.coordinator.group.effects import Effects
+from kafkacore.coordinator.group.rolls import Rolls
 from kafkacore.coordinator.group.settings import GroupSettings, group_settings
 from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.coordinator.journal import JournalSettings
@@ -56,6 +57,7 @@ class Groups:
         clock: Clock,
         timers: Scheduler,
         blocking: Executor,
+        rolls: Rolls | None = None,
     ) -> None:
         self.settings: GroupSettings = group_settings(config)
         self._config = config
@@ -64,6 +66,7 @@ class Groups:
         self._auto_topics = auto_topics
         self._waits = waits
         self._blocking = blocking
+        self._rolls = rolls
         self._loop = asyncio.get_running_loop()
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}
@@ -87,7 +90,7 @@ class Groups:
     # --- what the runtime is given ---
 
     def _make_shard(self) -> GroupShard:
-        return GroupShard(self.settings, Uuid.random)
+        return GroupShard(self.settings, Uuid.random, self._rolls)
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._blocking, work)

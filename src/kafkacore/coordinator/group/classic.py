@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from kafkacore.coordinator.group.deadlines import Deadline
 from kafkacore.coordinator.group.outbox import Parked
+from kafkacore.coordinator.group.rolls import Roll, Rolls
 from kafkacore.protocol.errors import ErrorCode, ProtocolError, error_for
 from kafkacore.protocol.messages import ConsumerProtocolSubscription
 
@@ -32,7 +33,8 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, what
 
 class Member:
     """`awaiting_join` and `awaiting_sync` are its requests that are parked. `is_new` until its first rebalance is over:
-    it cannot send heartbeats, because it has not been told its id."""
+    it cannot send heartbeats, because it has not been told its id. `heard_by`: the last roll that it was on, and its
+    place there."""
 
     __slots__ = (
         "assignment",
@@ -40,6 +42,7 @@ class Member:
         "awaiting_sync",
         "client_host",
         "client_id",
+        "heard_by",
         "instance_id",
         "is_new",
         "member_id",
@@ -76,6 +79,7 @@ class Member:
         self.awaiting_join: Parked | None = None
         self.awaiting_sync: Parked | None = None
         self.is_new = False
+        self.heard_by: tuple[Roll, int] | None = None
 
     @property
     def excused(self) -> bool:
@@ -110,6 +114,7 @@ class ClassicGroup:
         self.sync_timer = Deadline()
         self.recorded = False
         self.deleting = False
+        self._roll: Roll | None = None  # published
         self._static_members: dict[str, str] = {}  # instance id: member id
         self._support: dict[str, int] = {}  # protocol name: members that support it
         self._awaiting_join = 0
@@ -207,9 +212,11 @@ class ClassicGroup:
     # --- what happens to it ---
 
     def transition_to(self, state: str, now_ms: int) -> None:
+        self.withdraw_roll()
         self.previous_state, self.state, self.state_timestamp = self.state, state, now_ms
 
     def add(self, member: Member, parked: Parked | None) -> None:
+        self.withdraw_roll()
         if member.instance_id is not None:
             self._static_members[member.instance_id] = member.member_id
         if not self.members:
@@ -223,6 +230,7 @@ class ClassicGroup:
 
     def remove(self, member_id: str) -> Member | None:
         """A member or one that was told its id. Its deadline remains its owner's."""
+        self.withdraw_roll()
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member, -1)
@@ -238,6 +246,7 @@ class ClassicGroup:
     def replace_static(self, instance_id: str, old_id: str, new: Member) -> None:
         """Puts `new`, who has the same instance id, in the old one's place; parked requests of the old one are the
         caller's to answer first."""
+        self.withdraw_roll()
         old = self.members.pop(old_id)
         self._count_support(old, -1)
         self.members[new.member_id] = new
@@ -252,6 +261,21 @@ class ClassicGroup:
         self._count_support(member, 1)
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
+
+    def publish_roll(self, rolls: Rolls) -> None:
+        """Of a stable group, once: its members' heartbeats are answered without it until something changes."""
+        if self._roll is None and self.state == STABLE:
+            members = self.members.values()
+            self._roll = rolls.publish(
+                self.group_id, self.generation_id, [(each.member_id, each.instance_id) for each in members]
+            )
+            for place, member in enumerate(members):
+                member.heard_by = self._roll, place
+
+    def withdraw_roll(self) -> None:
+        roll, self._roll = self._roll, None
+        if roll is not None:
+            roll.withdraw()
 
     def park_join(self, member: Member, parked: Parked | None) -> Parked | None:
         """Returns what was parked before."""

@@ -11,6 +11,7 @@ from kafkacore.coordinator.group.deadlines import Deadline, Deadlines
 from kafkacore.coordinator.group.offsets import Offsets
 from kafkacore.coordinator.group.other_kinds import OtherGroup
 from kafkacore.coordinator.group.outbox import Outbox
+from kafkacore.coordinator.group.rolls import Rolls
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.protocol.messages import OffsetCommitRequest
 
@@ -20,8 +21,9 @@ Group: TypeAlias = ClassicGroup | OtherGroup
 class Core:
     """`now_ms` is that of the input being served."""
 
-    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes]) -> None:
+    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes], rolls: Rolls | None = None) -> None:
         self.settings = settings
+        self.rolls = rolls
         self._new_uuid = new_uuid
         self.now_ms = 0
         self.groups: dict[str, Group] = {}
@@ -48,6 +50,7 @@ class Core:
     def drop(self, group: ClassicGroup) -> None:
         """Takes it out; who waits in it was answered before."""
         self.cancel_deadlines(group)
+        group.withdraw_roll()
         if self.is_here(group):
             del self.groups[group.group_id]
 

@@ -98,6 +98,8 @@ def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     extend_session(core, member)
+    if core.rolls is not None:
+        group.publish_roll(core.rolls)  # the others of this generation need not come here
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING_REBALANCE else ErrorCode.NONE
 
 

@@ -51,6 +51,18 @@ def extend_session(core: Core, member: Member) -> None:
     core.deadlines.set(member.session, core.now_ms + member.session_timeout_ms)
 
 
+def _was_heard(core: Core, member: Member) -> bool:
+    """Within its session, by a roll: then that goes on from there."""
+    if member.heard_by is None:
+        return False
+    roll, place = member.heard_by
+    silence_ms = roll.silence_ms(place)
+    if silence_ms is None or silence_ms >= member.session_timeout_ms:
+        return False
+    core.deadlines.set(member.session, core.now_ms - silence_ms + member.session_timeout_ms)
+    return True
+
+
 def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:
     """Its parked JoinGroup, if any, is told to begin anew: the client may still be there (KAFKA-7610)."""
     parked = group.park_join(member, None)
@@ -70,7 +82,7 @@ def _session_expired(core: Core, group: ClassicGroup, member_id: str) -> None:
             complete_join(core, group)
         return
     member = group.members.get(member_id)
-    if member is None or member.excused:
+    if member is None or member.excused or _was_heard(core, member):
         return
     LOG.info("Group %s: member %s was not heard of for too long and is removed.", group.group_id, member_id)
     remove_member(core, group, member)

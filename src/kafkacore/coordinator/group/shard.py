@@ -23,6 +23,7 @@ from kafkacore.coordinator.group.effects import Caller, Effects, Waiter
 from kafkacore.coordinator.group.joining import Joining
 from kafkacore.coordinator.group.rebalance import extend_session, prepare
 from kafkacore.coordinator.group.replay import NO_PRODUCER_ID
+from kafkacore.coordinator.group.rolls import Rolls
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
@@ -43,10 +44,11 @@ from kafkacore.protocol.uuid import Uuid
 
 
 class GroupShard:
-    """`new_uuid` gives 16 bytes that nobody else has; a member's id ends with them."""
+    """`new_uuid` gives 16 bytes that nobody else has; a member's id ends with them. With `rolls`, heartbeats that
+    change nothing need not come here."""
 
-    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes]) -> None:
-        self._core = Core(settings, new_uuid)
+    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes], rolls: Rolls | None = None) -> None:
+        self._core = Core(settings, new_uuid, rolls)
         self._expiry = expiry.Expiry(self._core)
 
     # --- what is recorded ---
@@ -107,6 +109,7 @@ class GroupShard:
         groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
         core.groups.clear()  # what comes of an append now finds nothing to go on with
         for group in groups:
+            group.withdraw_roll()
             for member in group.members.values():
                 join, sync = group.park_join(member, None), member.awaiting_sync
                 if join is not None:

@@ -1,0 +1,162 @@
+"""Heartbeats that processors answer: those that fit a published roll, and no others."""
+
+import itertools
+
+import pytest
+
+from kafkacore._fast.env import ManualClock
+from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.heartbeats import HeartbeatRolls
+from kafkacore.protocol import messages as m
+from processes import wait_until
+
+HEARTBEAT = 12
+CHAINS, CHAIN_LENGTH = 4096, 16  # heartbeats.pxd
+PATIENCE_S = 10
+
+
+class Heartbeats:
+    def __init__(self, data_plane, clock):
+        self.data_plane, self.clock = data_plane, clock
+        self.rolls = HeartbeatRolls(data_plane.environment)
+        data_plane.plane.install(HEARTBEAT, self.rolls.api())
+        data_plane.plane.set_apis([(HEARTBEAT, 0, 4, 4)])
+        self.client = data_plane.client()
+
+    def send(self, version=3, **fields):
+        asked = {"group_id": "g", "generation_id": 5, "member_id": "one", **fields}
+        self.client.send(m.HeartbeatRequest(**asked), version)
+
+    def answered(self, version=3, **fields):
+        """The error code that a processor gave, or "handler" where it went to the ring; that says so by an error."""
+        self.send(version, **fields)
+        plane, handled = self.data_plane.plane, []
+
+        def is_over():
+            handled.extend(plane.pop())
+            return handled or self.readable()
+
+        wait_until(is_over, PATIENCE_S)
+        if handled:
+            asked = m.HeartbeatRequest.decode(bytes(memoryview(handled[0]))[handled[0].header_size :], version)
+            assert asked.generation_id == fields.get("generation_id", 5)
+            handled[0].answer(
+                handled[0].correlation_id.to_bytes(4, "big")
+                + bytes(version >= 4)
+                + m.HeartbeatResponse(error_code=25).encode(version)
+            )
+        size = int.from_bytes(self.client.read(4), "big")
+        frame = self.client.read(size)
+        assert int.from_bytes(frame[:4], "big") == self.client.correlation_id
+        response = m.HeartbeatResponse.decode(frame[5 if version >= 4 else 4 :], version)
+        return "handler" if handled else response.error_code
+
+    def readable(self):
+        self.client.socket.setblocking(False)
+        try:
+            return bool(self.client.socket.recv(1, 2))  # MSG_PEEK
+        except BlockingIOError:
+            return False
+        finally:
+            self.client.socket.settimeout(PATIENCE_S)
+
+
+@pytest.fixture
+def heartbeats(open_plane):
+    clock = ManualClock()
+    return Heartbeats(open_plane(clock=clock), clock)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_heartbeat_of_a_roll_is_answered_and_its_time_noted(heartbeats, version):
+    roll = heartbeats.rolls.publish("g", 5, [("two", None), ("one", None)])
+    assert roll.silence_ms(1) is None
+    assert heartbeats.answered(version) == 0
+    heartbeats.clock.advance_ms(1500)
+    assert (roll.silence_ms(0), roll.silence_ms(1)) == (None, 1500)
+    assert heartbeats.answered(version) == 0
+    assert roll.silence_ms(1) == 0
+    with pytest.raises(IndexError):
+        roll.silence_ms(2)
+
+
+def test_what_does_not_fit_is_the_handler_s(heartbeats):
+    roll = heartbeats.rolls.publish("g", 5, [("one", None), ("static", "i-1"), ("", "")])
+    assert heartbeats.answered(group_id="h") == "handler"
+    assert heartbeats.answered(group_id="") == "handler"
+    assert heartbeats.answered(generation_id=4) == "handler"
+    assert heartbeats.answered(member_id="on") == "handler"
+    assert heartbeats.answered(member_id="onex") == "handler"
+    assert heartbeats.answered(group_instance_id="i-1") == "handler"
+    assert heartbeats.answered(member_id="static", group_instance_id="i-2") == "handler"
+    assert heartbeats.answered(member_id="static", group_instance_id="") == "handler"
+    assert [roll.silence_ms(place) for place in range(3)] == [None] * 3
+    assert heartbeats.answered(member_id="static", group_instance_id="i-1") == 0
+    assert heartbeats.answered(member_id="static") == 0
+    assert heartbeats.answered(member_id="", group_instance_id="") == 0
+    roll.withdraw()
+    roll.withdraw()
+    assert heartbeats.answered() == "handler"
+    assert roll.silence_ms(1) == 0
+
+
+def test_a_roll_that_is_forgotten_is_withdrawn(heartbeats):
+    roll = heartbeats.rolls.publish("g", 5, [("one", None)])
+    assert heartbeats.answered() == 0
+    del roll
+    assert heartbeats.answered() == "handler"
+
+
+def test_a_group_of_ten_thousand(heartbeats):
+    roll = heartbeats.rolls.publish("g", 5, [(f"member-{number}", None) for number in range(10_000)])
+    for number in (0, 4_321, 9_999):
+        assert heartbeats.answered(member_id=f"member-{number}") == 0
+        assert roll.silence_ms(number) == 0
+    assert heartbeats.answered(member_id="member-10000") == "handler"
+
+
+def test_groups_whose_ids_meet_in_one_place_are_bounded(heartbeats):
+    """Whoever chooses them so costs a processor no more than a few comparisons; the handler serves the others."""
+    ids = list(itertools.islice(ids_that_meet(), CHAIN_LENGTH + 2))
+    rolls = [heartbeats.rolls.publish(each, 5, [("one", None)]) for each in ids]
+    answers = [heartbeats.answered(group_id=each) for each in ids]
+    assert answers == [0] * CHAIN_LENGTH + ["handler"] * 2
+    rolls[3].withdraw()
+    assert [heartbeats.answered(group_id=each) for each in (ids[2], ids[3], ids[4])] == [0, "handler", 0]
+    rolls[3] = heartbeats.rolls.publish(ids[-1], 5, [("one", None)])
+    assert heartbeats.answered(group_id=ids[-1]) == 0
+
+
+def ids_that_meet():
+    """As heartbeats.pyx hashes them."""
+    for number in itertools.count():
+        text, hashed = f"{number:x}", 2166136261
+        for byte in text.encode():
+            hashed = (hashed ^ byte) * 16777619 & 0xFFFFFFFF
+        if (hashed ^ hashed >> 15) % CHAINS == 7:
+            yield text
+
+
+def test_a_gate_s_error_and_its_punt_are_kept(heartbeats):
+    roll = heartbeats.rolls.publish("g", 5, [("one", None)])
+    plane = heartbeats.data_plane.plane
+    plane.publish_gate(GatePolicy("serve", [{"action": "error", "api_key": HEARTBEAT, "error": 16, "times": 1}]))
+    assert [heartbeats.answered(), heartbeats.answered()] == [16, 0]
+    plane.publish_gate(GatePolicy("punt"))
+    assert heartbeats.answered() == "handler"
+    assert roll.silence_ms(0) == 0
+
+
+def test_a_heartbeat_that_is_cut_off_goes_to_the_handler(heartbeats):
+    heartbeats.rolls.publish("g", 5, [("one", None)])
+    whole = m.HeartbeatRequest(group_id="g", generation_id=5, member_id="one").encode(3)
+    heartbeats.client.send_frame(b"\0\x0c\0\3" + bytes(4) + b"\xff\xff" + whole[:-3])
+    found = []
+    wait_until(lambda: found.extend(heartbeats.data_plane.plane.pop()) or found, PATIENCE_S)
+    assert found[0].api_key == HEARTBEAT
+    found[0].close()
+
+
+def test_an_api_is_installed_once(heartbeats):
+    with pytest.raises(ValueError, match="served already"):
+        heartbeats.data_plane.plane.install(HEARTBEAT, heartbeats.rolls.api())

@@ -1,5 +1,6 @@
 """Fixtures that start real processes; what is not on this machine skips a test, or fails it where CI=true."""
 
+import gc
 import itertools
 import os
 import shutil
@@ -21,6 +22,25 @@ def pytest_addoption(parser):
     parser.addoption(
         "--peer", choices=["kafkacore", *APACHE], default="kafkacore", help="the broker that tests/clients runs against"
     )
+
+
+def look_no_more_at_what_is_old():
+    """Many tests collect garbage, to count what is left of a thing: not through five thousand tests each time."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_collection_finish():
+    look_no_more_at_what_is_old()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item, nextitem):
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path != item.path:
+            look_no_more_at_what_is_old()  # the modules that its file imported, the message classes it made
 
 
 def pytest_runtest_setup(item):

@@ -121,7 +121,7 @@ def test_who_waits_for_acknowledgements_hears_that_the_leader_moved(data_plane, 
 
 
 def test_a_producer_is_told_who_leads_and_where(data_plane, client, batch):
-    data_plane.hot.publish_endpoints([(1, "one", 9092, None), (2, "two", 9093, "r")])
+    data_plane.hot.publish_endpoints([(0, 1, "one", 9092, None), (1, 2, "2", 1, None), (0, 2, "two", 9093, "r")])
     data_plane.partitions[0].become_follower(2, 5, 1)
     answer = client.produce(data_plane.produce_request(batch()))
     assert (only(answer).error_code, only(answer).current_leader.leader_id) == (6, 2)

@@ -119,3 +119,34 @@ def test_the_gate_gives_every_partition_its_error(broker: Both) -> None:
     broker.gate(GatePolicy(rules=[{"api_key": 2, "action": "error", "error": 6, "times": 1}]))
     frame = broker.ask(asked(("t", [(0, LATEST, -1), (1, EARLIEST, -1)])), 7)
     assert decoded(frame, 7) == [(6, -1, -1), (6, -1, -1)]
+
+
+@pytest.mark.parametrize("version", [1, 4, 5, 11])
+def test_where_a_log_ends_is_not_told_before_its_high_watermark_has_caught_up(broker: Both, version: int) -> None:
+    """KIP-207: what an earlier leader told may lie behind it."""
+    broker.started.create(f"behind{version}")
+    handle = broker.started.broker.replicas.by_name(f"behind{version}", 0)
+    assert handle is not None
+    handle.become_leader(1, 1, 1, followers=[(2, True)])
+    assert handle.append(bytes(produced().topic_data[0].partition_data[0].records), acks=1).error == 0
+    handle.become_leader(1, 2, 2, followers=[(2, True)])
+    assert handle.is_behind
+    unavailable = 78 if version >= 5 else 5
+    name = f"behind{version}"
+    for timestamp, expected in {
+        LATEST: (unavailable, -1),
+        EARLIEST: (0, 0),
+        1000: (unavailable, -1),
+        9000: (unavailable, -1),
+        **({MAX_TIMESTAMP: (unavailable, -1)} if version >= 7 else {}),
+        **({EARLIEST_LOCAL: (0, 0)} if version >= 8 else {}),
+        **({LATEST_TIERED: (0, -1)} if version >= 9 else {}),
+    }.items():
+        frame, _ = broker.both(asked((name, [(0, timestamp, -1)])), version)
+        assert decoded(frame, version)[0][:2] == expected, timestamp
+        frame, _ = broker.both(asked((name, [(0, timestamp, -1)]), replica_id=-2), version)
+        assert decoded(frame, version)[0][0] == 0
+    handle.become_leader(1, 3, 3)
+    assert not handle.is_behind
+    frame, _ = broker.both(asked((name, [(0, LATEST, -1)])), version)
+    assert decoded(frame, version)[0][:2] == (0, RECORDS)

@@ -15,8 +15,9 @@ from lone_broker import Started
 class Both:
     """One broker, one connection, and how many requests came to a handler."""
 
-    def __init__(self, path: Path) -> None:
-        self.started = Started(path)
+    def __init__(self, path: Path, listener: str = "PLAINTEXT", **overrides: str) -> None:
+        """`listener`: the one that is asked by."""
+        self.started = Started(path, **overrides)
         self.handled = 0
         plane: Any = self.started.broker.plane
         answer = plane._answer
@@ -26,7 +27,7 @@ class Both:
             return answer(*arguments)
 
         plane._answer = counted
-        self.socket = socket.create_connection(("127.0.0.1", self.started.broker.bound["PLAINTEXT"][1]), 10)
+        self.socket = socket.create_connection(("127.0.0.1", self.started.broker.bound[listener][1]), 10)
 
     def close(self) -> None:
         self.socket.close()

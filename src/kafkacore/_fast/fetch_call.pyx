@@ -29,7 +29,7 @@ from kafkacore._fast.wire cimport (
 
 cdef enum:
     INVALID_FETCH_SESSION_EPOCH = 71
-    ENDPOINTS_VERSION = 16
+    LEADERS_VERSION = 16       # who leads, and where (KIP-951)
     NO_HIGH_WATERMARK = -1
 
 
@@ -276,7 +276,7 @@ cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
             topic.topic = part.topic
             memcpy(topic.topic_id, part.topic_id, 16)
             topic.partitions.items = &answers[used]
-        fill(&answers[used], part)
+        fill(&answers[used], part, call.request.api_version)
         if call.body.isolation_level == READ_COMMITTED and not list_aborted(call, &answers[used], part):
             return False
         call.named[used] = part
@@ -290,7 +290,7 @@ cdef bint same_topic(const FetchableTopicResponse *topic, const Part *part) noex
         part.topic.size <= 0 or memcmp(topic.topic.data, part.topic.data, part.topic.size) == 0)
 
 
-cdef void fill(PartitionData *out, const Part *part) noexcept nogil:
+cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept nogil:
     out.partition_index = part.index
     out.error_code = part.error
     out.high_watermark = part.view.high_watermark
@@ -309,9 +309,14 @@ cdef void fill(PartitionData *out, const Part *part) noexcept nogil:
     if part.view.diverging_end_offset >= 0:
         out.diverging_epoch.epoch = part.view.diverging_epoch
         out.diverging_epoch.end_offset = part.view.diverging_end_offset
-    if part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH:
+    if version >= LEADERS_VERSION and is_led_elsewhere(part):
         out.current_leader.leader_id = part.view.leader_id
         out.current_leader.leader_epoch = part.view.leader_epoch
+
+
+cdef bint is_led_elsewhere(const Part *part) noexcept nogil:
+    """Or by this node in another epoch than the client knows."""
+    return part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH
 
 
 cdef bint list_aborted(FetchCall *call, PartitionData *out, const Part *part) noexcept nogil:
@@ -384,10 +389,10 @@ cdef int64_t sum_of_gaps(const Gap *gaps, int gap_count) noexcept nogil:
 
 cdef bint hint_needed(const FetchCall *call) noexcept nogil:
     cdef int32_t i
-    if call.request.api_version < ENDPOINTS_VERSION:
+    if call.request.api_version < LEADERS_VERSION:
         return False
     for i in range(call.count):
-        if call.parts[i].error == NOT_LEADER_OR_FOLLOWER or call.parts[i].error == FENCED_LEADER_EPOCH:
+        if is_led_elsewhere(&call.parts[i]):
             return True
     return False
 
@@ -397,5 +402,5 @@ cdef void hint_endpoints(FetchCall *call) noexcept nogil:
     cdef int32_t i
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):
-        if call.parts[i].error == NOT_LEADER_OR_FOLLOWER or call.parts[i].error == FENCED_LEADER_EPOCH:
-            endpoints_add(&call.answer.node_endpoints, call.state, call.parts[i].view.leader_id)
+        if is_led_elsewhere(&call.parts[i]):
+            endpoints_add(&call.answer.node_endpoints, call.state, call.request.listener, call.parts[i].view.leader_id)

@@ -23,8 +23,9 @@ cdef enum ErrorCode:
 cdef enum:
     MAX_ANSWER_BYTES = 0x7FFFFFF0        # of its memory; file ranges are bounded by fetch.max.bytes
 
-# Where a broker answers clients (KIP-951): for the leader that this node is not.
+# Where a broker answers the clients of one of the plane's listeners (KIP-951).
 ctypedef struct Endpoint:
+    int32_t listener
     int32_t node_id
     int32_t port
     const uint8_t *host
@@ -48,9 +49,10 @@ cdef bint answer_whole(Writer *out, Request *request) noexcept nogil
 
 # What a Parked's timer fires: the wake-up goes by mail like every other.
 cdef void deadline_passed(Timer *timer) noexcept nogil
-# KIP-951: the endpoints of the leaders that an answer names, each once, `most` of them; none where memory is out.
+# KIP-951: the endpoints of the leaders that an answer names, each once, `most` of them, as they are for the listener
+# that the request came by; none where memory is out.
 cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept nogil
-cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t node_id) noexcept nogil
+cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t listener, int32_t node_id) noexcept nogil
 
 
 cdef class Hot:

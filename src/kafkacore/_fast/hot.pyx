@@ -44,9 +44,9 @@ cdef void endpoints_begin(Array *endpoints, Arena *arena, int32_t most) noexcept
     endpoints.count = 0
 
 
-cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t node_id) noexcept nogil:
+cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t listener, int32_t node_id) noexcept nogil:
     cdef NodeEndpoint *out = <NodeEndpoint *> endpoints.items
-    cdef const Endpoint *found = find_endpoint(state, node_id)
+    cdef const Endpoint *found = find_endpoint(state, listener, node_id)
     cdef int32_t i
     if found == NULL or out == NULL:
         return
@@ -63,12 +63,12 @@ cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t node_id
     out.rack.size = found.rack_size
 
 
-cdef const Endpoint *find_endpoint(const HotState *state, int32_t node_id) noexcept nogil:
+cdef const Endpoint *find_endpoint(const HotState *state, int32_t listener, int32_t node_id) noexcept nogil:
     cdef const Endpoints *all = <const Endpoints *> load_ptr(<void *const *> &state.endpoints)
     cdef int32_t i
     if all != NULL:
         for i in range(all.count):
-            if all.items[i].node_id == node_id:
+            if all.items[i].node_id == node_id and all.items[i].listener == listener:
                 return &all.items[i]
     return NULL
 
@@ -82,7 +82,8 @@ cdef class Hot:
         self.state.sessions = &sessions.cache
 
     def publish_endpoints(self, endpoints) -> None:
-        """`endpoints`: (node id, host, port, rack or None) of every broker that answers on this listener.
+        """`endpoints`: (listener's number, node id, host, port, rack or None) of every broker that answers there, for
+        each of the plane's listeners.
 
         An answer under way may still read the table before: tables are kept as long as the node. They change with the
         cluster's membership only.
@@ -92,10 +93,11 @@ cdef class Hot:
         cdef const uint8_t *text
         cdef bytes host, rack
         cdef int32_t i
-        for i, (node_id, host_name, port, rack_name) in enumerate(endpoints):
+        for i, (listener, node_id, host_name, port, rack_name) in enumerate(endpoints):
             host = host_name.encode()
             self.keep.append(host)
             text = host
+            all.items[i].listener = listener
             all.items[i].node_id = node_id
             all.items[i].port = port
             all.items[i].host = text

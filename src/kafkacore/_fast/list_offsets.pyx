@@ -15,7 +15,7 @@ from kafkacore._fast.hot cimport (
     answer_whole,
 )
 from kafkacore._fast.log cimport LOG_FAILED
-from kafkacore._fast.partition cimport ROLE_GONE, ROLE_LEADER, Partition
+from kafkacore._fast.partition cimport ROLE_GONE, ROLE_LEADER, Partition, partition_is_behind
 from kafkacore._fast.plane cimport SERVED, SERVED_CLOSE, SERVED_PUNT, HotApi, Request, hot_api, request_table
 from kafkacore._fast.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.table cimport PartitionTable, table_find_name
@@ -28,13 +28,16 @@ from kafkacore._fast.wire cimport (
 cdef enum:
     API_KEY = 2
     CALL_ARENA_BYTES = 16 << 20   # parsed request and answer of 100,000 partitions; more goes to the handler
+    LEADER_NOT_AVAILABLE = 5
     UNKNOWN_LEADER_EPOCH = 75
+    OFFSET_NOT_AVAILABLE = 78
     LATEST = -1
     EARLIEST = -2
     EARLIEST_LOCAL = -4
     LATEST_TIERED = -5
     EARLIEST_PENDING_UPLOAD = -6
     EPOCH_SINCE = 4
+    UNAVAILABLE_SINCE = 5
     LOCAL_SINCE = 8
     TIERED_SINCE = 9
     PENDING_UPLOAD_SINCE = 11
@@ -162,7 +165,7 @@ cdef bint find(Partition *p, const Asker *asker, const ListOffsetsPartition *ask
     mutex_lock(&p.log.lock)
     is_here = p.role != ROLE_GONE
     if found.error_code == NONE:
-        found.error_code = <int16_t> refusal(p, asker, asked.current_leader_epoch)
+        found.error_code = <int16_t> refusal(p, asker, asked)
     if found.error_code == NONE:
         tell(p, asker, asked.timestamp, found)
     mutex_unlock(&p.log.lock)
@@ -173,13 +176,16 @@ cdef bint find(Partition *p, const Asker *asker, const ListOffsetsPartition *ask
 
 # --- under the log's lock ---
 
-cdef int refusal(const Partition *p, const Asker *asker, int32_t current_epoch) noexcept nogil:
+cdef int refusal(const Partition *p, const Asker *asker, const ListOffsetsPartition *asked) noexcept nogil:
+    cdef int32_t current_epoch = asked.current_leader_epoch
     if p.log.state == LOG_FAILED or load32(&p.log.dir.offline):
         return KAFKA_STORAGE_ERROR
     if current_epoch != -1 and current_epoch != p.leader_epoch:
         return FENCED_LEADER_EPOCH if current_epoch < p.leader_epoch else UNKNOWN_LEADER_EPOCH
     if asker.replica_id != DEBUGGER and p.role != ROLE_LEADER:
         return NOT_LEADER_OR_FOLLOWER
+    if asked.timestamp == LATEST and asker.replica_id == CONSUMER and partition_is_behind(p):
+        return OFFSET_NOT_AVAILABLE if asker.version >= UNAVAILABLE_SINCE else LEADER_NOT_AVAILABLE
     return NONE
 
 

@@ -112,6 +112,9 @@ cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int
 # Role and epoch as a ListOffsets, OffsetForLeaderEpoch or DeleteRecords needs them: 0 or Kafka's error code.
 cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil
 cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
+# Under the lock. A leader whose high watermark is not where its epoch begins as yet: where the log ends for clients is
+# not known, and may be below what an earlier leader told (KIP-207).
+cdef bint partition_is_behind(const Partition *p) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
 cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be
 # KIP-101 / KIP-320: end offset of the largest epoch at or below `epoch`; -1, -1 when unknown.

@@ -396,6 +396,12 @@ cdef void fill_view(const Partition *p, FetchView *view) noexcept nogil:
     view.diverging_epoch = -1
 
 
+cdef bint partition_is_behind(const Partition *p) noexcept nogil:
+    cdef int32_t last = p.log.epoch_count - 1
+    return (p.role == ROLE_LEADER and last >= 0 and p.log.epochs[last].epoch == p.leader_epoch
+            and p.log.epochs[last].start_offset > p.high_watermark)
+
+
 cdef void partition_view(Partition *p, FetchView *view) noexcept nogil:
     mutex_lock(&p.log.lock)
     fill_view(p, view)

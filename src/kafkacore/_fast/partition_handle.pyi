@@ -102,6 +102,10 @@ class PartitionHandle:
     @property
     def high_watermark(self) -> int: ...
     @property
+    def is_behind(self) -> bool:
+        """A leader whose high watermark is not where its epoch begins as yet (KIP-207)."""
+
+    @property
     def last_stable_offset(self) -> int: ...
     def satisfies(self, kind: int, at: int) -> bool:
         """Whether a wait of that kind (of `watch`) would be over."""

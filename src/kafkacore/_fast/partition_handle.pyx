@@ -21,8 +21,8 @@ from kafkacore._fast.partition cimport (
     READ_COMMITTED, READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_SYNCED, Acknowledgement,
     FetchView, Follower, Partition, partition_append, partition_append_as_follower, partition_assign_topic_id,
     partition_become, partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers,
-    partition_fail, partition_high_watermark, partition_new, partition_read, partition_release, partition_restore,
-    partition_satisfies, partition_unwait, partition_wait,
+    partition_fail, partition_high_watermark, partition_is_behind, partition_new, partition_read, partition_release,
+    partition_restore, partition_satisfies, partition_unwait, partition_wait,
 )
 from kafkacore._fast.segment cimport file_of, segment_release
 from kafkacore._fast.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
@@ -253,6 +253,15 @@ cdef class PartitionHandle:
     @property
     def high_watermark(self):
         return locked(self.partition, &self.partition.high_watermark)
+
+    @property
+    def is_behind(self):
+        cdef bint behind
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            behind = partition_is_behind(self.partition)
+            mutex_unlock(&self.partition.log.lock)
+        return bool(behind)
 
     @property
     def last_stable_offset(self):

@@ -12,7 +12,7 @@ from libc.string cimport memcmp, memcpy, strlen
 from kafkacore._fast.atomics cimport add32, load32
 from kafkacore._fast.cursor cimport Reader, Writer, reader_init, writer_init
 from kafkacore._fast.hot cimport (
-    FENCED_LEADER_EPOCH, INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
+    INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
     UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, Hot, HotState, answer_begin, answer_whole, deadline_passed,
     endpoints_add, endpoints_begin,
 )
@@ -43,7 +43,7 @@ cdef enum:
     KAFKA_STORAGE_ERROR = 56
     CALL_ARENA_BYTES = 64 << 20   # parsed request and answer of 100,000 partitions; what needs more is malformed
     FLEXIBLE_VERSION = 9
-    ENDPOINTS_VERSION = 10
+    LEADERS_VERSION = 10       # who leads, and where (KIP-951)
     TOPIC_ID_VERSION = 13
 
 # One partition of the call.
@@ -285,12 +285,9 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
 cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcept nogil:
     """Which records were wrong, and why (KIP-467); who leads, when it is not us (KIP-951)."""
     cdef BatchIndexAndErrorMessage *errors
-    cdef FetchView view
     cdef int32_t i
-    if part.answer.error_code == NOT_LEADER_OR_FOLLOWER or part.answer.error_code == FENCED_LEADER_EPOCH:
-        partition_view(part.partition, &view)
-        part.answer.current_leader.leader_id = view.leader_id
-        part.answer.current_leader.leader_epoch = view.leader_epoch
+    if part.answer.error_code == NOT_LEADER_OR_FOLLOWER:
+        tell_leader(call, part)
         return
     if info.validated.message != NULL:
         part.answer.error_message.data = <const uint8_t *> info.validated.message
@@ -307,6 +304,15 @@ cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcep
         errors[i].batch_index = info.validated.errors[i].batch_index
         errors[i].batch_index_error_message.data = <const uint8_t *> info.validated.errors[i].message
         errors[i].batch_index_error_message.size = <int32_t> strlen(info.validated.errors[i].message)
+
+
+cdef void tell_leader(const ProduceCall *call, Part *part) noexcept nogil:
+    cdef FetchView view
+    if call.request.api_version < LEADERS_VERSION:
+        return  # which has no place for it
+    partition_view(part.partition, &view)
+    part.answer.current_leader.leader_id = view.leader_id
+    part.answer.current_leader.leader_epoch = view.leader_epoch
 
 
 cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
@@ -333,6 +339,8 @@ cdef void settle(ProduceCall *call, Part *part) noexcept nogil:
     if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
         failed = partition_check_leader(part.partition, -1) == KAFKA_STORAGE_ERROR
         refuse(call, part, KAFKA_STORAGE_ERROR if failed else NOT_LEADER_OR_FOLLOWER)
+        if not failed:
+            tell_leader(call, part)
     part.ack.at = -1
 
 
@@ -399,7 +407,7 @@ cdef bint answer(ProduceCall *call) noexcept nogil:
     cdef Writer out
     cdef int gaps = 0
     cdef const Program *program = produce_response_program(call.request.api_version)
-    if call.failed and call.request.api_version >= ENDPOINTS_VERSION:
+    if call.failed and call.request.api_version >= LEADERS_VERSION:
         hint_endpoints(call)
     writer_init(&out, MAX_ANSWER_BYTES)
     answer_begin(&out, call.request, call.request.api_version >= FLEXIBLE_VERSION)
@@ -413,7 +421,8 @@ cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):
         if call.parts[i].answer.current_leader.leader_id >= 0:
-            endpoints_add(&call.answer.node_endpoints, call.state, call.parts[i].answer.current_leader.leader_id)
+            endpoints_add(&call.answer.node_endpoints, call.state, call.request.listener,
+                          call.parts[i].answer.current_leader.leader_id)
 
 
 # --- Python face ---

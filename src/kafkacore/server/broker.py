@@ -378,12 +378,12 @@ class BrokerServer:
         publish_table(self.plane.native, self._table)
 
     def _publish_endpoints(self, image: MetadataImage) -> None:
-        listener = self.config.data_plane_listeners[0].listener
         told = []
-        for broker in image.brokers.values():
-            where = broker.endpoint(listener)
-            if where is not None and not broker.fenced:
-                told.append((broker.broker_id, where.host, where.port, broker.rack))
+        for number, each in enumerate(self.config.data_plane_listeners):
+            for broker in image.brokers.values():
+                where = broker.endpoint(each.listener)
+                if where is not None and not broker.fenced:
+                    told.append((number, broker.broker_id, where.host, where.port, broker.rack))
         self._hot.publish_endpoints(told)
 
     async def _allocate_producer_ids(self) -> ProducerIdBlock:

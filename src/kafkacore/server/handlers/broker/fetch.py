@@ -1,6 +1,8 @@
 """Fetch on the handler loop: what the processors punt. The same native reads and waits, without the copy-free send.
 
-It grants no fetch session (KIP-227 lets a broker answer so): the client then names all of its partitions each time.
+It grants no fetch session, and ends those there are: a client whose Fetch comes here (the request log is on, a test has
+ordered faults or records requests, or it says that it is a follower) is told once that its session is not known, as
+after an eviction, and names all of its partitions each time until a processor serves it again (KIP-227).
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 
 TOPIC_IDS_SINCE: Final = 13
-LEADERS_SINCE: Final = 12
-ENDPOINTS_SINCE: Final = 16
+LEADERS_SINCE: Final = 16
+MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 READ_COMMITTED: Final = 1
 NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
 
 Topic = FetchResponse.FetchableTopicResponse
 Partition = FetchResponse.PartitionData
@@ -45,9 +49,9 @@ class Part:
 
 async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> FetchResponse:
     if request.session_id != NO_SESSION:
-        if request.session_epoch > 0:
-            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         broker.fetch_sessions.remove(request.session_id)
+    if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     parts = list(_parts(broker, call, request))
     loop = asyncio.get_running_loop()
     deadline_ms = broker.waits.now_ms() + max(request.max_wait_ms, 0)
@@ -77,7 +81,7 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif partition is not None and from_follower:
                 # None of our partitions has another replica, so nobody can be one.
-                partition, error = None, ErrorCode.NOT_LEADER_OR_FOLLOWER
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             yield Part(topic, asked, partition, error)
 
 
@@ -85,7 +89,7 @@ def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> in
     """On a thread that may wait for the disk. Bytes in all: at least one batch, then what fits."""
     room, total = min(request.max_bytes, broker.config.fetch_max_bytes), 0
     for part in parts:
-        if part.partition is None:
+        if part.partition is None or (part.error != ErrorCode.NONE and part.read is None):
             continue
         asked = part.asked
         max_bytes = max(min(asked.partition_max_bytes, room), 0)
@@ -125,13 +129,12 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], comm
             topic = part.topic
             response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))
         answer = _partition(part, committed)
-        if part.error in leaders.MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
+        if part.error in MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
             leader = leaders.current_leader(broker, part.partition.topic, part.partition.index)
-            if leader is not None:
-                answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
-                moved.add(leader[0])
+            answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
+            moved.add(leader[0])
         response.responses[-1].partitions.append(answer)
-    if call.api_version >= ENDPOINTS_SINCE and moved:
+    if moved:
         response.node_endpoints = leaders.endpoints(broker, call, moved, FetchResponse.NodeEndpoint)
     return response
 

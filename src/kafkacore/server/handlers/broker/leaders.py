@@ -6,27 +6,26 @@ from collections.abc import Iterable
 from typing import Any
 
 from kafkacore.network.request import RequestContext
-from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
 
-MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+NOBODY = (-1, -1)
 
 
-def current_leader(broker: BrokerContext, topic_name: str, index: int) -> tuple[int, int] | None:
-    """`(leader id, leader epoch)` as committed; None for an unknown partition."""
+def current_leader(broker: BrokerContext, topic_name: str, index: int) -> tuple[int, int]:
+    """`(leader id, leader epoch)` as committed."""
     topic = broker.image.topic(topic_name)
     partition = None if topic is None else broker.image.partition(topic, index)
-    return None if partition is None else (partition.leader, partition.leader_epoch)
+    return NOBODY if partition is None else (partition.leader, partition.leader_epoch)
 
 
 def endpoints(broker: BrokerContext, call: RequestContext, leaders: Iterable[int], node_class: Any) -> list[Any]:
-    """An entry for each leader that listens where this client asks."""
+    """An entry for each leader that is alive and listens where this client asks."""
     view = MetadataView(broker.image, call.listener)
     found = []
     for leader in sorted(set(leaders)):
-        where = view.endpoint(leader)
+        where = view.alive_endpoint(leader)
         if where is not None:
             rack = view.image.brokers[leader].rack
             found.append(node_class(node_id=leader, host=where.host, port=where.port, rack=rack))

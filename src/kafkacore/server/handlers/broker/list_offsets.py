@@ -1,4 +1,4 @@
-"""ListOffsets: the end, the start, or the first record at or after a time (KIP-79, KIP-734, KIP-405, KIP-1005,
+"""ListOffsets: the end, the start, or the first record at or after a time (KIP-79, KIP-207, KIP-734, KIP-405, KIP-1005,
 KIP-1023).
 """
 
@@ -28,6 +28,8 @@ CONSUMER: Final = -1  # replica ids that are none
 DEBUGGER: Final = -2
 READ_COMMITTED: Final = 1
 EPOCH_SINCE: Final = 4
+UNAVAILABLE_SINCE: Final = 5
+ANSWERED_BEHIND: Final = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 
 Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -60,11 +62,16 @@ async def _find(broker: BrokerContext, call: RequestContext, request: Any, topic
     )
     if partition is None:
         return _refused(asked, error)
+    # An election may have come before the high watermark has caught up (KIP-207).
+    behind = request.replica_id == CONSUMER and partition.is_behind
     bound = _bound(partition, request)
     try:
         offset, timestamp, epoch = await _offset(broker, partition, asked.timestamp, bound)
     except OSError:
         return _refused(asked, ErrorCode.KAFKA_STORAGE_ERROR)
+    if behind and (asked.timestamp == LATEST or (asked.timestamp not in ANSWERED_BEHIND and offset < 0)):
+        told = call.api_version >= UNAVAILABLE_SINCE
+        return _refused(asked, ErrorCode.OFFSET_NOT_AVAILABLE if told else ErrorCode.LEADER_NOT_AVAILABLE)
     found = Partition(partition_index=asked.partition_index, timestamp=timestamp, offset=offset)
     if call.api_version >= EPOCH_SINCE:
         found.leader_epoch = epoch

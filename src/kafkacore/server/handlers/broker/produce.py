@@ -33,7 +33,6 @@ _Wait = tuple[PartitionHandle, _Ack, Partition]
 async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     response = ProduceResponse()
     waiting: list[_Wait] = []
-    moved: set[int] = set()
     # One after the other: batches of one producer must not overtake each other.
     for topic in request.topic_data:
         answers = []
@@ -41,8 +40,6 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
             answer, partition, ack = await _append(broker, call, request.acks, topic, data)
             if partition is not None and ack is not None:
                 waiting.append((partition, ack, answer))
-            if answer.current_leader.leader_id >= 0:
-                moved.add(answer.current_leader.leader_id)
             answers.append(answer)
         response.responses.append(Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
     if request.acks == NO_ACKS:
@@ -52,8 +49,9 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
             names = ", ".join(sorted(ErrorCode(error).name for error in errors))
             raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} met {names}")
         return None
-    await _acknowledged(broker, waiting, request.timeout_ms)
-    if call.api_version >= LEADERS_SINCE and moved:
+    await _acknowledged(broker, call, waiting, request.timeout_ms)
+    told = {each.current_leader.leader_id for topic in response.responses for each in topic.partition_responses}
+    if call.api_version >= LEADERS_SINCE and (moved := told - {leaders.NOBODY[0]}):
         response.node_endpoints = leaders.endpoints(broker, call, moved, ProduceResponse.NodeEndpoint)
     return response
 
@@ -88,7 +86,7 @@ async def _append(
         answer.base_offset = done.first_offset
         answer.log_append_time_ms = done.log_append_time_ms
         answer.log_start_offset = done.log_start_offset
-    elif done.error in leaders.MOVED:
+    elif done.error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         _hint(broker, call, partition, answer)
     elif call.api_version >= MESSAGES_SINCE:
         answer.error_message = done.error_message
@@ -99,21 +97,22 @@ async def _append(
 
 
 def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandle, answer: Partition) -> None:
-    leader = leaders.current_leader(broker, partition.topic, partition.index)
-    if call.api_version >= LEADERS_SINCE and leader is not None:
+    if call.api_version >= LEADERS_SINCE:
+        leader = leaders.current_leader(broker, partition.topic, partition.index)
         answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
 
 
-async def _acknowledged(broker: BrokerContext, waiting: list[_Wait], timeout_ms: int) -> None:
+async def _acknowledged(broker: BrokerContext, call: RequestContext, waiting: list[_Wait], timeout_ms: int) -> None:
     """Until every replica in sync has what was appended, and it is flushed where that was due, or the time is over."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     for partition, (kind, end), answer in waiting:
         while answer.error_code == ErrorCode.NONE and not partition.satisfies(kind, end):
             if partition.state == "failed":
-                answer.error_code, answer.base_offset = ErrorCode.KAFKA_STORAGE_ERROR, -1
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 break
             if partition.role != "leader" and kind != watch.SYNCED:
-                answer.error_code, answer.base_offset = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+                answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                _hint(broker, call, partition, answer)
                 break
             left_ms = deadline_ms - broker.waits.now_ms()
             if left_ms <= 0 or not await broker.waits.any([(partition, kind, end)], left_ms):

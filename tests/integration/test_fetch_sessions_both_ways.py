@@ -1,0 +1,66 @@
+"""A consumer that has a fetch session goes on when its requests come to a handler, and when they do so no more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from both_ways import Both
+from kafkacore._fast.gate import GatePolicy
+from kafkacore.protocol.messages import FetchRequest, FetchResponse
+
+FETCH_SESSION_ID_NOT_FOUND = 70
+VERSION = 12
+
+
+@pytest.fixture
+def broker(tmp_path: Any) -> Iterator[Both]:
+    made = Both(tmp_path)
+    try:
+        made.started.create("t", 2)
+        yield made
+    finally:
+        made.close()
+
+
+def fetch(broker: Both, session_id: int, epoch: int, *, whole: bool = False) -> tuple[int, int, list[int]]:
+    """The error, the session, and the partitions that were told of."""
+    parts = [FetchRequest.FetchPartition(partition=index, partition_max_bytes=1000) for index in range(2)]
+    topics = [FetchRequest.FetchTopic(topic="t", partitions=parts)] if whole else []
+    request = FetchRequest(
+        max_wait_ms=0, min_bytes=1, max_bytes=1000, session_id=session_id, session_epoch=epoch, topics=topics
+    )
+    answer = FetchResponse.decode(broker.ask(request, VERSION)[5:], VERSION)
+    told = [part.partition_index for topic in answer.responses for part in topic.partitions]
+    return answer.error_code, answer.session_id, told
+
+
+def test_a_session_that_a_handler_is_asked_for_is_lost_once_and_given_again(broker: Both) -> None:
+    error, session, told = fetch(broker, 0, 0, whole=True)
+    assert (error, told) == (0, [0, 1])
+    assert session
+    assert fetch(broker, session, 1) == (0, session, [])
+    sessions = broker.started.broker.context.fetch_sessions
+    assert len(sessions) == 1
+    broker.gate(GatePolicy("punt"))
+    assert fetch(broker, session, 2) == (FETCH_SESSION_ID_NOT_FOUND, 0, [])
+    assert len(sessions) == 0
+    for _ in range(2):
+        assert fetch(broker, 0, 0, whole=True) == (0, 0, [0, 1])
+    broker.gate(None)
+    error, session, told = fetch(broker, 0, 0, whole=True)
+    assert (error, told) == (0, [0, 1])
+    assert session
+    assert fetch(broker, session, 1) == (0, session, [])
+
+
+@pytest.mark.parametrize(("session_id", "epoch"), [(0, 5), (0, -2), (77, 5), (77, -2), (77, 0), (77, -1), (0, -1)])
+def test_a_session_that_nobody_has_is_answered_alike_by_both_ways(broker: Both, session_id: int, epoch: int) -> None:
+    broker.gate(None)
+    native = fetch(broker, session_id, epoch, whole=True)
+    broker.gate(GatePolicy("punt"))
+    error, _, told = fetch(broker, session_id, epoch, whole=True)
+    assert (error, told) == (native[0], native[2])
+    assert error == (0 if epoch in (0, -1) else FETCH_SESSION_ID_NOT_FOUND)

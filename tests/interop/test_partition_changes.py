@@ -40,7 +40,7 @@ def replayed(row, record):
     blank.place(1, row.replicas, row.isr, row.leader, row.directories)
     chunk.extend(array("i", [0]), blank, 0)
     chunk.put(0, row)
-    chunk.change(0, record)
+    chunk.change(0, 1, record)
     return chunk.get(0)
 
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 from kafkacore.metadata import image as images
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
-from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, Records
-from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
+from kafkacore.metadata.partition_records import ChangeRun, PartitionRecords, PartitionRun, Record, Records
+from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, successive
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
 from kafkacore.metadata.sharded import ShardedEdit
@@ -62,7 +62,7 @@ class Edit:
 
     # --- in and out ---
 
-    def replay(self, record: Message | PartitionRun, offset: int = -1) -> None:
+    def replay(self, record: Record, offset: int = -1) -> None:
         """One record at its offset, or a run of them from there on."""
         replayer = _REPLAYERS.get(record.NAME)
         if replayer is None:
@@ -73,7 +73,7 @@ class Edit:
         offset = base_offset
         for record in records:
             self.replay(record, offset)
-            offset += record.count if type(record) is PartitionRun else 1
+            offset += 1 if isinstance(record, Message) else record.count
 
     def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
         """The root after all that was replayed; the edit is at its end."""
@@ -121,7 +121,7 @@ class Edit:
         else:
             chunk[index] = topic
 
-    def _topic(self, topic_id: Any, record: Message | PartitionRun) -> tuple[int, Topic]:
+    def _topic(self, topic_id: Any, record: Record) -> tuple[int, Topic]:
         row = self._topics_by_id.get(topic_id)
         if row is None:
             raise MetadataError(f"{record!r} is about a topic that does not exist")
@@ -254,17 +254,22 @@ class Edit:
         self._partition_chunk(row // CHUNK_ROWS).put(row % CHUNK_ROWS, columns.row(index, topic_row))
         self.delta.partition_rows.add(row)
 
-    def change_partition(self, record: Any, offset: int) -> None:
-        _, topic = self._topic(record.topic_id, record)
+    def change_partitions(self, record: Any, offset: int) -> None:
+        """A PartitionChangeRecord, or a run of them."""
+        run = record if type(record) is ChangeRun else ChangeRun(record, array("i", (record.partition_id,)))
+        _, topic = self._topic(run.record.topic_id, record)
         rows = topic.partition_rows
-        if not 0 <= record.partition_id < len(rows) or rows[record.partition_id] < 0:
+        if not 0 <= min(run.partitions) <= max(run.partitions) < len(rows):
             raise MetadataError(f"{record!r} is about a partition that does not exist")
-        row = rows[record.partition_id]
+        changed = array("i", [rows[partition] for partition in run.partitions])
+        if min(changed) < 0:
+            raise MetadataError(f"{record!r} is about a partition that does not exist")
         try:
-            self._partition_chunk(row // CHUNK_ROWS).change(row % CHUNK_ROWS, record)
+            for row, count in successive(changed):
+                self._partition_chunk(row // CHUNK_ROWS).change(row % CHUNK_ROWS, count, run.record)
         except OverflowError:
             raise MetadataError(f"{record!r} is about a partition that has no epoch after its last") from None
-        self.delta.partition_rows.add(row)
+        self.delta.partition_rows.update(changed)
 
     def clear_elr(self, record: Any, offset: int) -> None:
         """Of one topic, or of all when the name is empty (KIP-966)."""
@@ -418,7 +423,7 @@ _REPLAYERS: Final[dict[str, Replayer]] = {
     "TopicRecord": Edit.add_topic,
     "PartitionRecord": Edit.add_partitions,
     "ConfigRecord": Edit.set_config,
-    "PartitionChangeRecord": Edit.change_partition,
+    "PartitionChangeRecord": Edit.change_partitions,
     "FenceBrokerRecord": Edit.fence_broker,
     "UnfenceBrokerRecord": Edit.unfence_broker,
     "RemoveTopicRecord": Edit.remove_topic,

@@ -1,13 +1,16 @@
-"""PartitionRecords in columns: how they are decided, written, read and replayed, many at a time.
+"""Records of many partitions at once: how they are decided, written, read and replayed.
 
-A sequence of records holds a PartitionRun in place of the records of partitions of one topic that follow each other.
-The runs of one request, or of one batch, share their columns: those are written by one native call.
+A sequence of records holds a PartitionRun in place of the PartitionRecords of one topic that follow each other. The
+runs of one request, or of one batch, share their columns: those are written by one native call. A ChangeRun is in place
+of the PartitionChangeRecords of one topic that follow each other and say the same: a broker that leaves or comes back
+brings one for each partition it leads.
 """
 
 from __future__ import annotations
 
+import struct
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -195,13 +198,58 @@ class PartitionRun:
         return f"PartitionRecord(topic_id={self.topic_id!r}, partition_id={', '.join(map(str, told))})"
 
 
+class ChangeRun:
+    """What `record` says, of each of `partitions`, one after the other, whichever it names itself."""
+
+    NAME, API_KEY = "PartitionChangeRecord", 5
+    PARTITION_BYTES = 4  # a record begins with its partition, in every version; the rest is what the run has in common
+    __slots__ = ("count", "partitions", "record")
+
+    def __init__(self, record: Any, partitions: array[int]) -> None:
+        self.record, self.partitions, self.count = record, partitions, len(partitions)
+
+    def part(self, first: int, end: int) -> ChangeRun:
+        return ChangeRun(self.record, self.partitions[first:end])
+
+    def __repr__(self) -> str:
+        return f"{self.record!r}, of partitions {', '.join(map(str, self.partitions))}"
+
+    def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
+        """All of them behind `prefix` each, and where each of them ends."""
+        common = self.record.encode(version)[self.PARTITION_BYTES :]
+        size = len(prefix) + self.PARTITION_BYTES + len(common)
+        numbers = struct.pack(f">{self.count}i", *self.partitions)
+        each = [numbers[at : at + self.PARTITION_BYTES] for at in range(0, len(numbers), self.PARTITION_BYTES)]
+        return prefix + (common + prefix).join(each) + common, array("q", range(size, size * self.count + 1, size))
+
+
 # What a batch of metadata holds, in order.
-Records = Sequence[Message | PartitionRun]
+Record = Message | PartitionRun | ChangeRun
+Records = Sequence[Record]
 
 
 def record_count(records: Iterable[Any]) -> int:
     """Records in the log: a run stands for several."""
-    return sum([record.count if type(record) is PartitionRun else 1 for record in records])
+    return sum([1 if isinstance(record, Message) else record.count for record in records])
+
+
+def parted(records: Records, most: int) -> Iterator[list[Record]]:
+    """In order, and no more than `most` of the log's records at a time; of runs, only those of changes are parted."""
+    part: list[Record] = []
+    room = most
+    for record in records:
+        taken, count = 0, record_count((record,))
+        while taken < count:
+            whole = not isinstance(record, ChangeRun)
+            if room <= 0 or (whole and part and count > room):
+                yield part
+                part, room = [], most
+            some = count if whole else min(room, count - taken)
+            part.append(record.part(taken, taken + some) if isinstance(record, ChangeRun) and some < count else record)
+            taken += some
+            room -= some
+    if part:
+        yield part
 
 
 @cache

@@ -208,25 +208,34 @@ class PartitionChunk(PartitionColumns):
         else:
             self.rare.pop(index, None)
 
-    def change(self, index: int, record: Any) -> None:
-        """What a PartitionChangeRecord says, in place: a broker that leaves or comes back brings one for each partition
-        it leads. A leader that is set, even to the same broker, begins a new leader epoch."""
+    def change(self, index: int, count: int, record: Any) -> None:
+        """What a PartitionChangeRecord says, of `count` rows from `index` on, in place. A leader that is set, even to
+        the same broker, begins a new leader epoch."""
+        end = index + count
         if record.replicas is not None or record.directories is not None:
-            self._move(index, record)
+            for each in range(index, end):
+                self._move(each, record)
         if record.isr is not None:
             self.widen(len(record.isr))
-            self.isr[index * self.width : (index + 1) * self.width] = _padded(record.isr, self.width)
+            self.isr[index * self.width : end * self.width] = _padded(record.isr, self.width) * count
         if record.leader != NO_LEADER_CHANGE:
-            self.leader[index] = record.leader
-            self.leader_epoch[index] += 1
+            self.leader[index:end] = array("i", [record.leader]) * count
+            self.leader_epoch[index:end] = array("i", [epoch + 1 for epoch in self.leader_epoch[index:end]])
         if record.leader_recovery_state != NO_RECOVERY_CHANGE:
-            self.recovery[index] = record.leader_recovery_state
-        self.partition_epoch[index] += 1
+            self.recovery[index:end] = bytes([record.leader_recovery_state]) * count
+        self.partition_epoch[index:end] = array("i", [epoch + 1 for epoch in self.partition_epoch[index:end]])
         rare = record.removing_replicas, record.adding_replicas, record.eligible_leader_replicas, record.last_known_elr
         if rare != _NO_CHANGE:
-            before = self.rare.get(index, NOTHING_RARE)
-            told = [old if ids is None else tuple(ids) for old, ids in zip(before, rare, strict=True)]
-            self._put_rare(index, Rare(*told))
+            self._change_rare(index, end, tuple([None if ids is None else tuple(ids) for ids in rare]))
+
+    def _change_rare(self, index: int, end: int, told: tuple[Ids | None, ...]) -> None:
+        before, after = None, NOTHING_RARE
+        for each in range(index, end):
+            had = self.rare.get(each, NOTHING_RARE)
+            if had != before:  # most had the same
+                before = had
+                after = Rare(*[old if ids is None else ids for old, ids in zip(had, told, strict=True)])
+            self._put_rare(each, after)
 
     def _move(self, index: int, record: Any) -> None:
         row = self.get(index)
@@ -248,6 +257,19 @@ class PartitionChunk(PartitionColumns):
         """New rows, one for each row of a topic: this is how every created partition comes here."""
         self.topic += topics
         self.take(source, first, len(topics))
+
+
+def successive(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The rows in their order as spans `(first, count)`, each within one chunk."""
+    at = 0
+    while at < len(rows):
+        first = rows[at]
+        most = min(len(rows) - at, CHUNK_ROWS - first % CHUNK_ROWS)
+        count = 1
+        while count < most and rows[at + count] == first + count:
+            count += 1
+        yield first, count
+        at += count
 
 
 def _ids(values: Sequence[int]) -> Ids:

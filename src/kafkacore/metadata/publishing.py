@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
-from kafkacore.metadata.partition_records import PartitionRun, Records, record_count
-from kafkacore.protocol.messages import Message
+from kafkacore.metadata.partition_records import Record, Records, record_count
 
 # What changed since the root that the subscriber was last given; None: everything may have (a snapshot was loaded).
 Subscriber = Callable[[MetadataImage, MetadataDelta | None], None]
@@ -46,9 +45,7 @@ class MetadataPublisher:
         """A batch without metadata (control records): the image is at a later offset."""
         self._replay((), last_offset, last_offset, epoch, timestamp_ms)
 
-    def load_snapshot(
-        self, records: Iterable[Message | PartitionRun], offset: int, epoch: int, timestamp_ms: int
-    ) -> None:
+    def load_snapshot(self, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> None:
         """In place of all that was applied. `offset` is of the last record that the snapshot stands for."""
         from kafkacore.metadata.snapshot import image_of  # not needed by a log without one
 

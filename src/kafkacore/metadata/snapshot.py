@@ -7,7 +7,7 @@ from typing import Final
 
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage, Topic
-from kafkacore.metadata.partition_records import PartitionRun
+from kafkacore.metadata.partition_records import Record
 from kafkacore.metadata.partitions import Partition
 from kafkacore.protocol.features import METADATA_VERSION
 from kafkacore.protocol.messages import (
@@ -48,7 +48,7 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
     yield from _kept(image, _AT_THE_END)
 
 
-def image_of(records: Iterable[Message | PartitionRun], offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+def image_of(records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
     """The image that a snapshot's records make."""
     edit = Edit(EMPTY_IMAGE)
     for record in records:

@@ -36,7 +36,7 @@ def after(row: Partition, target: Target, alive: set[int], **values: Any) -> Par
     blank.place(1, row.replicas, row.isr, row.leader, row.directories)
     chunk.extend(array("i", [row.topic_row]), blank, 0)
     chunk.put(0, row)
-    chunk.change(0, record)
+    chunk.change(0, 1, record)
     return chunk.get(0)
 
 

@@ -121,11 +121,16 @@ def changes(draw: Any) -> Any:
     return record
 
 
-@given(st.lists(ROWS, min_size=1, max_size=4), st.lists(st.tuples(st.integers(0, 3), changes()), max_size=6))
-def test_changes_in_place_are_what_they_say(rows: list[Partition], told: list[tuple[int, Any]]) -> None:
+@given(
+    st.lists(ROWS, min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), changes()), max_size=6),
+)
+def test_changes_in_place_are_what_they_say(rows: list[Partition], told: list[tuple[int, int, Any]]) -> None:
     chunk = chunk_of(*rows)
-    for place, record in told:
+    for place, most, record in told:
         index = place % len(rows)
-        chunk.change(index, record)
-        rows[index] = changed(rows[index], record)
+        count = min(most, len(rows) - index)
+        chunk.change(index, count, record)
+        for at in range(index, index + count):
+            rows[at] = changed(rows[at], record)
         assert [chunk.get(at) for at in range(len(rows))] == rows

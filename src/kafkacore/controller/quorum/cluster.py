@@ -11,6 +11,7 @@ from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.image import MetadataImage
+from kafkacore.metadata.partition_records import Record
 from kafkacore.metadata.partitions import rows_in_directory, rows_led_by, rows_with_elr, rows_with_isr
 from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.errors import ErrorCode, error_for
@@ -20,7 +21,6 @@ from kafkacore.protocol.messages import (
     BrokerRegistrationChangeRecord,
     BrokerRegistrationResponse,
     ControllerRegistrationResponse,
-    Message,
     RegisterBrokerRecord,
     RegisterControllerRecord,
 )
@@ -82,7 +82,7 @@ def register_broker(
     _check_directories(image, request.broker_id, request.log_dirs)
     _check_features(image, request.features, "broker")
     record = _registration_record(request)
-    records: list[Message] = []
+    records: list[Record] = []
     if existing is not None and same:
         record.fenced, record.in_controlled_shutdown = existing.fenced, existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
@@ -158,7 +158,7 @@ def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> 
             )
 
 
-def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, clean: bool) -> list[Message]:
+def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, clean: bool) -> list[Record]:
     """The last incarnation is over: without a clean end its replicas may have lost records that were acknowledged."""
     chunks = image.partition_chunks
     if image.elr_enabled and not clean:
@@ -199,7 +199,7 @@ def heartbeat(image: MetadataImage, settings: Settings, liveness: Liveness, requ
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     was = _state(broker)
     state = _next_state(image, liveness, broker, was, request)
-    records: list[Message] = []
+    records: list[Record] = []
     if state is not was:
         if state is State.UNFENCED:
             records += _unfence(image, settings, broker)
@@ -247,7 +247,7 @@ def _leads(image: MetadataImage, broker: BrokerRegistration) -> bool:
     return next(rows_led_by(image.partition_chunks, broker.broker_id), None) is not None
 
 
-def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:
+def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
     """Out of every ISR, then fenced."""
     rows = rows_with_isr(image.partition_chunks, broker.broker_id)
     records = LeaderChanges(image, settings, removed=broker.broker_id).records(rows)
@@ -255,14 +255,14 @@ def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) 
     return records
 
 
-def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:
+def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
     """Then it may lead what has no leader."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE)
     rows = rows_led_by(image.partition_chunks, -1)
     return [change, *LeaderChanges(image, settings, added=broker.broker_id).records(rows)]
 
 
-def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Message]:
+def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
     )
@@ -272,11 +272,11 @@ def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration)
 
 def _directories_offline(
     image: MetadataImage, settings: Settings, broker: BrokerRegistration, offline: Sequence[Uuid]
-) -> list[Message]:
+) -> list[Record]:
     failed = [each for each in broker.directories if each in offline]
     if not failed:
         return []
-    records: list[Message] = []
+    records: list[Record] = []
     changes = LeaderChanges(image, settings, removed=broker.broker_id)
     for directory in failed:
         records += changes.records(rows_in_directory(image.partition_chunks, broker.broker_id, directory))
@@ -287,7 +287,7 @@ def _directories_offline(
 
 def _directories_cordoned(
     image: MetadataImage, broker: BrokerRegistration, cordoned: Sequence[Uuid] | None
-) -> list[Message]:
+) -> list[Record]:
     """None until the broker knows them; a metadata.version that has no place for them keeps none (KIP-1066)."""
     if cordoned is None or not image.metadata_version.cordoned_log_dirs_supported:
         return []

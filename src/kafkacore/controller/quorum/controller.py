@@ -21,7 +21,7 @@ from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
-from kafkacore.metadata.partition_records import Records
+from kafkacore.metadata.partition_records import Records, parted
 from kafkacore.metadata.records import RecordWriter, Value, decode_record
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.features import METADATA_VERSION, metadata_version
@@ -380,9 +380,9 @@ class QuorumController:
     def _append(self, decision: Decision) -> int:
         """Replays and appends; the offset that must be committed before the answer is given."""
         records = decision.records
-        size = max(1, len(records)) if decision.atomic else MAX_RECORDS_PER_BATCH
-        for start in range(0, len(records), size):
-            self._append_batch(records[start : start + size])
+        for part in (records,) if decision.atomic else parted(records, MAX_RECORDS_PER_BATCH):
+            if part:
+                self._append_batch(part)
         return self._head.offset
 
     def _append_batch(self, records: Records) -> None:

@@ -9,9 +9,10 @@ from kafkacore.controller.quorum.cluster import check_epoch
 from kafkacore.controller.quorum.decisions import Decision, Settings, min_isr
 from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.metadata.image import MetadataImage, Topic
+from kafkacore.metadata.partition_records import Record
 from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import AssignReplicasToDirsResponse, Message
+from kafkacore.protocol.messages import AssignReplicasToDirsResponse
 from kafkacore.protocol.uuid import Uuid
 
 
@@ -45,7 +46,7 @@ class _Assignment:
     def __init__(self, image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> None:
         self._image, self._settings, self._broker = image, settings, broker
         self._changes = LeaderChanges(image, settings)
-        self.records: list[Message] = []
+        self.records: list[Record] = []
         self.offline_rows: set[int] = set()
 
     def one(self, directory: Uuid, topic_id: Uuid, index: int) -> ErrorCode:

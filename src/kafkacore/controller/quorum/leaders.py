@@ -1,16 +1,17 @@
-"""Partitions after a broker came, left, or lost a directory: one scan of the columns, one record for each that
-changes."""
+"""Partitions after a broker came, left, or lost a directory: one scan of the columns, one decision for those of a topic
+that are alike, one record for each that changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, Final
 
 from kafkacore.controller.common.partition_change import Election, Rules, Target, change
 from kafkacore.controller.quorum.decisions import Settings, min_isr, unclean_elections
 from kafkacore.metadata.image import MetadataImage, Topic
-from kafkacore.metadata.partitions import Partition
-from kafkacore.protocol.messages import Message
+from kafkacore.metadata.partition_records import ChangeRun, Record
+from kafkacore.metadata.partitions import Partition, PartitionChunk, alike
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
 
 NO_BROKER: Final = -1
@@ -28,22 +29,24 @@ class LeaderChanges:
         self._removed, self._added, self._unclean = removed, added, unclean
         self._topic_rules: dict[int, tuple[int, bool]] = {}
 
-    def records(self, rows: Iterable[int]) -> list[Message]:
-        made = []
-        leaving = (self._removed, self._unclean)
-        for row in rows:
-            partition = self._image.partition_at(row)
-            topic = self._image.topic_at(partition.topic_row)
-            least, unclean_allowed = self._rules_of(partition, topic)
-            target = Target(
-                isr=[each for each in partition.isr if each not in leaving],
-                unclean_shutdown=frozenset([self._unclean]) if self._unclean != NO_BROKER else frozenset(),
-                election=Election.UNCLEAN if unclean_allowed else Election.ONLINE,
-            )
-            record = change(partition, topic.topic_id, target, self.rules(partition, least))
-            if record is not None:
-                made.append(record)
+    def records(self, rows: Iterable[int]) -> list[Record]:
+        made: list[Record] = []
+        for chunk, at, count in alike(self._image.partition_chunks, rows):
+            for first, same in _of_one_kind(chunk, at, count):
+                record = self._change(chunk.get(first))
+                if record is not None:
+                    made.append(record if same == 1 else ChangeRun(record, chunk.partition[first : first + same]))
         return made
+
+    def _change(self, partition: Partition) -> Any | None:
+        topic = self._image.topic_at(partition.topic_row)
+        least, unclean_allowed = self._rules_of(partition, topic)
+        target = Target(
+            isr=[each for each in partition.isr if each not in (self._removed, self._unclean)],
+            unclean_shutdown=frozenset([self._unclean]) if self._unclean != NO_BROKER else frozenset(),
+            election=Election.UNCLEAN if unclean_allowed else Election.ONLINE,
+        )
+        return change(partition, topic.topic_id, target, self.rules(partition, least))
 
     def rules(self, partition: Partition, least_isr: int) -> Rules:
         def may_lead(broker_id: int) -> bool:
@@ -66,6 +69,17 @@ class LeaderChanges:
             known = least, unclean_elections(self._image, self._settings, topic.name)
             self._topic_rules[partition.topic_row] = known
         return known
+
+
+def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[int, int]]:
+    """Of rows that say the same already, those that are of one topic, and have the same of what rows seldom have: what
+    is decided of the first is decided of all."""
+    topics, recovery, rare = chunk.topic, chunk.recovery, chunk.rare
+    kinds = [(topics[row], recovery[row], rare.get(row)) for row in range(at, at + count)]
+    for _, same in groupby(kinds):
+        count = len(list(same))
+        yield at, count
+        at += count
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:

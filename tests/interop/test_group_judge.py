@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from brokers import classpath, log_configuration
-from group_log import GroupLog, loaded
+from group_log import GroupLog, arrived, loaded
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.answers import whole_request
 from kafkacore.coordinator.group.effects import Effects, GroupRecord
@@ -177,7 +177,7 @@ class Story:
             case ApiKey.LEAVE_GROUP:
                 effects = shard.leave_group(request, waiter, now)
             case ApiKey.OFFSET_COMMIT:
-                effects = shard.offset_commit(caller, request, waiter, now)
+                effects = shard.offset_commit(arrived(request, caller.api_version), waiter, now)
             case ApiKey.OFFSET_DELETE:
                 effects = shard.offset_delete(request, waiter, now)
             case ApiKey.OFFSET_FETCH:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -12,12 +13,14 @@ from kafkacore._fast.compression import Codec, CodecError
 from kafkacore._fast.errors import ProtocolError
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.offset_commit import OffsetCommit
+from kafkacore._fast.offset_rows import TopicOffsets
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.validator import Validator, follow
 from kafkacore.metadata.records import RECORD_TYPES
 from kafkacore.protocol import apis
-from kafkacore.protocol.messages import message_class
+from kafkacore.protocol.messages import OffsetCommitRequest, OffsetCommitResponse, message_class
 from kafkacore.storage import log_loader
 from transactions import ABORT, marker, records
 
@@ -141,6 +144,49 @@ def message_seeds() -> list[bytes]:
     return found
 
 
+# --- OffsetCommit ---
+
+PARTITION_ROWS: Final = array("i", range(100))
+
+
+def commit_offsets(data: bytes) -> None:
+    """The first byte says which version the rest is of. As C structs it is what it is as objects; what is understood is
+    recorded and answered, and its rows are kept."""
+    if not data:
+        return
+    version = 2 + data[0] % 9
+    try:
+        message = OffsetCommitRequest.decode_prefix(data[1:], version)[0]
+    except ProtocolError:
+        message = None
+    try:
+        commit = OffsetCommit(data[1:], version)
+    except ProtocolError:
+        assert message is None, f"OffsetCommit {version} is refused by one of two"
+        return
+    assert message is not None, f"OffsetCommit {version} is refused by one of two"
+    rows = TopicOffsets()
+    for number, topic in enumerate(message.topics):
+        commit.find(number, topic.name, topic.topic_id, PARTITION_ROWS, 3)
+    commit.accept(NOW, -1, 10, 12)
+    builder = RecordBatchBuilder()
+    if builder.append_all(NOW, commit):
+        written = [(each.key, each.value) for batch in Batches(builder.build()) for each in batch]
+        assert written == list(commit), "a batch has other records than the commit"
+    for number in range(len(commit.names)):
+        rows.take(commit, number)
+    answer = OffsetCommitResponse.decode(commit.response(b""), version)
+    assert [len(topic.partitions) for topic in answer.topics] == [len(topic.partitions) for topic in message.topics]
+
+
+def commit_seeds() -> list[bytes]:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition
+    partitions = [partition(partition_index=at, committed_offset=7, committed_metadata="note") for at in range(3)]
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="topic", partitions=partitions)
+    request = OffsetCommitRequest(group_id="group", member_id="member", topics=[topic, topic])
+    return [bytes([version - 2]) + request.encode(version) for version in range(2, 11)]
+
+
 TARGETS: Final = {
     "records": Target(walk_records, sound_batches, repaired),
     "validator": Target(validate_records, sound_batches, repaired),
@@ -149,4 +195,5 @@ TARGETS: Final = {
     "dump": Target(fuzz_files.dump_file, fuzz_files.dump_seeds, fuzz_files.repaired_dump),
     "metadata": Target(fuzz_files.replay_metadata, fuzz_files.metadata_seeds, fuzz_files.repaired_metadata),
     "messages": Target(decode_message, message_seeds),
+    "offsets": Target(commit_offsets, commit_seeds),
 }

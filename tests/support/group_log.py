@@ -6,21 +6,25 @@ Answers are kept under the waiter's name. What is appended is committed at once,
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from group_rolls import Rolls
+from kafkacore._fast.offset_commit import OffsetCommit
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.coordinator.group.shard import GroupShard
+from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
     LeaveGroupRequest,
     OffsetCommitRequest,
+    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetFetchRequest,
     SyncGroupRequest,
@@ -30,6 +34,7 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=3_000)
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
+PARTITIONS = 1_000  # that every topic has
 
 
 class Client(NamedTuple):
@@ -52,6 +57,21 @@ class Uuids:
         return hashlib.sha256(f"{self._seed}{self._count}".encode()).digest()[:16]
 
 
+def arrived(request: OffsetCommitRequest, version: int = 9) -> OffsetCommit:
+    """As a broker has it before it asks the shard: over the wire, with its topics found."""
+    commit, rows = OffsetCommit(request.encode(version), version), array("i", range(PARTITIONS))
+    for number, topic in enumerate(request.topics):
+        commit.find(number, topic.name, topic.topic_id, rows, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return commit
+
+
+def told(response: Any) -> Any:
+    """As its client reads it."""
+    if isinstance(response, OffsetCommit):
+        return OffsetCommitResponse.decode(response.response(b""), response.version)
+    return response
+
+
 class GroupLog:
     """A shard and the log beneath it."""
 
@@ -72,7 +92,7 @@ class GroupLog:
     def carry_out(self, effects: Effects) -> None:
         for waiter, response in effects.answers:
             assert waiter not in self.answers, f"{waiter} was answered twice"
-            self.answers[waiter] = response
+            self.answers[waiter] = told(response)
         self.open.extend(effects.appends)
         while self.open and not self.hold:
             self.commit()
@@ -217,7 +237,7 @@ class GroupLog:
                 for topic, partitions in by_topic.items()
             ],
         )
-        self.carry_out(self.shard.offset_commit(Client(api_version=version), request, waiter, self.now_ms))
+        self.carry_out(self.shard.offset_commit(arrived(request, version), waiter, self.now_ms))
         return self.answers.get(waiter)
 
     def fetch(

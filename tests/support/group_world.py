@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from group_log import Client
+from group_log import Client, arrived, told
 from group_rolls import Rolls
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
@@ -128,7 +128,7 @@ class World:
         for waiter, response in effects.answers:
             assert waiter in self.waiting, f"{waiter} is answered again, or never asked"
             self.waiting.pop(waiter)
-            self._respond(waiter, response)
+            self._respond(waiter, told(response))
         life = self.lives
         for append in effects.appends:
             self.open.append(append)
@@ -393,7 +393,7 @@ class Consumer:
                     self.world.committed[index] = max(self.world.committed.get(index, 0), offset)
             self._goes_on(answer.topics[0].partitions[0])
 
-        self._ask(lambda shard, waiter: shard.offset_commit(self.client, request, waiter, self.world.now), then)
+        self._ask(lambda shard, waiter: shard.offset_commit(arrived(request), waiter, self.world.now), then)
 
     def leave(self) -> None:
         request = LeaveGroupRequest(

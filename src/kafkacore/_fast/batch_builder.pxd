@@ -12,6 +12,7 @@ cdef class RecordBatchBuilder:
     cdef int codec
     cdef int level
     cdef bint closed
+    cdef int append_pairs(self, int64_t timestamp, pairs) except -100
     cdef int add(
         self, int64_t timestamp, key, value, headers, int offset_delta, Py_buffer *views, int *held
     ) except -100

@@ -42,7 +42,8 @@ class RecordBatchBuilder:
 
     def append_all(self, timestamp: int, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
         """Adds a record for each key and value; False, and none of them added, when they do not all fit into
-        `limit_bytes`. Raises InvalidRecordError, TypeError, ValueError once the batch is built.
+        `limit_bytes`. A RecordSource has them written without an object for each. Raises InvalidRecordError, TypeError,
+        ValueError once the batch is built.
         """
 
     def append_rows(self, timestamp: int, data: Buffer, ends: Buffer, first: int, last: int) -> bool:

@@ -14,6 +14,7 @@ from kafkacore._fast.record cimport (
     LOG_APPEND_TIME, MAX_BATCH_BYTES, TRANSACTIONAL, BatchHeader, builder_append, builder_close, builder_free,
     builder_init,
 )
+from kafkacore._fast.record_source cimport RecordSource
 
 from kafkacore._fast.compression import NAMES, CodecError
 from kafkacore._fast.errors import CorruptBatchError, InvalidRecordError
@@ -23,6 +24,7 @@ DEFAULT_LIMIT_BYTES = 1048588  # Kafka's default max.message.bytes
 
 cdef enum:
     MAX_HEADERS_BYTES = 0x7FFFFFFF
+    MANY = 1000                  # records of a source that are added without the GIL
 
 cdef int64_t live = 0
 
@@ -157,8 +159,8 @@ cdef class RecordBatchBuilder:
         return status == BATCH_OK
 
     def append_all(self, int64_t timestamp, pairs):
-        """Adds a record for each key and value, both of `bytes`, a value perhaps None. False, and none of them added,
-        when they do not all fit into `limit_bytes`.
+        """Adds a record for each key and value, both of `bytes`, a value perhaps None, or all of a RecordSource. False,
+        and none of them added, when they do not all fit into `limit_bytes`.
 
         Raises:
             InvalidRecordError: a timestamp below -1.
@@ -168,20 +170,20 @@ cdef class RecordBatchBuilder:
         cdef BatchHeader header = self.builder.header
         cdef int64_t max_timestamp = self.builder.max_timestamp
         cdef size_t size = self.builder.out.size
-        cdef bytes key, value
+        cdef RecordSource source
         cdef int status = BATCH_OK
         if self.closed:
             raise ValueError("this batch is built; make another RecordBatchBuilder")
         try:
-            for key, value in pairs:
-                status = builder_append(
-                    &self.builder, self.builder.header.last_offset_delta + 1, timestamp,
-                    NULL if key is None else PyBytes_AS_STRING(key), -1 if key is None else sized(key),
-                    NULL if value is None else PyBytes_AS_STRING(value), -1 if value is None else sized(value),
-                    NULL, 0, 0,
-                )
-                if status != BATCH_OK:
-                    break
+            if isinstance(pairs, RecordSource):
+                source = pairs
+                if len(source) > MANY:
+                    with nogil:
+                        status = source.append_to(&self.builder, timestamp)
+                else:
+                    status = source.append_to(&self.builder, timestamp)
+            else:
+                status = self.append_pairs(timestamp, pairs)
         except BaseException:
             status = BATCH_BAD_RECORD
             raise
@@ -193,6 +195,20 @@ cdef class RecordBatchBuilder:
         if status == BATCH_BAD_RECORD:
             raise InvalidRecordError(f"timestamp {timestamp} must be -1 or more")
         return status == BATCH_OK
+
+    cdef int append_pairs(self, int64_t timestamp, pairs) except -100:
+        cdef bytes key, value
+        cdef int status = BATCH_OK
+        for key, value in pairs:
+            status = builder_append(
+                &self.builder, self.builder.header.last_offset_delta + 1, timestamp,
+                NULL if key is None else PyBytes_AS_STRING(key), -1 if key is None else sized(key),
+                NULL if value is None else PyBytes_AS_STRING(value), -1 if value is None else sized(value),
+                NULL, 0, 0,
+            )
+            if status != BATCH_OK:
+                break
+        return status
 
     def append_rows(self, int64_t timestamp, const uint8_t[::1] data, const int64_t[::1] ends, int64_t first,
                     int64_t last):

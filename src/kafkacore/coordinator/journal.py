@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from kafkacore._fast.batch import RecordBatchBuilder
@@ -22,9 +22,10 @@ from kafkacore.protocol.errors import ErrorCode
 LOG: Final = logging.getLogger("kafkacore.coordinator")
 MAX_WAITING: Final = 10_000  # writes that are not appended yet; nothing more is to be decided then
 _ALL_ACKS: Final = -1
+_TOO_LARGE: Final = -2  # in the place of a write's offset
 _PATIENCE_S: Final = 60.0  # of one wait for the high watermark; then another one begins
 
-Records = Sequence[tuple[bytes, bytes | None]]
+Records = Collection[tuple[bytes, bytes | None]]
 Acknowledgement = tuple[int, int]  # a kind of `watch` and an offset
 
 
@@ -60,18 +61,20 @@ class Outcome(Protocol):
 
     def committed(self, token: int, base_offset: int) -> None: ...
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """Tokens that are not in the log. With the first that fails, all that were written after it do."""
+        """Tokens that are not in the log. With the first that fails, all that were written after it do, but for an
+        independent one that fails for its size."""
 
     def timed_out(self, token: int) -> None:
         """It may still be committed, or fail."""
 
 
 class _Write:
-    __slots__ = ("base_offset", "deadline", "records", "token", "told_late")
+    __slots__ = ("base_offset", "deadline", "independent", "records", "token", "told_late")
 
-    def __init__(self, token: int, records: Records, deadline: float) -> None:
+    def __init__(self, token: int, records: Records, independent: bool, deadline: float) -> None:
         self.token = token
         self.records = records
+        self.independent = independent
         self.deadline = deadline
         self.told_late = False
         self.base_offset = -1
@@ -121,9 +124,10 @@ class Journal:
             self._end_turn()
         return [task for task in (self._appending, self._acknowledging) if task is not None]
 
-    def write(self, token: int, records: Records) -> None:
-        """They lie in one batch, behind all that was written before. `settle` has them appended."""
-        write = _Write(token, records, self._loop.time() + self._settings.timeout_ms / 1000)
+    def write(self, token: int, records: Records, independent: bool = False) -> None:
+        """They lie in one batch, behind all that was written before. `settle` has them appended. On `independent` ones
+        nothing counts that is written later."""
+        write = _Write(token, records, independent, self._loop.time() + self._settings.timeout_ms / 1000)
         self._waiting.append(write)
         self._open.append(write)
         if self._timer is None:
@@ -181,7 +185,7 @@ class Journal:
                 break
             writes.append(self._waiting.popleft())
         if not writes:
-            self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
+            self._fail_oldest()
             return
         batch = bytearray(builder.build())
         result = self._log.append_now(batch, _ALL_ACKS)
@@ -210,6 +214,15 @@ class Journal:
             write.base_offset += result.first_offset
         self._await_commit(writes, result.ack)
 
+    def _fail_oldest(self) -> None:
+        """It fits into no batch. Told behind those that are appended."""
+        if self._waiting[0].independent:
+            write = self._waiting.popleft()
+            write.base_offset = _TOO_LARGE
+            self._await_commit([write], None)
+        else:
+            self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
+
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
         """With all that wait: what was decided after one was decided on what did not come to be. Who was only behind
         one that is too large had better come again."""
@@ -228,7 +241,7 @@ class Journal:
         if ack is None and self._appended:
             ack = self._appended[-1][0]  # not before those that are
         if ack is None or (not self._appended and self._log.satisfies(*ack)):
-            self._tell_committed(writes)
+            self._tell(writes)
             return
         self._appended.append((ack, writes))
         if self._acknowledging is None:
@@ -240,7 +253,7 @@ class Journal:
                 (kind, offset), writes = self._appended[0]
                 if self._log.satisfies(kind, offset):
                     self._appended.popleft()
-                    self._tell_committed(writes)
+                    self._tell(writes)
                     self.settle()
                 elif self._log.leader_epoch != self._leader_epoch:
                     return  # whoever took the leadership away unloads the shard, too
@@ -265,13 +278,16 @@ class Journal:
         if left is not None:
             self._timer = self._loop.call_at(left.deadline, self._tell_late)
 
-    def _tell_committed(self, writes: list[_Write]) -> None:
+    def _tell(self, writes: list[_Write]) -> None:
         self._telling = True
         try:
             for write in writes:
                 if self._closed:
                     return
                 self._open.popleft()
-                self._outcome.committed(write.token, write.base_offset)
+                if write.base_offset == _TOO_LARGE:
+                    self._outcome.failed([(write.token, ErrorCode.MESSAGE_TOO_LARGE)])
+                else:
+                    self._outcome.committed(write.token, write.base_offset)
         finally:
             self._telling = False

@@ -32,10 +32,11 @@ _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Effects(Protocol):
-    """What a shard wants done: appends are (token, records), answers (waiter, response)."""
+    """What a shard wants done: appends are (token, records, whether none later counts on it), answers (waiter,
+    response)."""
 
     @property
-    def appends(self) -> Sequence[tuple[int, Records]]: ...
+    def appends(self) -> Sequence[tuple[int, Records, bool]]: ...
     @property
     def answers(self) -> Sequence[tuple[Any, Any]]: ...
 
@@ -285,8 +286,8 @@ class _Seat(Generic[S]):
     # --- what the shard decides ---
 
     def carry_out(self, effects: Effects) -> None:
-        for token, records in effects.appends:
-            self.journal.write(token, records)
+        for token, records, independent in effects.appends:
+            self.journal.write(token, records, independent)
         self._answer(effects)
         self._arm()
         self.journal.settle()
@@ -310,7 +311,7 @@ class _Seat(Generic[S]):
             token, why = left.popleft()
             effects = self.shard.failed(token, why, self._ports.clock.wall_ms())
             if left:
-                left.extend((later, left[-1][1]) for later, _ in effects.appends)
+                left.extend((later, left[-1][1]) for later, *_ in effects.appends)
                 self._answer(effects)
             else:
                 self.carry_out(effects)

@@ -38,16 +38,26 @@ class Lasting(NamedTuple):
 
 Answered = bytes | LastingAnswer | Awaitable[bytes | None] | None
 Handler = Callable[[Any, RequestContext, Any], Response | Lasting | Awaitable[Response]]
+Reader = Callable[[bytes | memoryview, int], Any]
+
+
+class _Served(NamedTuple):
+    """What the module of an API has. One with a `read` of its own takes requests of many parts without an object for
+    each; what it makes of one has the object as `message()`."""
+
+    read: Reader | None
+    handle: Handler
 
 
 class Dispatcher:
-    """`table` names a module for each API key; `context` is what its `handle` is given."""
+    """`table` names a module for each API key; `context` is what its `handle` is given, with the request's message or
+    what its `read` makes of the body and the version."""
 
     def __init__(self, listener_kind: str, context: Any, table: Mapping[int, str]) -> None:
         self.listener_kind = listener_kind
         self._context = context
         self._table = table
-        self._handlers: dict[int, Handler] = {}
+        self._served: dict[int, _Served] = {}
 
     def api_ranges(self) -> list[ApiRange]:
         """What this kind of listener advertises."""
@@ -63,7 +73,7 @@ class Dispatcher:
         if isinstance(request, bytes):
             return request
         try:
-            response = self._handler(call.api_key)(self._context, call, request)
+            response = self._api(call.api_key).handle(self._context, call, request)
         except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
             response = _failed(call, request, error)
         if isinstance(response, Awaitable):
@@ -81,7 +91,7 @@ class Dispatcher:
     async def ask(self, call: RequestContext, request: Message) -> Message:
         """The same without bytes, for a caller in this process. Only for APIs that always answer with a message."""
         try:
-            response = self._handler(call.api_key)(self._context, call, request)
+            response = self._api(call.api_key).handle(self._context, call, request)
             if isinstance(response, Awaitable):
                 response = await response
         except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
@@ -89,7 +99,7 @@ class Dispatcher:
         assert isinstance(response, Message)
         return response
 
-    async def _encode_later(self, call: RequestContext, request: Message, waiting: Awaitable[Response]) -> bytes | None:
+    async def _encode_later(self, call: RequestContext, request: Any, waiting: Awaitable[Response]) -> bytes | None:
         try:
             response = await waiting
         except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
@@ -98,8 +108,8 @@ class Dispatcher:
             request_log.log(call, request, response)
         return _encoded(call, response)
 
-    def _decode(self, call: RequestContext, body: bytes | memoryview) -> Message | bytes:
-        """The request, or the answer to one whose version is unknown where the protocol has such an answer
+    def _decode(self, call: RequestContext, body: bytes | memoryview) -> Any:
+        """The request, or bytes: the answer to one whose version is unknown where the protocol has such an answer
         (KIP-511).
         """
         if call.api_key not in self._table:
@@ -108,8 +118,10 @@ class Dispatcher:
         if api.supports(call.api_version):
             # What stands behind the message is not looked at, as in Apache Kafka: librdkafka leaves bytes behind a
             # Metadata request for all topics.
-            request: Message = apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
-            return request
+            read = self._api(call.api_key).read
+            if read is not None:
+                return read(body, call.api_version)
+            return apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
         if call.api_key == ApiKey.API_VERSIONS:
             return _unknown_api_versions(call)
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
@@ -120,11 +132,12 @@ class Dispatcher:
             return apis.encode_response(call.api_key, call.api_version, call.correlation_id, refused)
         raise ProtocolError(f"{api.name} {call.api_version} is not supported; {api.lowest} to {api.highest} are")
 
-    def _handler(self, api_key: int) -> Handler:
-        handler = self._handlers.get(api_key)
-        if handler is None:
-            handler = self._handlers[api_key] = import_module(self._table[api_key]).handle
-        return handler
+    def _api(self, api_key: int) -> _Served:
+        served = self._served.get(api_key)
+        if served is None:
+            module = import_module(self._table[api_key])
+            served = self._served[api_key] = _Served(getattr(module, "read", None), module.handle)
+        return served
 
 
 def _let_go(body: bytes | memoryview) -> None:
@@ -143,10 +156,12 @@ def _encoded(call: RequestContext, response: Response) -> bytes | None:
     return apis.encode_response(call.api_key, call.api_version, call.correlation_id, response)
 
 
-def _failed(call: RequestContext, request: Message, error: Exception) -> Message:
+def _failed(call: RequestContext, request: Any, error: Exception) -> Message:
     """The API's error response to what its handler raised. Raises ProtocolError again: it closes the connection."""
     if isinstance(error, ProtocolError):
         raise error
+    if not isinstance(request, Message):
+        request = request.message()
     if isinstance(error, KafkaError):
         return _error_response(request, call, ErrorCode(error.code), str(error) or None)
     name = apis.api(call.api_key).name

@@ -16,6 +16,7 @@ from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import AppendResult, PartitionHandle
 from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.watch import ACKS
 from kafkacore.coordinator import journal, loader
 from kafkacore.coordinator.group.effects import Append, Effects
 from kafkacore.coordinator.journal import JournalSettings
@@ -56,9 +57,9 @@ class Words:
         self.loaded_ms = now_ms
         return Effects()
 
-    def put(self, key: bytes, value: bytes | None, waiter: asyncio.Future[Any]) -> Effects:
+    def put(self, key: bytes, value: bytes | None, waiter: asyncio.Future[Any], independent: bool = False) -> Effects:
         effects = Effects()
-        effects.appends.append(Append(self.next_token, [(key, value)]))
+        effects.appends.append(Append(self.next_token, [(key, value)], independent))
         self.open[self.next_token] = waiter, key, value
         self.next_token += 1
         return effects
@@ -170,8 +171,10 @@ class World:
         await until(lambda: not self.runtime.loading)
         return self.runtime.shard(index)
 
-    def put(self, key: bytes, value: bytes | None = b"x", index: int = 0) -> asyncio.Future[Any]:
-        return self.runtime.ask(index, lambda shard, waiter, now_ms: shard.put(key, value, waiter))
+    def put(
+        self, key: bytes, value: bytes | None = b"x", index: int = 0, independent: bool = False
+    ) -> asyncio.Future[Any]:
+        return self.runtime.ask(index, lambda shard, waiter, now_ms: shard.put(key, value, waiter, independent))
 
     def stored(self, index: int = 0) -> list[list[tuple[bytes | None, bytes | None]]]:
         data = self.log(index).handle.read(0, 1 << 20).records
@@ -297,6 +300,39 @@ def test_one_that_no_batch_can_hold_is_refused_alone_and_who_came_with_it_comes_
         puts = [world.put(b"a"), world.put(b"b", b"v" * 1000), world.put(b"c")]
         assert await asyncio.gather(*puts) == [0, "MESSAGE_TOO_LARGE", "COORDINATOR_LOAD_IN_PROGRESS"]
         assert await world.put(b"c") == 1
+
+    play(story, max_batch_bytes=500)
+
+
+def test_one_that_no_later_one_counts_on_fails_alone_when_no_batch_can_hold_it(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        puts = [world.put(b"a"), world.put(b"b", b"v" * 1000, independent=True), world.put(b"c")]
+        assert await asyncio.gather(*puts) == [0, "MESSAGE_TOO_LARGE", 1]
+        assert [each for batch in world.stored() for each in batch] == [(b"a", b"x"), (b"c", b"x")]
+
+    play(story, max_batch_bytes=500)
+
+
+def test_one_that_fails_alone_is_told_behind_those_that_wait_for_the_replicas(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        await world.put(b"opens the log")
+        replicated = asyncio.Event()
+
+        async def replicate(watches: Any, limit_ms: float) -> bool:
+            return await replicated.wait()
+
+        world.waits.any = replicate  # type: ignore[method-assign]
+        log = world.log()
+        appended = log.handle.append_now
+        log.append_now = lambda records, acks: appended(records, acks)._replace(ack=(ACKS, 1))
+        log.satisfies = lambda kind, at: replicated.is_set()
+        puts = [world.put(b"a"), world.put(b"b", b"v" * 1000, independent=True), world.put(b"c")]
+        await until(lambda: len(world.stored()) == 3)
+        assert not any(put.done() for put in puts)
+        replicated.set()
+        assert await asyncio.gather(*puts) == [1, "MESSAGE_TOO_LARGE", 2]
 
     play(story, max_batch_bytes=500)
 

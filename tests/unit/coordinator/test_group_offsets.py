@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from group_log import SETTINGS, Client, GroupLog
-from kafkacore.coordinator.group import commits, outbox, records
+from kafkacore.coordinator.group import outbox, records
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
 
@@ -192,15 +192,6 @@ def test_a_stable_fetch_behind_a_commit_that_fails_makes_the_client_look_again()
     log.fetch("stable", {"t": [0]}, require_stable=True)
     log.time_out()
     assert log.answers["stable"].error_code == ErrorCode.NOT_COORDINATOR
-
-
-def test_answers_about_partitions_are_shared_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "_accepted", commits._Accepted())
-    monkeypatch.setattr(commits, "_MAX_SHARED", 1)
-    log = GroupLog()
-    answer = log.commit_offsets("c", {("t", 0): 5, ("t", 1): 5})
-    assert [each.partition_index for each in answer.topics[0].partitions] == [0, 1]
-    assert len(commits._accepted) == 1
 
 
 # --- the records ---

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from group_log import GroupLog, loaded
+from group_log import GroupLog, arrived, loaded
 from kafkacore._fast import offset_records
-from kafkacore._fast.offset_records import OffsetRecordWriter
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.effects import GroupRecord
 from kafkacore.protocol.errors import ErrorCode, InvalidRecordError, ProtocolError, UnsupportedVersionError
@@ -46,7 +45,7 @@ def key(message: Message) -> bytes:
 @given(
     TEXT,
     TEXT,
-    INT,
+    st.integers(0, 999),
     LONG,
     INT,
     st.none() | TEXT,
@@ -69,24 +68,21 @@ def test_offsets_are_written_as_the_tables_say(
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(
         partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=metadata
     )
-    written: list[GroupRecord] = []
-    writer = OffsetRecordWriter(OffsetCommitRequest.OffsetCommitRequestPartition, 4096)
-    prefix, tail = records.offset_key_prefix(group, topic), records.offset_tail(now, expires, topic_id)
-    indexes, values, refused = writer.write(prefix, tail, expires != -1, [partition], written)
-    keys = [name for name, _ in written]
-    assert (indexes, refused) == ([index], None)
-    assert [told for _, told in written] == values
-    assert keys == [key(OffsetCommitKey(group=group, topic=topic, partition=index))]
-    assert keys == [records.offset_key(group, topic, index)]
+    asked = OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, topic_id=topic_id, partitions=[partition])
+    commit = arrived(OffsetCommitRequest(group_id=group, topics=[asked]))
+    commit.accept(now, expires, 4096, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    ((name, written),) = commit
+    assert name == key(OffsetCommitKey(group=group, topic=topic, partition=index))
+    assert name == records.offset_key(group, topic, index)
     value = OffsetCommitValue(offset=offset, metadata=metadata or "", commit_timestamp=now)
     if expires == -1:
         value.leader_epoch, value.topic_id = epoch, topic_id
-        assert values == [framed(value, 4)]
+        assert written == framed(value, 4)
     else:
         value.expire_timestamp = expires
-        assert values == [framed(value, 1)]
-    assert records.read_offset_key(keys[0]) == (group, topic, index)
-    read = records.read_offset(values[0])
+        assert written == framed(value, 1)
+    assert records.read_offset_key(name) == (group, topic, index)
+    read = records.read_offset(written)
     assert (read.offset, read.metadata, read.commit_timestamp, read.expire_timestamp) == (
         offset,
         metadata or "",
@@ -141,27 +137,6 @@ def test_whatever_lies_in_an_offset_is_read_as_the_tables_say(body: bytes, versi
     if plain is not None:
         assert plain[:3] == (expected.offset, expected.leader_epoch, expected.metadata)
         assert plain[3:] == (expected.commit_timestamp, expected.expire_timestamp, expected.topic_id)
-
-
-def test_a_writer_of_offsets_takes_nothing_that_it_does_not_know() -> None:
-    partition = OffsetCommitRequest.OffsetCommitRequestPartition
-    writer, written = OffsetRecordWriter(partition, 100_000), []
-    with pytest.raises(KeyError):
-        OffsetRecordWriter(str, 0)
-    with pytest.raises(TypeError):
-        OffsetRecordWriter(type("Loose", (), dict.fromkeys(partition.FIELDS)), 0)
-    with pytest.raises(TypeError):
-        writer.write(b"", b"", False, [object()], written)
-    with pytest.raises(ValueError, match="32767"):
-        writer.write(b"", b"", True, [partition(committed_metadata="x" * 32_768)], written)
-    with pytest.raises(OverflowError):
-        writer.write(b"", b"", False, [partition(partition_index=1 << 31)], written)
-    with pytest.raises(TypeError, match="not a text"):
-        writer.write(b"", b"", False, [partition(committed_metadata=b"bytes")], written)
-    for missing in ((None, b"", False, [], written), (b"", None, False, [], written), (b"", b"", False, None, written)):
-        with pytest.raises(TypeError):
-            writer.write(*missing)
-    assert written == []
 
 
 def test_a_group_is_written_in_version_3() -> None:
@@ -420,10 +395,3 @@ def test_a_group_does_not_expire_while_a_transaction_is_open() -> None:
     transactional(log, 1, 5, at=0)
     log.wait(2 * log.settings.offsets_retention_ms)
     assert [each.group_id for each in log.shard.list_groups([], [])] == ["g"]
-
-
-def test_a_name_that_no_record_can_hold_is_refused() -> None:
-    log = GroupLog()
-    answer = log.commit_offsets("c", {("t" * 40_000, 0): 1})
-    assert committed_error(answer) == ErrorCode.UNSUPPORTED_VERSION
-    assert log.records == []

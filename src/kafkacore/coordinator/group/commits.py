@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final, TypeAlias
 
+from kafkacore._fast.offset_commit import OffsetCommit
+from kafkacore._fast.offset_rows import TopicOffsets
 from kafkacore.coordinator.group import records
-from kafkacore.coordinator.group.answers import commit_error, fetch_error
+from kafkacore.coordinator.group.answers import fetch_error
 from kafkacore.coordinator.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup
 from kafkacore.coordinator.group.core import Core
 from kafkacore.coordinator.group.effects import GroupRecord, Waiter
@@ -14,8 +16,6 @@ from kafkacore.coordinator.group.other_kinds import SHARE, OtherGroup
 from kafkacore.coordinator.group.rebalance import extend_session, new_group
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import (
-    OffsetCommitRequest,
-    OffsetCommitResponse,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
@@ -27,74 +27,42 @@ NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
 _NO_RETENTION: Final = -1  # of the client's own; versions 2 to 4 may ask for one
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
-_MAX_SHARED: Final = 10_000
+_NO_OFFSETS: Final = TopicOffsets()
 
 _FetchGroup: TypeAlias = OffsetFetchRequest.OffsetFetchRequestGroup
-_CommittedPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+Row: TypeAlias = tuple[int, int, str, int, int, bytes]  # a CommittedOffset's
 _FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
-
-Stored: TypeAlias = list[tuple[str, Sequence[int], Sequence[bytes]]]  # topic, partitions, values
-
-
-class _Accepted(dict[int, Any]):
-    """What is said of a partition whose commit succeeded, by its index: always the same, so it is made once."""
-
-    def __missing__(self, index: int) -> Any:
-        made = _CommittedPartition(partition_index=index)
-        if len(self) < _MAX_SHARED:
-            self[index] = made
-        return made
-
-
-_accepted: Final = _Accepted()
 
 
 # --- OffsetCommit ---
 
 
-def offset_commit(core: Core, api_version: int, request: OffsetCommitRequest, waiter: Waiter) -> None:
-    """Raises what is told of every partition: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
+    """Answers with `commit`, once what it has accepted is committed.
+
+    Raises what is told of every partition: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE."""
-    _validate_commit(core, api_version, request)
+    _validate_commit(core, commit)
     core.outbox.require_room()
-    group_id, retention_ms = request.group_id, request.retention_time_ms
+    retention_ms = commit.retention_time_ms
     expires = records.NO_EXPIRE_TIMESTAMP if retention_ms == _NO_RETENTION else core.now_ms + retention_ms
-    response = OffsetCommitResponse(topics=[])
-    appended: list[GroupRecord] = []
-    stored: Stored = []
-    for topic in request.topics:
-        prefix = records.offset_key_prefix(group_id, topic.name)
-        tail = records.offset_tail(core.now_ms, expires, topic.topic_id)
-        expiring = expires != records.NO_EXPIRE_TIMESTAMP
-        indexes, values, refused = core.offset_writer.write(prefix, tail, expiring, topic.partitions, appended)
-        shown = OffsetCommitResponse.OffsetCommitResponseTopic
-        answers = list(map(_accepted.__getitem__, indexes))
-        if refused:
-            error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            answers += [_CommittedPartition(partition_index=index, error_code=error) for index in refused]
-        response.topics.append(shown(name=topic.name, topic_id=topic.topic_id, partitions=answers))
-        if indexes:
-            stored.append((topic.name, indexes, values))
-    if not appended:
-        core.outbox.answer(waiter, response)
+    commit.accept(core.now_ms, expires, core.settings.metadata_max_bytes, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    if not len(commit):
+        core.outbox.answer(waiter, commit)
         return
 
     def outcome(error: ErrorCode) -> None:
-        core.outbox.answer(waiter, response if error == ErrorCode.NONE else commit_error(request, error))
+        commit.error = error
+        core.outbox.answer(waiter, commit)
 
-    core.outbox.append(
-        appended,
-        outcome,
-        apply=lambda base_offset: store(core, group_id, stored),
-        offsets=[(group_id, topic, partitions) for topic, partitions, _ in stored],
-    )
+    def apply(base_offset: int) -> None:
+        """A group that is not there is a simple one, made by its first offset."""
+        note_group(core, commit.group_id)
+        core.offsets.commit(commit)
 
-
-def store(core: Core, group_id: str, stored: Stored) -> None:
-    """What is committed is recorded. A group that is not there is a simple one, made by its first offset."""
-    note_group(core, group_id)
-    for topic, partitions, values in stored:
-        core.offsets.put(group_id, topic, partitions, values)
+    group_id = commit.group_id
+    offsets = [(group_id, topic, commit.partitions(number)) for number, topic in enumerate(commit.names)]
+    core.outbox.append(commit, outcome, apply=apply, offsets=offsets, independent=True)
 
 
 def note_group(core: Core, group_id: str) -> None:
@@ -106,25 +74,25 @@ def note_group(core: Core, group_id: str) -> None:
         group.recorded = True
 
 
-def _validate_commit(core: Core, api_version: int, request: OffsetCommitRequest) -> None:
-    group = core.groups.get(request.group_id)
-    generation_id, member_id = request.generation_id_or_member_epoch, request.member_id
+def _validate_commit(core: Core, commit: OffsetCommit) -> None:
+    group = core.groups.get(commit.group_id)
+    generation_id, member_id = commit.generation_id_or_member_epoch, commit.member_id
     if isinstance(group, OtherGroup):
-        _validate_other(group, member_id, generation_id, api_version)
+        _validate_other(group, member_id, generation_id, commit.version)
     elif group is None or group.deleting:
         if generation_id >= 0:
-            unknown = ErrorCode.GROUP_ID_NOT_FOUND if api_version >= _GROUP_ID_NOT_FOUND_SINCE else None
+            unknown = ErrorCode.GROUP_ID_NOT_FOUND if commit.version >= _GROUP_ID_NOT_FOUND_SINCE else None
             raise error_for(unknown or ErrorCode.ILLEGAL_GENERATION)
     elif generation_id >= 0 or group.state != EMPTY:
-        _validate_member(core, group, request)
+        _validate_member(core, group, commit)
 
 
-def _validate_member(core: Core, group: ClassicGroup, request: OffsetCommitRequest) -> None:
+def _validate_member(core: Core, group: ClassicGroup, commit: OffsetCommit) -> None:
     """A commit within a group also shows that its member is there."""
     generation_id, member_id, instance_id = (
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id,
+        commit.generation_id_or_member_epoch,
+        commit.member_id,
+        commit.group_instance_id,
     )
     if generation_id < 0 and not member_id and instance_id is None:
         raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)  # only an empty group takes offsets from outside
@@ -191,14 +159,14 @@ def _fetched(core: Core, group: _FetchGroup, require_stable: bool) -> OffsetFetc
         topics = [
             shown(
                 name=name,
-                partitions=[_fetched_partition(name, index, value, ZERO, unstable) for index, value in of.items()],
+                partitions=[_fetched_partition(name, index, row, ZERO, unstable) for index, row in of.items()],
             )
             for name, of in held.items()
         ]
     else:
         topics = []
         for topic in wanted:
-            of = held.get(topic.name, {})
+            of = held.get(topic.name, _NO_OFFSETS)
             partitions = [
                 _fetched_partition(topic.name, index, of.get(index), topic.topic_id, unstable)
                 for index in topic.partition_indexes
@@ -207,15 +175,13 @@ def _fetched(core: Core, group: _FetchGroup, require_stable: bool) -> OffsetFetc
     return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _fetched_partition(
-    topic: str, index: int, value: bytes | None, topic_id: bytes, unstable: set[tuple[str, int]]
-) -> Any:
+def _fetched_partition(topic: str, index: int, row: Row | None, topic_id: bytes, unstable: set[tuple[str, int]]) -> Any:
     """A commit of another topic that had the name before is none of this one's."""
     if unstable and (topic, index) in unstable:
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     else:
         error = ErrorCode.NONE
-        offset = None if value is None else records.read_offset(value)
+        offset = None if row is None else records.CommittedOffset(*row)
         if offset is not None and (offset.topic_id == topic_id or ZERO in (offset.topic_id, topic_id)):
             return _FetchedPartition(
                 partition_index=index,
@@ -252,7 +218,7 @@ def offset_delete(core: Core, request: OffsetDeleteRequest, waiter: Waiter) -> N
         answers = [shown(partition_index=index, error_code=error) for index in indexes]
         topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
         if not subscribed:
-            of = held.get(topic.name, {})
+            of = held.get(topic.name, _NO_OFFSETS)
             removed.append((topic.name, [each for each in indexes if each in of or (topic.name, each) in pending]))
     response = OffsetDeleteResponse(topics=topics)
     tombstones = offset_tombstones(group_id, removed)

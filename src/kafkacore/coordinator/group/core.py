@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from kafkacore._fast.offset_records import OffsetRecordWriter
 from kafkacore.coordinator.group.classic import ClassicGroup
 from kafkacore.coordinator.group.deadlines import Deadline, Deadlines
 from kafkacore.coordinator.group.offsets import Offsets
@@ -13,7 +12,6 @@ from kafkacore.coordinator.group.other_kinds import OtherGroup
 from kafkacore.coordinator.group.outbox import Outbox
 from kafkacore.coordinator.group.rolls import Rolls
 from kafkacore.coordinator.group.settings import GroupSettings
-from kafkacore.protocol.messages import OffsetCommitRequest
 
 Group: TypeAlias = ClassicGroup | OtherGroup
 
@@ -30,9 +28,6 @@ class Core:
         self.offsets = Offsets()
         self.deadlines = Deadlines()
         self.outbox = Outbox()
-        self.offset_writer = OffsetRecordWriter(
-            OffsetCommitRequest.OffsetCommitRequestPartition, settings.metadata_max_bytes
-        )
 
     def new_member_id(self, prefix: str) -> str:
         """With a UUID as Java writes it."""

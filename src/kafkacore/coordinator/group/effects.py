@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, Protocol, TypeAlias
 
 from kafkacore._named_tuple import NamedTuple
@@ -28,11 +28,13 @@ class Append(NamedTuple):
     """Records that go into one batch, in this order, after those of every append given before.
 
     The owner says what became of it by `GroupShard.committed`, `failed` or, while it is still open, `timed_out`, with
-    this token. Tokens count up from 1; they are committed in their order.
+    this token. Tokens count up from 1; they are committed in their order. On an `independent` one no later one counts:
+    when it fails for its own sake, it fails alone.
     """
 
     token: int
-    records: Sequence[GroupRecord]
+    records: Collection[GroupRecord]
+    independent: bool = False
 
 
 class Answer(NamedTuple):

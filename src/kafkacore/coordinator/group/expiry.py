@@ -85,8 +85,8 @@ def _expired(core: Core, group: ClassicGroup) -> _Removed | None:
         if not group.is_subscribed(topic):
             indexes = [
                 index
-                for index, value in partitions.items()
-                if _is_over(records.read_offset(value), since, retention_ms, now_ms) and (topic, index) not in pending
+                for index, row in partitions.items()
+                if _is_over(CommittedOffset(*row), since, retention_ms, now_ms) and (topic, index) not in pending
             ]
             if indexes:
                 expired.append((topic, indexes))
@@ -159,13 +159,10 @@ def topics_deleted(core: Core, topics: Sequence[tuple[str, Uuid]]) -> None:
         pending = set(core.offsets.open_of(group_id)) | core.outbox.open_offsets(group_id)
         removed = []
         for name, topic_id in topics:
-            indexes = {index for index, value in held.get(name, {}).items() if _is_of(value, topic_id)}
+            rows = held[name].items() if name in held else ()
+            indexes = {index for index, row in rows if CommittedOffset(*row).topic_id in (ZERO, topic_id)}
             indexes.update(index for topic, index in pending if topic == name)
             if indexes:
                 removed.append((name, sorted(indexes)))
         if removed:
             _append(core, group_id, removed, None)
-
-
-def _is_of(value: bytes, topic_id: Uuid) -> bool:
-    return records.read_offset(value).topic_id in (ZERO, topic_id)

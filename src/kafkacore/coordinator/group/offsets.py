@@ -1,37 +1,38 @@
 """The committed offsets of a partition of `__consumer_offsets`, and those of open transactions.
 
-An offset is kept as its record's value and read when somebody asks for it: a commit of hundreds of partitions makes no
-object of its own for each of them here.
+Offsets are rows of `_fast.offset_rows`: a commit of hundreds of partitions makes no object for each of them here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
+from kafkacore._fast.offset_commit import OffsetCommit
+from kafkacore._fast.offset_rows import TopicOffsets
 from kafkacore._named_tuple import NamedTuple
+from kafkacore.coordinator.group.records import CommittedOffset
 
-TopicOffsets: TypeAlias = dict[str, dict[int, bytes]]
 OffsetName: TypeAlias = tuple[str, str, int]  # group, topic, partition
 
 
 class Pending(NamedTuple):
-    """What an open transaction would commit; `offset` is its record's."""
+    """What an open transaction would commit, None: nothing any more; `at` is its record's offset."""
 
-    offset: int
-    value: bytes
+    at: int
+    offset: CommittedOffset | None
 
 
 class Offsets:
     def __init__(self) -> None:
-        self._groups: dict[str, TopicOffsets] = {}
+        self._groups: dict[str, dict[str, TopicOffsets]] = {}
         self._transactions: dict[int, dict[OffsetName, Pending]] = {}  # by producer id
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # a group's partitions: producer ids
 
     # --- what is committed ---
 
-    def of(self, group_id: str) -> TopicOffsets:
-        """Not to be changed."""
+    def of(self, group_id: str) -> Mapping[str, TopicOffsets]:
+        """By topic. Not to be changed."""
         return self._groups.get(group_id, {})
 
     def __len__(self) -> int:
@@ -41,23 +42,36 @@ class Offsets:
         """Of groups that have offsets, or open transactions that would commit some."""
         return {*self._groups, *self._open}
 
-    def put(self, group_id: str, topic: str, partitions: Sequence[int], values: Sequence[bytes]) -> None:
+    def commit(self, commit: OffsetCommit) -> None:
+        """What was accepted of it."""
+        for number, topic in enumerate(commit.names):
+            partitions = commit.partitions(number)
+            if partitions:
+                self._topic(commit.group_id, topic).take(commit, number)
+                if self._transactions:
+                    self._supersede(commit.group_id, topic, partitions)
+
+    def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
+        self._topic(group_id, topic).put(partition, *offset)
+        if self._transactions:
+            self._supersede(group_id, topic, (partition,))
+
+    def _topic(self, group_id: str, topic: str) -> TopicOffsets:
         topics = self._groups.get(group_id)
         if topics is None:
             topics = self._groups[group_id] = {}
         held = topics.get(topic)
         if held is None:
-            held = topics[topic] = {}
-        held.update(zip(partitions, values, strict=True))
-        if self._transactions:
-            self._supersede(group_id, topic, partitions)
+            held = topics[topic] = TopicOffsets()
+        return held
 
     def remove(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
         """What open transactions would commit there is dropped, too."""
         topics = self._groups.get(group_id, {})
-        held = topics.get(topic, {})
+        held = topics.get(topic)
         for partition in partitions:
-            held.pop(partition, None)
+            if held is not None:
+                held.remove(partition)
             for producer_id in self._close(group_id, topic, partition):
                 self._transactions[producer_id].pop((group_id, topic, partition), None)
         if not held:
@@ -84,12 +98,12 @@ class Offsets:
             producers.discard(producer_id)
             if not producers:
                 self._close(group_id, topic, partition)
-            if committed and pending.value:
+            if committed and pending.offset is not None:
                 for other in producers:
                     others = self._transactions[other]
-                    if others[name].offset < pending.offset:
-                        others[name] = Pending(others[name].offset, b"")
-                self._groups.setdefault(group_id, {}).setdefault(topic, {})[partition] = pending.value
+                    if others[name].at < pending.at:
+                        others[name] = Pending(others[name].at, None)
+                self._topic(group_id, topic).put(partition, *pending.offset)
                 yield name
 
     def open_of(self, group_id: str) -> Iterable[tuple[str, int]]:
@@ -104,7 +118,7 @@ class Offsets:
                 for producer_id in named.get((topic, partition), ()):
                     transaction = self._transactions[producer_id]
                     name = (group_id, topic, partition)
-                    transaction[name] = Pending(transaction[name].offset, b"")
+                    transaction[name] = Pending(transaction[name].at, None)
 
     def _close(self, group_id: str, topic: str, partition: int) -> set[int]:
         named = self._open.get(group_id, {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from kafkacore.coordinator.group.answers import append_error
@@ -67,16 +67,17 @@ class Outbox:
 
     def append(
         self,
-        records: Sequence[GroupRecord],
+        records: Collection[GroupRecord],
         outcome: Outcome | None = None,
         *,
         apply: Callable[[int], None] | None = None,
         revert: Callable[[], None] | None = None,
         offsets: Iterable[tuple[str, str, Sequence[int]]] = (),
+        independent: bool = False,
     ) -> None:
         self._last_token += 1
         self._open.append(OpenAppend(self._last_token, outcome, apply, revert, offsets))
-        self._effects.appends.append(Append(self._last_token, records))
+        self._effects.appends.append(Append(self._last_token, records, independent))
 
     def require_room(self) -> None:
         """Raises COORDINATOR_NOT_AVAILABLE when too many appends are open."""

@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
 
 A key is the number of its kind and a struct, a value the number of its version and a struct, both in two bytes. What is
-written for every partition of every commit is written by `_fast.offset_records`, from a prefix and a tail made here.
+written for every partition of every commit is written by `_fast.offset_records`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkacore._fast import offset_records
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
-from kafkacore.protocol.uuid import ZERO, Uuid
+from kafkacore.protocol.uuid import ZERO
 
 LEGACY_OFFSET_COMMIT: Final = 0  # before KAFKA-1000; the same fields
 OFFSET_COMMIT: Final = 1
@@ -24,10 +24,6 @@ GROUP_METADATA_VERSION: Final = 3
 
 _SHORT: Final = Layout(">h")
 _INT: Final = Layout(">i")
-_TIMESTAMP: Final = Layout(">q")
-_TWO_TIMESTAMPS: Final = Layout(">qq")
-_NO_TAGS: Final = b"\x00"
-_TOPIC_ID_TAG: Final = b"\x01\x00\x10"  # one tagged field: tag 0, 16 bytes
 
 
 class CommittedOffset(NamedTuple):
@@ -49,20 +45,8 @@ def kind_of(key: bytes) -> int:
     return kind
 
 
-def offset_key_prefix(group_id: str, topic: str) -> bytes:
-    """An offset's key up to its partition."""
-    return _SHORT.pack(OFFSET_COMMIT) + _string(group_id) + _string(topic)
-
-
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    return offset_key_prefix(group_id, topic) + _INT.pack(partition)
-
-
-def offset_tail(timestamp: int, expire_timestamp: int, topic_id: Uuid) -> bytes:
-    """What follows the metadata in an offset's value; it is of version 1 when it has an expire timestamp, else of 4."""
-    if expire_timestamp != NO_EXPIRE_TIMESTAMP:
-        return _TWO_TIMESTAMPS.pack(timestamp, expire_timestamp)
-    return _TIMESTAMP.pack(timestamp) + (_NO_TAGS if topic_id == ZERO else _TOPIC_ID_TAG + topic_id)
+    return _SHORT.pack(OFFSET_COMMIT) + _string(group_id) + _string(topic) + _INT.pack(partition)
 
 
 def read_offset_key(key: bytes) -> tuple[str, str, int]:

@@ -41,12 +41,12 @@ def _replay_offset(core: Core, key: bytes, value: bytes | None, offset: int, pro
     if value is None:
         core.offsets.remove(group_id, topic, (partition,))
         return
-    records.read_offset(value)  # so that no reader ever meets one that cannot be read
+    read = records.read_offset(value)
     note_group(core, group_id)
     if producer_id == NO_PRODUCER_ID:
-        core.offsets.put(group_id, topic, (partition,), (value,))
+        core.offsets.put(group_id, topic, partition, read)
     else:
-        core.offsets.put_pending(producer_id, (group_id, topic, partition), Pending(offset, value))
+        core.offsets.put_pending(producer_id, (group_id, topic, partition), Pending(offset, read))
 
 
 def _replay_group(core: Core, group_id: str, value: bytes | None) -> None:

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from kafkacore._fast.offset_commit import OffsetCommit
 from kafkacore.coordinator.group import admin, commits, expiry, membership, replay
-from kafkacore.coordinator.group.answers import commit_error, join_error
+from kafkacore.coordinator.group.answers import join_error
 from kafkacore.coordinator.group.classic import ClassicGroup
 from kafkacore.coordinator.group.core import Core
 from kafkacore.coordinator.group.effects import Caller, Effects, Waiter
@@ -33,7 +34,6 @@ from kafkacore.protocol.messages import (
     JoinGroupRequest,
     LeaveGroupRequest,
     ListGroupsResponse,
-    OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetFetchRequest,
@@ -163,13 +163,15 @@ class GroupShard:
 
     # --- offsets. Topics have their names, and ids where known, in every version; they exist and may be read. ---
 
-    def offset_commit(self, caller: Caller, request: OffsetCommitRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """OffsetCommitResponse, once committed. Topics that have no id leave it zero."""
+    def offset_commit(self, commit: OffsetCommit, waiter: Waiter, now_ms: int) -> Effects:
+        """`commit` itself, once committed, with what is to be told of each partition. Its topics have their names;
+        those that have no id leave it zero."""
         core = self._turn(now_ms)
         try:
-            commits.offset_commit(core, caller.api_version, request, waiter)
+            commits.offset_commit(core, commit, waiter)
         except KafkaError as error:
-            core.outbox.answer(waiter, commit_error(request, error.code))
+            commit.error = error.code
+            core.outbox.answer(waiter, commit)
         return core.outbox.take()
 
     def offset_fetch(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -148,6 +149,26 @@ def test_a_move_that_fails_in_the_end_is_taken_back_in_the_metadata(node: Direct
     wait_until(lambda: seen)
     node.await_assigned("t", lambda assigned: assigned == [source])
     assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
+
+
+def test_a_move_that_failed_where_both_disks_serve_is_tried_again(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    assert node.produce("t", 0) == 0
+    manager: Any = node.broker._logs._manager
+    replace, tries = manager.replace_with_future, []
+
+    def fails_once(key: Any) -> None:
+        tries.append(key)
+        if len(tries) == 1:
+            raise OSError(errno.ENOMEM, "Cannot allocate memory")
+        replace(key)
+
+    manager.replace_with_future = fails_once
+    node.broker.moves._backoff_ms = 1
+    move(node, other(source))
+    assert len(tries) == 2
+    node.await_assigned("t", lambda assigned: assigned == [other(source)])
+    assert node.produce("t", 0) == 0
 
 
 def test_a_move_that_is_taken_back_late_is_taken_back_in_the_metadata(node: Directories) -> None:

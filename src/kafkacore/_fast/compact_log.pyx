@@ -1,6 +1,6 @@
 """Compacting a log, as compact_log.pxd says."""
 
-from libc.errno cimport EFBIG, EILSEQ, ENOMEM, EOVERFLOW
+from libc.errno cimport EFBIG, EILSEQ, EINVAL, ENOENT, ENOMEM, EOVERFLOW
 from libc.stdlib cimport free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
@@ -172,7 +172,7 @@ cdef int compaction_open(Compaction *c, Log *log, OffsetMap *map, int64_t first_
     last_batches_sort(&c.last)
     c.compactor.limits = c.config.rules.limits
     c.old_horizon_ms = old_horizon(c, delete_retention_ms)
-    return begin_map(c)
+    return noted(c, begin_map(c))
 
 
 cdef void compaction_close(Compaction *c) noexcept nogil:
@@ -205,8 +205,9 @@ cdef bint is_overtaken(Compaction *c) noexcept nogil:
 
 # --- reading ---
 
-cdef int refill(Compaction *c, Segment *segment, int64_t need) noexcept nogil:
-    """The block begins at `position`, and holds at least `need` bytes of the file. What it has of them stays."""
+cdef int refill(Compaction *c, Segment *segment, int64_t size, int64_t need) noexcept nogil:
+    """The block begins at `position`, and holds at least `need` bytes of the file, which has `size`. What it has of
+    them stays."""
     cdef int64_t keep = c.block_at + c.block_held - c.position
     cdef int64_t want, got
     cdef uint8_t *grown
@@ -222,7 +223,9 @@ cdef int refill(Compaction *c, Segment *segment, int64_t need) noexcept nogil:
             return -ENOMEM
         c.block = grown
         c.block_room = need
-    want = min(c.block_room, segment.size - c.position) - keep
+    want = min(c.block_room, size - c.position) - keep
+    if want < 0:
+        return -EILSEQ  # the file was longer when the block was read
     got = segment.disk.pread(segment.disk.self, file_of(segment), c.block + keep, <size_t> want,
                              c.position + keep)
     if got < 0:
@@ -233,20 +236,21 @@ cdef int refill(Compaction *c, Segment *segment, int64_t need) noexcept nogil:
 
 cdef int next_batch(Compaction *c, Segment *segment, const uint8_t **batch, BatchHeader *header) noexcept nogil:
     """The batch at `position`, whole and with the right checksum: 1; 0 at the segment's end; -errno."""
-    cdef int64_t left = segment.size - c.position
+    cdef int64_t size = load64(&segment.size)  # once: a truncation may be under way
+    cdef int64_t left = size - c.position
     cdef int64_t held = c.block_at + c.block_held - c.position
     cdef int result = 0
     if left <= 0:
         return 0
     if held < min(left, <int64_t> HEADER_BYTES):
-        result = refill(c, segment, min(left, <int64_t> HEADER_BYTES))
+        result = refill(c, segment, size, min(left, <int64_t> HEADER_BYTES))
         held = c.block_held
     if result < 0:
         return result
     if parse_header(c.block + (c.position - c.block_at), <size_t> held, header) != BATCH_OK or header.size_bytes > left:
         return -EILSEQ
     if held < header.size_bytes:
-        result = refill(c, segment, header.size_bytes)
+        result = refill(c, segment, size, header.size_bytes)
         if result < 0:
             return result
     batch[0] = c.block + (c.position - c.block_at)
@@ -272,7 +276,15 @@ cdef int errno_of(Compaction *c, int status) noexcept nogil:
     return -ENOMEM if status < 0 else 0
 
 
+cdef bint tells_of_content(int result) noexcept nogil:
+    return (result == -EILSEQ or result == -EINVAL or result == -ENOENT or result == -EFBIG or result == -EOVERFLOW
+            or result == -ENOBUFS)
+
+
 cdef int noted(Compaction *c, int result) noexcept nogil:
+    """What was read of a log that was cut, or went, meanwhile is no damage to it."""
+    if tells_of_content(result) and is_overtaken(c):
+        return -ECANCELED
     if result == -EILSEQ and c.bad_segment == NULL:
         c.bad_segment = c.list.items[c.at]
     return result
@@ -501,7 +513,7 @@ cdef int compaction_copy(Compaction *c, int64_t max_bytes) noexcept nogil:
         result = begin_group(c)
         if result == 0 and c.first == c.end:
             return COMPACTION_DONE
-    return result if result < 0 else noted(c, copy_some(c, max_bytes))
+    return noted(c, result if result < 0 else copy_some(c, max_bytes))
 
 
 cdef int compaction_swap(Compaction *c, Waiter *blocked) noexcept nogil:
@@ -514,7 +526,7 @@ cdef int compaction_swap(Compaction *c, Waiter *blocked) noexcept nogil:
     swap.fresh = c.fresh
     swap.end_offset = c.fresh_end
     swap.truncations = c.truncations
-    result = swap_in(&swap, blocked)
+    result = noted(c, swap_in(&swap, blocked))
     if result == 0:
         segment_release(c.fresh)
         c.fresh = NULL

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.storage.errors import reason
 from kafkacore.storage.future_logs import Key, MoveCancelled
 from kafkacore.storage.log_manager import LogManager
 
@@ -45,7 +46,8 @@ class LogDirMoves:
     """Belongs to one loop; copies on threads of its own, `threads` replicas at once.
 
     `assign` tells the controller the path where a replica lies, and returns when it has taken it. `limit` gives
-    replica.alter.log.dirs.io.max.bytes.per.second.
+    replica.alter.log.dirs.io.max.bytes.per.second. A move that fails where both directories serve is tried again after
+    `backoff_ms` (replica.fetch.backoff.ms), until it is cancelled.
     """
 
     def __init__(
@@ -54,10 +56,12 @@ class LogDirMoves:
         assign: Callable[[Replica, str], Awaitable[None]],
         threads: int,
         limit: Callable[[], int],
+        backoff_ms: int,
     ) -> None:
         self._manager = manager
         self._assign = assign
         self._limit = limit
+        self._backoff_ms = backoff_ms
         self._threads = ThreadPoolExecutor(threads, "kafkacore-alter")
         self._turns = asyncio.Semaphore(threads)
         self._moves: dict[Key, Move] = {}
@@ -93,6 +97,17 @@ class LogDirMoves:
     async def _run(self, key: Key) -> None:
         move = self._moves[key]
         try:
+            while not await self._try(key, move):
+                await asyncio.sleep(self._backoff_ms / 1000)
+                self._manager.create_future(key, move.path)  # unless what was copied is still there
+        except MoveCancelled as error:
+            LOG.info("the move to %s ends: %s", move.path, error)
+        finally:
+            self._moves.pop(key, None)
+
+    async def _try(self, key: Key, move: Move) -> bool:
+        """Whether there is nothing more to be done. Raises MoveCancelled."""
+        try:
             async with self._turns:
                 # What a checkpoint says of a former log of the partition there is not true of the future one.
                 await self._off(self._manager.checkpoint_recovery_points)
@@ -102,14 +117,21 @@ class LogDirMoves:
                 move.finishing = True
                 await self._off(self._manager.replace_with_future, key)
                 move.told = None
-        except MoveCancelled as error:
-            LOG.info("the move to %s ends: %s", move.path, error)
-        except OSError as error:
-            LOG.warning("%s-%d cannot move to %s: %s", *key, move.path, error)
+        except (OSError, MemoryError) as error:
+            move.finishing = False
             await self._off(self._manager.check_directories)
             self._revert(key, move)
-        finally:
-            self._moves.pop(key, None)
+            serve = self._may_move(key, move)
+            again = f"it is tried again after {self._backoff_ms} ms" if serve else "it is given up"
+            LOG.warning("%s-%d cannot move to %s: %s; %s", *key, move.path, reason(error), again)
+            return not serve
+        return True
+
+    def _may_move(self, key: Key, move: Move) -> bool:
+        current = self._manager.get(*key)
+        serving = [path for path, serves in self._manager.directories() if serves]
+        place = None if current is None else current.directory.path
+        return place in serving and move.path in serving and place != move.path
 
     async def _copy(self, key: Key) -> None:
         """Until little is missing."""

@@ -125,6 +125,7 @@ class BrokerServer:
             self._assignments.told,
             config.num_replica_alter_log_dirs_threads,
             lambda: self.replicas.config.replica_alter_log_dirs_io_max_bytes_per_second,
+            config.replica_fetch_backoff_ms,
         )
 
     def _make_lifecycle(self, cluster_id: str, directory_ids: Sequence[Uuid], previous_epoch: int) -> BrokerLifecycle:

@@ -149,14 +149,18 @@ class BrokerLogs:
         self._preferred[topic, index] = path
 
     def moves(
-        self, told: Callable[[tuple[Uuid, int], Uuid], Awaitable[None]], threads: int, limit: Callable[[], int]
+        self,
+        told: Callable[[tuple[Uuid, int], Uuid], Awaitable[None]],
+        threads: int,
+        limit: Callable[[], int],
+        backoff_ms: int,
     ) -> LogDirMoves:
         """What moves replicas between the directories; `told` tells the controller of a replica's directory."""
 
         async def assign(replica: tuple[Uuid, int], path: str) -> None:
             await told(replica, self._ids[path])
 
-        return LogDirMoves(self._manager, assign, threads, limit)
+        return LogDirMoves(self._manager, assign, threads, limit, backoff_ms)
 
     def future_of(self, partition: PartitionHandle) -> PartitionHandle | None:
         """The log that is being filled in another directory to take the place of this one."""

@@ -3,6 +3,7 @@ they were copied from."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import threading
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
+_ROOM: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 LAST_BYTES: Final = 1 << 20  # copied at once while appends wait
 
 Key = tuple[str, int]
@@ -147,6 +149,8 @@ class FutureLogs:
         """Another part of what the future log lacks: less than asked for when it has everything. Raises OSError,
         MoveCancelled."""
         current, _, future = self._both(key)
+        if future.handle.state == "closed":
+            future = self._reopened(key, future)
         _agree(current, future.handle)
         return log_move.copy(current, future.handle, max_bytes)
 
@@ -181,6 +185,23 @@ class FutureLogs:
             live = names.partition_directory_name(*key)
             self._owner.rename_aside(source, live, current, names.Kind.DELETE)
             LOG.info("%s-%d has moved from %s to %s", *key, source.path, future.directory.path)
+
+    def _reopened(self, key: Key, future: FutureLog) -> FutureLog:
+        """It was shut for a change of places that failed. Raises OSError, MoveCancelled."""
+        with self.alone(key):
+            closed = future.handle
+            native, suffix = future.directory.native, future.name.removeprefix(names.partition_directory_name(*key))
+            handle = log_move.new_future(native, *key, closed.topic_id, closed.settings, suffix)
+            if self._files.is_directory(future.path):
+                try:
+                    log_loader.load(handle, future.path, clean=False, files=self._files)
+                except LogDirectoryError as error:
+                    raise OSError(reason(error)) from error
+            with self._mutex:
+                if self._futures.get(key) is not future:
+                    raise MoveCancelled(f"{future.path} is gone")
+                made = self._futures[key] = future._replace(handle=handle)
+            return made
 
     def _hand_over(self, current: PartitionHandle, fresh: PartitionHandle, future: FutureLog) -> None:
         try:
@@ -217,10 +238,18 @@ class FutureLogs:
                 self._files.rename(future.path, path)
                 self._files.sync_directory(future.directory.path)
                 log_loader.load(fresh, path, clean=True, log_start_offset=log_start_offset, files=self._files)
-            except (OSError, LogDirectoryError) as error:
-                self._owner.fail(future.directory)
+            except (OSError, LogDirectoryError, MemoryError) as error:
+                if _is_want_of_room(error):
+                    self._files.rename(path, future.path)
+                else:
+                    self._owner.fail(future.directory)
                 raise OSError(f"{path}: {reason(error)}") from error
         return fresh
+
+
+def _is_want_of_room(error: Exception) -> bool:
+    """No fault of the disk, and perhaps over soon."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
 
 
 def _agree(current: PartitionHandle, future: PartitionHandle) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from compacting import ABORT, COMMIT, compact
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.compaction import CompactionCancelled
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
@@ -16,6 +17,7 @@ from transactions import marker
 
 NOW = 1_700_000_000_000
 ROUNDS, TRANSACTIONS, PRODUCERS, KEYS = 8, 12, 3, 4
+CUTS = 20
 SLOW_US = 300  # an operation of the disk: swaps last long enough to be met
 SETTINGS = LogSettings(segment_bytes=700, index_interval_bytes=100, compact_policy=True, delete_policy=False)
 
@@ -55,6 +57,43 @@ def committed_values(handle: PartitionHandle) -> list[bytes]:
                 values += [record.value or b"" for record in batch]
             offset = batch.next_offset
     return values
+
+
+def test_a_log_that_is_cut_while_it_is_read_is_given_up_and_never_damaged() -> None:
+    """What lies there then are half of its batches, and records that came after."""
+    cancelled = 0
+    for number in range(CUTS):
+        disk = SimulatedDisk()
+        disk.make_directories("/data")
+        settings = LogSettings(segment_bytes=200_000, compact_policy=True)
+        manager = LogManager(disk.environment(), ["/data"], lambda topic, settings=settings: settings, files=disk)
+        manager.load()
+        (handle,) = manager.create("orders", Uuid.random(), [0])
+        handle.become_leader(1, 1)
+        while len(handle.segments()) < 2:
+            assert handle.append(of_size(6000)).error == 0
+        upper_bound = handle.segments()[-1].base_offset
+        disk.slow_down(SLOW_US)
+        with ThreadPoolExecutor(1) as pool:
+            round_ = pool.submit(compact, handle, 0, upper_bound, NOW, 1000, step_bytes=1 << 30)
+            for offset in range(number):
+                handle.read(offset, 100)  # takes as long as an operation of the round
+            manager.truncate(("orders", 0), 1 + number % 4)
+            disk.slow_down(0)
+            while handle.end_offset < upper_bound:
+                assert handle.append(of_size(5000)).error == 0
+            try:
+                round_.result()
+            except CompactionCancelled:
+                cancelled += 1
+        manager.close()
+    assert cancelled
+
+
+def of_size(value_bytes: int) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(NOW, b"k", b"v" * value_bytes)
+    return builder.build()
 
 
 def test_no_reader_sees_what_was_aborted() -> None:

@@ -22,7 +22,7 @@ from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
-from kafkacore.storage import checkpoints, future_logs, log_manager, names
+from kafkacore.storage import checkpoints, future_logs, log_loader, log_manager, names
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.log_manager import LogManager
@@ -429,6 +429,40 @@ def test_a_future_log_that_cannot_be_taken_up_leaves_the_current_one(paths: tupl
         manager.replace_with_future(KEY)
     assert (handle.directory.path, handle.append(batch()).error) == (paths[0], 0)
     assert manager.directories() == [(paths[0], True), (paths[1], False)]
+    manager.close()
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "error"),
+    [
+        (log_loader, "load", MemoryError()),
+        (log_loader, "load", OSError(errno.EMFILE, "Too many open files")),
+        (log_move, "adopt", OSError(errno.ENOMEM, "Cannot allocate memory")),
+    ],
+    ids=["memory for the load", "files for the load", "the change itself"],
+)
+def test_a_change_of_places_that_failed_can_be_tried_again(
+    paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch, where: object, what: str, error: Exception
+) -> None:
+    manager = manager_of(paths)
+    handle = led(manager, paths[0])
+    manager.create_future(KEY, paths[1])
+    copy_all(manager)
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(where, what, fails)
+        with pytest.raises(OSError, match=r"orders-0|memory"):
+            manager.replace_with_future(KEY)
+    assert (handle.directory.path, handle.append(batch()).error) == (paths[0], 0)
+    assert names.Kind.LIVE not in of_partition(paths[1])
+    before = stored(handle)
+    move(manager, paths[1])
+    assert (handle.directory.path, stored(handle)) == (paths[1], before)
+    assert handle.append(batch()).error == 0
+    assert manager.directories() == [(paths[0], True), (paths[1], True)]
     manager.close()
 
 

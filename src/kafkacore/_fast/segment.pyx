@@ -113,7 +113,14 @@ cdef int segment_open_log(Segment *segment) noexcept nogil:
 cdef int open_index(Segment *segment, const char *suffix) noexcept nogil:
     """Made only where there is none: whoever looks for no more than entries changes no directory."""
     cdef int file = segment_open_part(segment, suffix, O_RDWR | O_CLOEXEC)
-    return file if file != -ENOENT else segment_open_part(segment, suffix, O_RDWR | O_CREAT | O_CLOEXEC)
+    if file != -ENOENT or load32(&segment.dropped):
+        return file  # whoever still reads a dropped segment must not leave an index behind that is nobody's
+    file = segment_open_part(segment, suffix, O_RDWR | O_CREAT | O_CLOEXEC)
+    if file < 0 or load32(&segment.dropped) != SEGMENT_DELETED:
+        return file
+    segment.disk.close(segment.disk.self, file)  # it went meanwhile, and its indexes perhaps before this one
+    unlink_part(segment, suffix)
+    return -ENOENT
 
 
 cdef int segment_open_indexes(Segment *segment) noexcept nogil:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
 
 from compacting import ABORT, COMMIT, compact
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.compaction import CompactionCancelled
+from kafkacore._fast.compaction import MAP, Compaction, CompactionCancelled
+from kafkacore._fast.env import Environment
+from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.offset_map import KeyOffsets
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
 from kafkacore._fast.uuid import Uuid
@@ -128,3 +134,29 @@ def test_no_reader_sees_what_was_aborted() -> None:
         assert all(reader.result() > 1 for reader in readers)
     assert len(committed_values(handle)) >= KEYS
     manager.close()
+
+
+def test_segments_that_go_under_a_compaction_leave_no_index(tmp_path: Path) -> None:
+    settings = LogSettings(segment_bytes=700, index_interval_bytes=100, compact_policy=True)
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "orders", 0, Uuid.random(), settings)
+    handle.become_leader(1, 0)
+    for number in range(60):
+        builder = RecordBatchBuilder()
+        builder.append(NOW, b"%d" % (number % KEYS), b"v" * 40)
+        assert handle.append(builder.build()).error == 0
+    bases = [segment.base_offset for segment in handle.segments()]
+    keys = KeyOffsets(1 << 20, 0.9, b"0123456789abcdef")
+    keys.begin(60)
+    compaction = Compaction(
+        handle, keys, 0, bases[-1], now_ms=NOW, delete_retention_ms=1000, buffer_bytes=4096
+    )  # fmt: skip
+    while compaction.phase == MAP:
+        compaction.step(1 << 20)
+    assert handle.delete_records(bases[3]) == (0, bases[3])
+    with pytest.raises(FileNotFoundError):
+        compaction.step(1 << 20)
+    compaction.close()
+    handle.shut()
+    names = {path.name for path in (tmp_path / "orders-0").iterdir()}
+    lone = [name for name in names if name.endswith("index") and name.split(".")[0] + ".log" not in names]
+    assert not lone, "an index of a segment that is gone"

@@ -4,7 +4,7 @@ tests."""
 cimport cython
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport int64_t, uint8_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.stddef cimport size_t
 from libc.string cimport memcpy, strcmp, strlen
 
@@ -277,29 +277,51 @@ cdef int read_names(const char *path, bint only_directories, Names *names) noexc
     return result
 
 
-def list_directory(str path not None, bint only_directories=False):
-    cdef bytes encoded = os.fsencode(path)
-    cdef const char *text = encoded
-    cdef Names names = Names(<char *> malloc(NAMES_BYTES), 0, NAMES_BYTES)
+cdef list sorted_names(const Names *names):
     cdef list found = []
     cdef size_t at = 0
-    cdef int result = -ENOMEM
-    if b"\0" in encoded:
-        free(names.bytes)
-        raise ValueError(f"a null byte in the path {path!r}")
-    if names.bytes != NULL:
-        with nogil:
-            result = read_names(text, only_directories, &names)
-    try:
-        if result < 0:
-            raise OSError(-result, os.strerror(-result), path)
-        while at < names.size:
-            found.append(PyUnicode_DecodeFSDefault(names.bytes + at))
-            at += strlen(names.bytes + at) + 1
-    finally:
-        free(names.bytes)
+    while at < names.size:
+        found.append(PyUnicode_DecodeFSDefault(names.bytes + at))
+        at += strlen(names.bytes + at) + 1
     found.sort()
     return found
+
+
+def list_directory(str path not None, bint only_directories=False):
+    return list_each((path,), only_directories)[0]
+
+
+def list_each(paths not None, bint only_directories=False):
+    cdef list encoded = [os.fsencode(<str?> path) for path in paths]
+    cdef Py_ssize_t count = len(encoded)
+    cdef Py_ssize_t i
+    cdef Py_ssize_t read = 0
+    cdef const char **texts = <const char **> calloc(count + 1, sizeof(char *))
+    cdef Names *names = <Names *> calloc(count + 1, sizeof(Names))
+    cdef int result = 0
+    try:
+        if texts == NULL or names == NULL:
+            raise MemoryError
+        for i in range(count):
+            if b"\0" in <bytes> encoded[i]:
+                raise ValueError(f"a null byte in the path {os.fsdecode(encoded[i])!r}")
+            texts[i] = <bytes> encoded[i]
+            names[i].bytes = <char *> malloc(NAMES_BYTES)
+            names[i].room = NAMES_BYTES
+            if names[i].bytes == NULL:
+                raise MemoryError
+        with nogil:
+            while read < count and result == 0:
+                result = read_names(texts[read], only_directories, &names[read])
+                read += 1
+        if result < 0:
+            raise OSError(-result, os.strerror(-result), os.fsdecode(encoded[read - 1]))
+        return [sorted_names(&names[i]) for i in range(count)]
+    finally:
+        for i in range(count if names != NULL else 0):
+            free(names[i].bytes)
+        free(names)
+        free(texts)
 
 
 # Transport: TCP

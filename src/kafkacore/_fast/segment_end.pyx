@@ -71,11 +71,7 @@ cdef int last_time(Segment *segment, SegmentEnd *found) noexcept nogil:
 cdef int first_time(Segment *segment, SegmentEnd *found) noexcept nogil:
     cdef uint8_t raw[HEADER_BYTES]
     cdef BatchHeader header
-    cdef int64_t got
-    found.first_timestamp_ms = -1
-    if segment.size == 0:
-        return 0
-    got = segment.disk.pread(segment.disk.self, segment.file, raw, HEADER_BYTES, 0)
+    cdef int64_t got = segment.disk.pread(segment.disk.self, segment.file, raw, HEADER_BYTES, 0)
     if got < 0:
         return <int> got
     if parse_header(raw, <size_t> got, &header) != BATCH_OK:
@@ -109,6 +105,8 @@ cdef int scan_tail(Segment *segment, int64_t position, SegmentEnd *found) noexce
             found.max_timestamp_ms = header.max_timestamp
             found.offset_of_max_timestamp = last_offset(&header)
             found.times_are_whole = False
+        if at == 0:
+            found.first_timestamp_ms = header.max_timestamp
         found.next_offset = last_offset(&header) + 1
         at += header.size_bytes
     return 0
@@ -123,7 +121,8 @@ cdef int segment_find_end(Segment *segment, SegmentEnd *found) noexcept nogil:
     if position < 0:
         return <int> position
     result = last_time(segment, found)
-    if result == 0:
+    found.first_timestamp_ms = -1
+    if result == 0 and position > 0:
         result = first_time(segment, found)
     return result if result < 0 else scan_tail(segment, position, found)
 

@@ -12,9 +12,10 @@ import fcntl
 import os
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Final, Protocol
 
-from kafkacore._fast.env import list_directory
+from kafkacore._fast.env import list_directory, list_each
 
 
 class Lock(Protocol):
@@ -164,6 +165,12 @@ class OsFiles:
 
 
 OS_FILES: Final = OsFiles()
+
+
+def names_in(paths: Sequence[str], files: Files) -> list[list[str]]:
+    """Of each of many directories, as `list` has them; the operating system is asked for all of them at once."""
+    return list_each(paths) if files is OS_FILES else [files.list(path) for path in paths]
+
 
 # POSIX locks belong to the process: they neither keep another holder in it out, nor survive it closing any descriptor
 # of the file. So a holder here is found before the file is opened. Device and inode of the locked files.

@@ -15,7 +15,7 @@ from kafkacore._fast import log_move, partition_load
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.partition_load import LoadProgress, LogLoad
-from kafkacore.runtime.files import Files
+from kafkacore.runtime.files import Files, names_in
 from kafkacore.storage import clean_shutdown, log_loader, names, partition_metadata
 
 if TYPE_CHECKING:
@@ -112,10 +112,13 @@ class DirectoryLoad:
         return taken
 
     def _load(self, found: list[Found], progress: LoadProgress) -> None:
-        handles = [self._new_handle(name, parsed) for name, parsed in found]
+        settings = {parsed.topic: self._settings_of(parsed.topic) for _, parsed in found}
+        handles = [self._new_handle(name, parsed, settings[parsed.topic]) for name, parsed in found]
         self._read_topic_ids(found, handles)
+        listed = names_in([self._path(name) for name, _ in found], self._files)
         loads = [
-            self._load_of(name, parsed, handle, progress) for (name, parsed), handle in zip(found, handles, strict=True)
+            self._load_of(name, parsed, handle, there, progress)
+            for (name, parsed), handle, there in zip(found, handles, listed, strict=True)
         ]
         partition_load.run(loads)
         for one, load in zip(found, loads, strict=True):
@@ -125,10 +128,10 @@ class DirectoryLoad:
     def _path(self, name: str) -> str:
         return os.path.join(self.directory.path, name)
 
-    def _new_handle(self, name: str, parsed: names.PartitionDirectory) -> PartitionHandle:
+    def _new_handle(self, name: str, parsed: names.PartitionDirectory, settings: LogSettings) -> PartitionHandle:
         topic, index, kind = parsed
         suffix = name.removeprefix(names.partition_directory_name(topic, index)) if kind is names.Kind.FUTURE else ""
-        return log_move.new_future(self.directory.native, topic, index, None, self._settings_of(topic), suffix)
+        return log_move.new_future(self.directory.native, topic, index, None, settings, suffix)
 
     def _read_topic_ids(self, found: list[Found], handles: list[PartitionHandle]) -> None:
         for (name, _), handle, is_read in zip(found, handles, partition_load.read_topic_ids(handles), strict=True):
@@ -138,12 +141,17 @@ class DirectoryLoad:
                     handle.assign_topic_id(topic_id)
 
     def _load_of(
-        self, name: str, parsed: names.PartitionDirectory, handle: PartitionHandle, progress: LoadProgress
+        self,
+        name: str,
+        parsed: names.PartitionDirectory,
+        handle: PartitionHandle,
+        listed: list[str],
+        progress: LoadProgress,
     ) -> LogLoad:
         directory, key = self.directory, (parsed.topic, parsed.partition)
         return LogLoad(
             handle,
-            log_loader.survey(self._path(name), self._files),
+            log_loader.survey(self._path(name), self._files, listed),
             clean=directory.clean,
             at_rest=True,
             log_start_offset=directory.log_starts.get(key, 0),

@@ -22,13 +22,14 @@ _INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX
 _SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED  # of the metadata log, which deletes it itself
 
 
-def survey(path: str, files: Files = OS_FILES) -> LogFiles:
-    """What is there, once what a crash interrupted is finished or taken back. Raises OSError.
+def survey(path: str, files: Files = OS_FILES, listed: list[str] | None = None) -> LogFiles:
+    """What is there, once what a crash interrupted is finished or taken back. `listed` are the names in the directory,
+    for whom has looked already. Raises OSError.
 
     `.deleted` and `.cleaned` files go, and with the latter every `.swap` file from the first of them on (KAFKA-6264);
     other `.swap` files take the place of the segments that they were made from; an index without its segment goes.
     """
-    found = LogFiles(files.list(path))
+    found = LogFiles(files.list(path) if listed is None else listed)
     if found.has_left_overs:
         _remove_leftovers(path, files.list(path), files)
         _finish_swaps(path, files)

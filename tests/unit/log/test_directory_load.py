@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment, list_directory
+from kafkacore._fast.env import Environment, list_directory, list_each
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
@@ -282,3 +282,19 @@ def test_a_log_has_one_file_open_from_its_first_append_on(tmp_path: Path, clean:
     wait_until(lambda: open_files(tmp_path) == segments[-1:], what="the last segment's file alone open")
     assert handle.read(7, 1).first_offset == 7
     manager.close()
+
+
+def test_many_directories_are_listed_as_each_is(tmp_path: Path) -> None:
+    paths = []
+    for number in range(5):
+        path = tmp_path / f"t-{number}"
+        path.mkdir()
+        paths.append(str(path))
+        for each in range(number * 40):
+            (path / f"{each:020d}.log").write_bytes(b"")
+    assert list_each(paths) == [list_directory(path) for path in paths]
+    assert list_each([]) == []
+    with pytest.raises(FileNotFoundError, match="/t-9'"):
+        list_each([paths[0], f"{tmp_path}/t-9", f"{tmp_path}/t-8"])
+    with pytest.raises(ValueError, match="null"):
+        list_each([paths[0], "a\0b"])

@@ -10,7 +10,7 @@ demo: ## start a node, feed it with real clients, kill it, lose nothing
 test: ## every test, against Apache Kafka's own clients and tools too (Java 17, Maven)
 	@ci/build.sh test
 	@ci/peers.sh
-	@$(PYTHON) -m pytest --durations=15
+	@$(PYTHON) -m pytest -n 2 --dist loadfile --durations=15
 
 build: ## .venv, the extensions in place, and .venv/bin/kafkacore
 	@ci/build.sh test

@@ -49,6 +49,16 @@ if [ ! -e "$classes/.complete" ] || [ -n "$(find ci/peers/java -newer "$classes/
     touch "$classes/.complete"
 fi
 
+# A broker of Apache Kafka, or one of its tools, starts in half the time with its classes read from an archive.
+for release in "${releases[@]}"; do
+    archive=".peers/kafka-$release.jsa"
+    if [ -x .venv/bin/python ] && [ ".peers/kafka-$release/.complete" -nt "$archive" ]; then
+        say "archiving the classes of Apache Kafka $release"
+        PYTHONPATH=tests/support .venv/bin/python ci/peers/archive.py "$release" >build/archive.log 2>&1 ||
+            { cat build/archive.log >&2; die "no archive of Apache Kafka $release"; }
+    fi
+done
+
 older=.peers/venv-confluent-2.6
 if [ ! -e "$older/.complete" ]; then
     say "installing confluent-kafka 2.6"

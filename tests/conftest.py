@@ -39,8 +39,9 @@ def pytest_runtest_teardown(item, nextitem):
     try:
         return (yield)
     finally:
-        if nextitem is None or nextitem.path != item.path:
-            look_no_more_at_what_is_old()  # the modules that its file imported, the message classes it made
+        # The modules that its file imported, the message classes it made. What failed may be held by its traceback.
+        if not item.session.testsfailed and (nextitem is None or nextitem.path != item.path):
+            look_no_more_at_what_is_old()
 
 
 def pytest_runtest_setup(item):

@@ -106,6 +106,7 @@ def test_nothing_begins_to_move_while_a_directory_is_offline(tmp_path: Path) -> 
         wait_until(lambda: sorted(node.assigned("t")) == ["a", "b", "c"])
         moving = next(index for index in range(3) if node.directory_of("t", index) == "b")
         node.fail("a")
+        wait_until(lambda: node.describe()["a"].error_code == OFFLINE)
         # The directory that is offline may hold what is left of a move that was begun before.
         assert node.alter("t", moving, str(tmp_path / "c")) == OFFLINE
         assert node.alter("t", moving, str(tmp_path / "b")) == ErrorCode.NONE  # where it is

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafkacore.storage import bootstrap
-from processes import wait_until
+from processes import free_ports, wait_until
 
 KAFKACORE = [sys.executable, "-m", "kafkacore.tools.main"]
 pytestmark = pytest.mark.timeout(90)
@@ -134,9 +134,7 @@ def test_nothing_acknowledged_is_lost_to_a_kill(tmp_path: Path) -> None:
 
 
 def test_the_port_and_keys_are_as_asked_for() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    [port] = free_ports(1)
     with dev("--port", str(port), "--override", "auto.create.topics.enable=false") as running:
         assert running.bootstrap == f"127.0.0.1:{port}"
         producer = Producer({"bootstrap.servers": running.bootstrap, "message.timeout.ms": 1000})
@@ -332,16 +330,10 @@ def test_what_would_be_open_to_everyone_does_not_start(tmp_path: Path) -> None:
 # --- the roles as processes of their own ---
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @pytest.fixture
 def apart(tmp_path: Path) -> tuple[Path, Path]:
     """A controller's and a broker's server.properties, formatted."""
-    port = free_port()
+    [port] = free_ports(1)
     made = []
     for name, changes in (
         ("controller", {"process_roles": "controller", "node_id": "9", "listeners": f"CONTROLLER://127.0.0.1:{port}"}),

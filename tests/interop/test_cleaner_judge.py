@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers import classpath, log_configuration
+from brokers import java
 from compacting import ABORT, COMMIT, NOW, Plain, Writer, compact, plain
 from kafka_tools import KafkaTools
 from kafkacore._fast.batch import Batches
@@ -72,8 +72,7 @@ def ours(root: Path) -> None:
 
 
 def theirs(roots: list[Path]) -> None:
-    command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", log_configuration(RELEASE)]
-    command += ["-cp", classpath(RELEASE), str(JUDGE), str(1 << 20), str(RETENTION_MS)]
+    command = [*java(RELEASE, "512m"), str(JUDGE), str(1 << 20), str(RETENTION_MS)]
     command += [",".join(map(str, ROUNDS)), *map(str, roots)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from brokers import classpath, log_configuration
+from brokers import java
 from group_log import GroupLog, arrived, loaded
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.answers import whole_request
@@ -84,8 +84,7 @@ class Judge:
     """Apache Kafka's side."""
 
     def __init__(self) -> None:
-        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", log_configuration(RELEASE)]
-        command += ["-cp", classpath(RELEASE), str(JUDGE)]
+        command = [*java(RELEASE, "512m"), str(JUDGE)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

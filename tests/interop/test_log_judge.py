@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers import classpath, log_configuration
+import brokers
 from damaged_logs import ROWS, described, prepare
 from processes import PEERS, need
 
@@ -21,8 +21,7 @@ JAVA_TIMEOUT_S = 60
 
 
 def java(*arguments: object) -> str:
-    command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", log_configuration(RELEASE)]
-    command += ["-cp", classpath(RELEASE), str(JUDGE), *map(str, arguments)]
+    command = [*brokers.java(RELEASE, "512m"), str(JUDGE), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=JAVA_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

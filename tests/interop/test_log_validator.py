@@ -13,15 +13,17 @@ from pathlib import Path
 import cramjam
 import pytest
 
+import brokers
 from broken_batches import CODECS, HEADER_BYTES, NOW, broken, broken_within, sound_batches
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.compression import Codec
 from kafkacore._fast.validator import Validator
-from processes import PEERS
+from processes import PEERS, need
 from seeds import SEED
 
 pytestmark = pytest.mark.peer("apache-4.3")
 
+RELEASE = "4.3.1"
 JUDGE = Path(__file__).parent / "java" / "BatchJudge.java"
 CASES = int(os.environ.get("KAFKACORE_JUDGE_CASES", "4000"))
 UNKNOWN_SERVER_ERROR, NONE, CORRUPT_MESSAGE, INVALID_TIMESTAMP = -1, 0, 2, 32
@@ -44,8 +46,8 @@ DIFFERENCES = {
 
 
 def java(*args: object) -> str:
-    classpath = f"{PEERS / 'kafka-4.3.1'}/*"
-    command = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", classpath, str(JUDGE), *map(str, args)]
+    need((PEERS / f"kafka-{RELEASE}" / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    command = [*brokers.java(RELEASE, "256m"), str(JUDGE), *map(str, args)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

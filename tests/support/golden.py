@@ -1,5 +1,6 @@
 """Builds and runs the Java program of `ci/golden`: golden bytes and facts, written by Apache Kafka itself."""
 
+import fcntl
 import shutil
 import subprocess
 
@@ -17,10 +18,13 @@ def golden_file(release, program):
     directory = BUILT / release
     out = directory / f"{program}.json"
     newest = max(path.stat().st_mtime for path in SOURCE.rglob("*") if path.is_file())
-    if out.exists() and out.stat().st_mtime >= newest:
-        return out
-    _compile(release, directory, newest)
-    _run("java", "-cp", f"{directory / 'classes'}:{(directory / 'classpath').read_text()}", f"golden.{program}", out)
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes
+        if not out.exists() or out.stat().st_mtime < newest:
+            _compile(release, directory, newest)
+            classes = f"{directory / 'classes'}:{(directory / 'classpath').read_text()}"
+            _run("java", "-cp", classes, f"golden.{program}", out)
     return out
 
 
@@ -29,7 +33,6 @@ def _compile(release, directory, newest):
     compiled = directory / ".compiled"
     if compiled.exists() and compiled.stat().st_mtime >= newest:
         return
-    directory.mkdir(parents=True, exist_ok=True)
     _run("mvn", "-q", "-B", "-f", SOURCE / "pom.xml", "-P", f"kafka-{release}", f"-Dgolden.directory={directory}",
          "compile", "dependency:build-classpath", f"-Dmdep.outputFile={directory / 'classpath'}")  # fmt: skip
     compiled.touch()

@@ -4,7 +4,7 @@ import json
 import subprocess
 from dataclasses import dataclass
 
-from brokers import APACHE, classpath, log_configuration
+from brokers import APACHE, java
 
 MAIN = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -60,10 +60,7 @@ class KafkaTools:
 
     def __init__(self, name):
         self.name, self.release = name, APACHE[name]
-        command = [
-            "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-            log_configuration(self.release), "-cp", classpath(self.release), "kafkacore.peers.Runner",
-        ]  # fmt: skip
+        command = [*java(self.release, "256m"), "kafkacore.peers.Runner"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, encoding="utf-8"
         )

@@ -135,6 +135,9 @@ def test_whatever_is_committed_is_recorded_and_answered_as_its_message_says(aske
     expected = list(twin.records(expires))
     assert list(commit) == expected
     assert len(commit) == len(expected)
+    left = [[error == 0 for error in errors] for errors in twin.errors]
+    assert [commit.accepted(number) for number in range(len(left))] == [any(each) for each in left]
+    assert [len(commit.partitions(number)) for number in range(len(left))] == [sum(each) for each in left]
     names = [topic.name for topic in request.topics]
     assert commit.names == [said if where is None else where[0] for said, where in zip(names, found, strict=True)]
     builder = RecordBatchBuilder()
@@ -209,7 +212,7 @@ def test_topics_that_a_request_does_not_have_and_ids_that_are_none():
     request = OffsetCommitRequest(group_id="g", topics=[Topic(name="t", partitions=[Partition(partition_index=0)])])
     commit, rows = OffsetCommit(request.encode(9), 9), array("i", [0])
     for number in (-1, 1):
-        for call in (commit.topic_id, commit.partitions, lambda at: commit.refuse(at, 1)):
+        for call in (commit.topic_id, commit.partitions, commit.accepted, lambda at: commit.refuse(at, 1)):
             with pytest.raises(IndexError):
                 call(number)
         with pytest.raises(IndexError):

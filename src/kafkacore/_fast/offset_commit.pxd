@@ -4,6 +4,7 @@ that lie in its own arena, its records go into a batch from there, and so does t
 An OffsetCommit is its caller's, under the GIL; the bytes that it was read from are its own.
 """
 
+from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kafkacore._fast.offset_records cimport OffsetFields
@@ -49,8 +50,11 @@ cdef class OffsetCommit(RecordSource):
     cdef Arena arena
     cdef CommitRequest *request                 # in the arena
     cdef OffsetFields written                   # what all values have in common
-    cdef uint8_t *scratch                       # a key and a value, the longest there are
+    cdef int32_t metadata_size                  # of the longest
+    cdef uint8_t *scratch                       # in the arena: room for a key and a value, the longest there are
+    cdef size_t scratch_size
 
     cdef int refuse_body(self, int fault) except -1
     cdef int take_texts(self) except -1
+    cdef int make_room(self, int32_t name_size) except -1
     cdef CommittedTopic *topic(self, Py_ssize_t number) except NULL

@@ -52,6 +52,9 @@ class OffsetCommit(RecordSource):
     def partitions(self, number: int) -> list[int]:
         """Of a topic, those that were not refused. Raises IndexError."""
 
+    def accepted(self, number: int) -> bool:
+        """Whether there is one that was not. Raises IndexError."""
+
     def accept(self, now_ms: int, expire_timestamp: int, metadata_limit: int, error: int) -> None:
         """From now on it has records: committed `now_ms`, with -1 for no `expire_timestamp`. Refuses with `error` those
         whose metadata has more than `metadata_limit` characters as Java counts them."""

@@ -4,7 +4,6 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
 from kafkacore._fast.cursor cimport Reader, Writer, reader_init, write_raw, writer_free, writer_init
@@ -122,13 +121,9 @@ cdef class OffsetCommit(RecordSource):
         if fault != FAULT_NONE:
             self.refuse_body(fault)
         self.take_texts()
-        self.scratch = <uint8_t *> malloc(OFFSET_KEY_BYTES + OFFSET_VALUE_BYTES + 3 * <size_t> MAX_STRING)
-        if self.scratch == NULL:
-            raise MemoryError
 
     def __dealloc__(self):
         arena_free(&self.arena)
-        free(self.scratch)
 
     cdef int refuse_body(self, int fault) except -1:
         """Raises what is wrong, in words."""
@@ -141,6 +136,7 @@ cdef class OffsetCommit(RecordSource):
         cdef CommittedTopic *topic
         cdef const Slice *metadata
         cdef int32_t i, j
+        cdef int32_t name_size = 0
         self.generation_id_or_member_epoch = request.generation_id_or_member_epoch
         self.retention_time_ms = request.retention_time_ms
         self.names = []
@@ -152,13 +148,26 @@ cdef class OffsetCommit(RecordSource):
             for i in range(request.topics.count):
                 topic = &(<CommittedTopic *> request.topics.items)[i]
                 self.names.append(text_of(&topic.name))
+                name_size = max(name_size, topic.name.size)
                 for j in range(topic.partitions.count):
                     metadata = &(<CommittedPartition *> topic.partitions.items)[j].committed_metadata
                     if metadata.size > 0:
                         text_of(metadata)
+                        self.metadata_size = max(self.metadata_size, metadata.size)
         except UnicodeDecodeError as error:
             self.message()
             raise ProtocolError("OffsetCommitRequest: a text is not UTF-8") from error
+        return self.make_room(name_size)
+
+    cdef int make_room(self, int32_t name_size) except -1:
+        """For the longest record of a topic with a name of this size, or a shorter one."""
+        cdef size_t size = OFFSET_KEY_BYTES + OFFSET_VALUE_BYTES + <size_t> self.request.group_id.size
+        size += <size_t> name_size + <size_t> self.metadata_size
+        if size > self.scratch_size:
+            self.scratch = <uint8_t *> arena_alloc(&self.arena, size)
+            if self.scratch == NULL:
+                raise MemoryError
+            self.scratch_size = size
         return 0
 
     def message(self):
@@ -187,6 +196,7 @@ cdef class OffsetCommit(RecordSource):
             encoded = name.encode()
             if len(encoded) > MAX_STRING:
                 raise ValueError(f"a topic's name of {len(encoded)} bytes")
+            self.make_room(<int32_t> PyBytes_GET_SIZE(encoded))
             self.found.append(encoded)
             topic.name.data = <const uint8_t *> PyBytes_AS_STRING(encoded)
             topic.name.size = <int32_t> PyBytes_GET_SIZE(encoded)
@@ -212,6 +222,14 @@ cdef class OffsetCommit(RecordSource):
             if each.refused == 0:
                 found.append(each.partition_index)
         return found
+
+    def accepted(self, Py_ssize_t number):
+        cdef CommittedTopic *topic = self.topic(number)
+        cdef int32_t i
+        for i in range(topic.partitions.count):
+            if (<CommittedPartition *> topic.partitions.items)[i].refused == 0:
+                return True
+        return False
 
     # --- its records ---
 

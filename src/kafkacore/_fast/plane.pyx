@@ -155,14 +155,21 @@ cdef void drop_notices(Plane *plane) noexcept nogil:
         free(mail)
 
 
-cdef void format_peer(char *into, size_t size, const uint8_t *address, int32_t port) noexcept nogil:
-    cdef char host[64]
+cdef bint format_host(char *into, uint32_t size, const uint8_t *address) noexcept nogil:
+    """Whether it is one of version 4."""
     cdef const uint8_t *mapped = <const uint8_t *> b"\0\0\0\0\0\0\0\0\0\0\xff\xff"
     if memcmp(address, mapped, 12) == 0:
-        inet_ntop(AF_INET, address + 12, host, 64)
+        inet_ntop(AF_INET, address + 12, into, size)
+        return True
+    inet_ntop(AF_INET6, address, into, size)
+    return False
+
+
+cdef void format_peer(char *into, size_t size, const uint8_t *address, int32_t port) noexcept nogil:
+    cdef char host[64]
+    if format_host(host, 64, address):
         snprintf(into, size, "%s:%d", host, port)
     else:
-        inet_ntop(AF_INET6, address, host, 64)
         snprintf(into, size, "[%s]:%d", host, port)
 
 
@@ -642,6 +649,14 @@ cdef class InboundRequest:
         if self.request.client_id == NULL:
             return None
         return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address."""
+        self.pending()
+        cdef char host[64]
+        format_host(host, 64, self.request.address)
+        return (<bytes> host).decode()
 
     @property
     def header_size(self) -> int:

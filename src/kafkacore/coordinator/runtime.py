@@ -191,11 +191,10 @@ class CoordinatorRuntime(Generic[S]):
 
     def _seat(self, index: int) -> _Seat[S]:
         seat = self._seats.get(index)
-        if seat is None or seat.state is State.FAILED:
-            raise error_for(ErrorCode.NOT_COORDINATOR)
-        if seat.state is State.LOADING:
-            raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        return seat
+        if seat is not None and seat.state is State.ACTIVE:
+            return seat
+        loading = seat is not None and seat.state is State.LOADING
+        raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NOT_COORDINATOR)
 
 
 async def _closed_after(before: asyncio.Task[None] | None, journal: Journal) -> None:
@@ -290,7 +289,8 @@ class _Seat(Generic[S]):
             self.journal.write(token, records, independent)
         self._answer(effects)
         self._arm()
-        self.journal.settle()
+        if effects.appends:
+            self.journal.settle()
 
     def _answer(self, effects: Effects) -> None:
         for waiter, response in effects.answers:

@@ -238,7 +238,7 @@ class Plane:
                 inbound.correlation_id,
                 inbound.client_id,
                 self._listeners[inbound.listener].name,
-                inbound.peer.rpartition(":")[0].strip("[]"),
+                inbound.client_host,
                 received_ns=inbound.received_ns,
             )
             body = memoryview(inbound)[inbound.header_size :]

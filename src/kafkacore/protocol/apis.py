@@ -261,8 +261,13 @@ def encode_response(key: int, version: int, correlation_id: int, body: Message) 
 
 def response_header(key: int, version: int, correlation_id: int) -> bytes:
     """The bytes before a response's body."""
-    header = correlation_id.to_bytes(4, "big", signed=True)
-    return header + b"\0" if api(key).response_header_version(version) else header
+    tags = _RESPONSE_TAGS.get((key, version))
+    if tags is None:
+        tags = _RESPONSE_TAGS[key, version] = b"\0" if api(key).response_header_version(version) else b""
+    return correlation_id.to_bytes(4, "big", signed=True) + tags
+
+
+_RESPONSE_TAGS: Final[dict[tuple[int, int], bytes]] = {}  # no tagged fields, where a header has room for some
 
 
 def _release(release: str) -> dict[int, Api]:

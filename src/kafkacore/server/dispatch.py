@@ -42,10 +42,12 @@ Reader = Callable[[bytes | memoryview, int], Any]
 
 
 class _Served(NamedTuple):
-    """What the module of an API has. One with a `read` of its own takes requests of many parts without an object for
-    each; what it makes of one has the object as `message()`."""
+    """An API of these versions, and what its module has. One with a `read` of its own takes requests of many parts
+    without an object for each; what it makes of one has the object as `message()`."""
 
-    read: Reader | None
+    lowest: int
+    highest: int
+    read: Reader
     handle: Handler
 
 
@@ -76,7 +78,7 @@ class Dispatcher:
             response = self._api(call.api_key).handle(self._context, call, request)
         except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
             response = _failed(call, request, error)
-        if isinstance(response, Awaitable):
+        if not isinstance(response, bytes | Message) and isinstance(response, Awaitable):
             _let_go(body)
             return self._encode_later(call, request, response)
         depends: AbstractSet[object] | None = None
@@ -112,32 +114,43 @@ class Dispatcher:
         """The request, or bytes: the answer to one whose version is unknown where the protocol has such an answer
         (KIP-511).
         """
-        if call.api_key not in self._table:
-            raise ProtocolError(f"API {call.api_key} is not served on a {self.listener_kind} listener")
-        api = apis.api(call.api_key)
-        if api.supports(call.api_version):
-            # What stands behind the message is not looked at, as in Apache Kafka: librdkafka leaves bytes behind a
-            # Metadata request for all topics.
-            read = self._api(call.api_key).read
-            if read is not None:
-                return read(body, call.api_version)
-            return apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
+        served = self._api(call.api_key)
+        version = call.api_version
+        if served.lowest <= version <= served.highest:
+            return served.read(body, version)
         if call.api_key == ApiKey.API_VERSIONS:
             return _unknown_api_versions(call)
+        api = apis.api(call.api_key)
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
-        if floor <= call.api_version < api.lowest:
+        if floor <= version < api.lowest:
             # Advertised for old librdkafka, which looks at the range alone (KAFKA-18659): refused when used.
-            old = apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
+            old = apis.request_class(call.api_key).decode_prefix(body, version)[0]
             refused = _error_response(old, call, ErrorCode.UNSUPPORTED_VERSION, None)
-            return apis.encode_response(call.api_key, call.api_version, call.correlation_id, refused)
-        raise ProtocolError(f"{api.name} {call.api_version} is not supported; {api.lowest} to {api.highest} are")
+            return apis.encode_response(call.api_key, version, call.correlation_id, refused)
+        raise ProtocolError(f"{api.name} {version} is not supported; {api.lowest} to {api.highest} are")
 
     def _api(self, api_key: int) -> _Served:
+        """Raises ProtocolError for one that is not served here."""
         served = self._served.get(api_key)
         if served is None:
-            module = import_module(self._table[api_key])
-            served = self._served[api_key] = _Served(getattr(module, "read", None), module.handle)
+            if api_key not in self._table:
+                raise ProtocolError(f"API {api_key} is not served on a {self.listener_kind} listener")
+            module, api = import_module(self._table[api_key]), apis.api(api_key)
+            read = getattr(module, "read", None) or _reader(api_key)
+            served = self._served[api_key] = _Served(api.lowest, api.highest, read, module.handle)
         return served
+
+
+def _reader(api_key: int) -> Reader:
+    decode = apis.request_class(api_key).decode_prefix
+
+    def read(body: bytes | memoryview, version: int) -> Message:
+        """What stands behind the message is not looked at, as in Apache Kafka: librdkafka leaves bytes behind a
+        Metadata request for all topics."""
+        message: Message = decode(body, version)[0]
+        return message
+
+    return read
 
 
 def _let_go(body: bytes | memoryview) -> None:

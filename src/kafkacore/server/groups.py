@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from functools import lru_cache
 from typing import Any, Final
 
+from kafkacore._fast.java_text import hash_code
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
 from kafkacore.coordinator.group.effects import Effects
@@ -34,12 +34,7 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
 CREATION_PATIENCE_S: Final = 2.0  # who asks first waits so long for the topic; then the client asks again
-KNOWN_GROUPS: Final = 10_000  # whose hash is remembered
-KNOWN_LENGTH: Final = 255  # of their ids; longer ones are hashed each time
-_INT_BITS: Final = 32
-_INT_MASK: Final = (1 << _INT_BITS) - 1
-_UNIT_BITS: Final = 16
-_BLOCK_BYTES: Final = 8192  # that are hashed in one go
+_LEAST: Final = -(1 << 31)  # of Java's ints: it has no absolute value
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
 
@@ -71,6 +66,8 @@ class Groups:
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}
         self._closed = False
+        self._counted_as_of: MetadataImage | None = None  # how many partitions there are
+        self._count = 0
         self._limit_as_of: MetadataImage | None = None
         self._limit_bytes = 0
         self.runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
@@ -136,9 +133,12 @@ class Groups:
     # --- whose partition a group is ---
 
     def partition_of(self, group_id: str) -> int:
-        topic = self._read_image().topic(OFFSETS_TOPIC)
-        count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partition_rows)
-        return (_known_hash(group_id) if len(group_id) <= KNOWN_LENGTH else java_hash(group_id)) % count
+        image = self._read_image()
+        if image is not self._counted_as_of:
+            topic = image.topic(OFFSETS_TOPIC)
+            self._count = self._config.offsets_topic_num_partitions if topic is None else len(topic.partition_rows)
+            self._counted_as_of = image
+        return java_hash(group_id) % self._count
 
     def coordinator_of(self, group_id: str) -> int:
         """The id of the broker that leads its partition; -1: nobody does."""
@@ -198,42 +198,7 @@ class Groups:
         await self.runtime.close()
 
 
-@lru_cache(KNOWN_GROUPS)
-def _known_hash(text: str) -> int:
-    return java_hash(text)
-
-
 def java_hash(text: str) -> int:
-    """`Utils.abs(text.hashCode())`: of UTF-16 units, 31 bits."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for begin in range(0, len(units), _BLOCK_BYTES):
-        block = units[begin : begin + _BLOCK_BYTES]
-        value = (value * pow(31, len(block) // 2, 1 << _INT_BITS) + _hash_of_block(block)) & _INT_MASK
-    if value >= 1 << (_INT_BITS - 1):
-        value = (1 << _INT_BITS) - value
-    return 0 if value == 1 << (_INT_BITS - 1) else value
-
-
-def _every_other(width: int) -> int:
-    """Bits of a block's even lanes of this width, as far as an int goes."""
-    bits = (1 << min(width, _INT_BITS)) - 1
-    return sum(bits << at for at in range(0, 8 * _BLOCK_BYTES, 2 * width))
-
-
-_EVERY_OTHER: Final = {
-    width: _every_other(width)
-    for width in (_UNIT_BITS << step for step in range((8 * _BLOCK_BYTES // _UNIT_BITS).bit_length() - 1))
-}
-
-
-def _hash_of_block(block: bytes) -> int:
-    """All lanes of a large int at once, each time half as many: a step for each unit would hold up the loop when a
-    request is full of long ids. No lane runs over: ints are below 2**32, and from then on lanes have 64 bits."""
-    value, factor = int.from_bytes(block, "big"), 31
-    for width, every_other in _EVERY_OTHER.items():
-        if width >= 8 * len(block):
-            break
-        value = (value & every_other) + (value >> width & every_other) * factor
-        factor = factor * factor & _INT_MASK
-    return value & _INT_MASK
+    """`Utils.abs(text.hashCode())`."""
+    value = hash_code(text)
+    return 0 if value == _LEAST else abs(value)

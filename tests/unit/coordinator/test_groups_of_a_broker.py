@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -144,22 +143,11 @@ def one_by_one(text: str) -> int:
 
 @pytest.mark.parametrize("length", [*range(20), 31, 32, 33, 255, 256, 257, 4095, 4096, 4097, 8193, 32_767])
 def test_long_ids_are_hashed_as_short_ones(length: int) -> None:
-    for text in ("\uffff" * length, "g" * length, "\U0001f600z" * (length // 2)):
+    for text in (
+        "\uffff" * length,
+        "g" * length,
+        "\xe4\xff" * length,
+        "\ud800" * length,
+        "\U0001f600z" * (length // 2),
+    ):
         assert java_hash(text) == one_by_one(text)
-
-
-def test_a_long_id_takes_no_step_for_each_of_its_characters() -> None:
-    steps = 0
-
-    def count(*_: object) -> Any:
-        nonlocal steps
-        steps += 1
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(count)
-    try:
-        java_hash("g" * 32_767)
-    finally:
-        sys.settrace(before)
-    assert steps < 1_000

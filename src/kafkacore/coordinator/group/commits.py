@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from kafkacore._fast.offset_commit import OffsetCommit
@@ -60,9 +60,20 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
         note_group(core, commit.group_id)
         core.offsets.commit(commit)
 
-    group_id = commit.group_id
-    offsets = [(group_id, topic, commit.partitions(number)) for number, topic in enumerate(commit.names)]
-    core.outbox.append(commit, outcome, apply=apply, offsets=offsets, independent=True)
+    core.outbox.append(commit, outcome, apply=apply, offsets=_Touched(commit), independent=True)
+
+
+class _Touched:
+    """Group, topic and partitions of a commit; told when somebody asks, which is seldom."""
+
+    __slots__ = ("_commit",)
+
+    def __init__(self, commit: OffsetCommit) -> None:
+        self._commit = commit
+
+    def __iter__(self) -> Iterator[tuple[str, str, list[int]]]:
+        for number, topic in enumerate(self._commit.names):
+            yield self._commit.group_id, topic, self._commit.partitions(number)
 
 
 def note_group(core: Core, group_id: str) -> None:

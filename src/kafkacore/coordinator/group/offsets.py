@@ -45,11 +45,10 @@ class Offsets:
     def commit(self, commit: OffsetCommit) -> None:
         """What was accepted of it."""
         for number, topic in enumerate(commit.names):
-            partitions = commit.partitions(number)
-            if partitions:
+            if commit.accepted(number):
                 self._topic(commit.group_id, topic).take(commit, number)
                 if self._transactions:
-                    self._supersede(commit.group_id, topic, partitions)
+                    self._supersede(commit.group_id, topic, commit.partitions(number))
 
     def put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
         self._topic(group_id, topic).put(partition, *offset)

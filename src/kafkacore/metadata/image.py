@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kafkacore._named_tuple import NamedTuple
-from kafkacore.metadata.partitions import CHUNK_ROWS, Partition, PartitionChunk
+from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, Partition, PartitionChunk
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, ControllerRegistration
 from kafkacore.metadata.sharded import ShardedMap
@@ -137,6 +137,13 @@ class MetadataImage(NamedTuple):
         if not 0 <= partition < len(rows) or rows[partition] < 0:
             return None
         return self.partition_at(rows[partition])
+
+    def replicas(self, topic: Topic, partition: int) -> Ids:
+        """None of them where there is no such partition."""
+        rows = topic.partition_rows
+        if not 0 <= partition < len(rows) or rows[partition] < 0:
+            return ()
+        return self.partition_chunks[rows[partition] // CHUNK_ROWS].replicas_of(rows[partition] % CHUNK_ROWS)
 
     def topics_of_rows(self, rows: Iterable[int]) -> Iterator[Topic]:
         """The topics that partition rows belong to, each once."""

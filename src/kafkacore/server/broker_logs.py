@@ -175,28 +175,24 @@ class BrokerLogs:
             topic = image.topic(partition.topic)
             if topic is None:
                 return "there is no such topic"
-            placed = image.partition(topic, partition.index)
-            if placed is None or node_id not in placed.replicas:
+            if node_id not in image.replicas(topic, partition.index):
                 return "no replica of the partition is here"
             if partition.topic_id != topic.topic_id:
                 return f"it is of topic id {partition.topic_id} and the topic's is {topic.topic_id}"
             return None
 
-        def tell(partition: PartitionHandle, path: str) -> bool:
-            reason = why_stray(partition)
-            if reason is not None:
-                LOG.warning("%s: %s; the directory is kept and gets the end -stray", path, reason)
-            return reason is not None
+        def tell(path: str, reason: str) -> None:
+            LOG.warning("%s: %s; the directory is kept and gets the end -stray", path, reason)
 
         for future in self._manager.futures.all():
-            if tell(future.handle, future.path):
+            reason = why_stray(future.handle)
+            if reason is not None:
+                tell(future.path, reason)
                 self._manager.drop_future((future.handle.topic, future.handle.index), Kind.STRAY)
-        strays = [
-            (log.topic, log.index)
-            for log in self._manager
-            if tell(log, os.path.join(log.directory.path, partition_directory_name(log.topic, log.index)))
-        ]
-        self._manager.delete(strays, Kind.STRAY)
+        strays = [(log, reason) for log in self._manager if (reason := why_stray(log)) is not None]
+        for log, reason in strays:
+            tell(os.path.join(log.directory.path, partition_directory_name(log.topic, log.index)), reason)
+        self._manager.delete([(log.topic, log.index) for log, _ in strays], Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
         """A move that was interrupted when all that was missing was the name: the metadata says that the future log is

@@ -95,6 +95,7 @@ def _read_entries(files: Files, path: str) -> list[str]:
 
 def _numbers(path: str, line: str, fields: list[str]) -> list[int]:
     """Raises MalformedFileError where a field is not a whole number."""
-    if not all(field.isascii() and field.removeprefix("-").isdigit() for field in fields):
-        raise MalformedFileError(path, f"line {line!r} does not hold the numbers it should")
+    for field in fields:
+        if not (field.isascii() and field.removeprefix("-").isdigit()):
+            raise MalformedFileError(path, f"line {line!r} does not hold the numbers it should")
     return [int(field) for field in fields]

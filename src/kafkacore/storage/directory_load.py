@@ -31,7 +31,7 @@ Found = tuple[str, names.PartitionDirectory]
 
 class DirectoryLoad:
     """The logs that were found in a directory, and what loads them. `threads` are loaded at a time
-    (num.recovery.threads.per.data.dir); `take_up` is called with each that is loaded, on its thread."""
+    (num.recovery.threads.per.data.dir); `take_up` is called with some that are loaded, on their thread."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class DirectoryLoad:
         threads: int,
         *,
         settings_of: Callable[[str], LogSettings],
-        take_up: Callable[[ManagedDirectory, Found, PartitionHandle], None],
+        take_up: Callable[[ManagedDirectory, list[tuple[Found, PartitionHandle]]], None],
         fail: Callable[[ManagedDirectory, int], None],
         files: Files,
     ) -> None:
@@ -121,9 +121,9 @@ class DirectoryLoad:
             for (name, parsed), handle, there in zip(found, handles, listed, strict=True)
         ]
         partition_load.run(loads)
-        for one, load in zip(found, loads, strict=True):
-            log_loader.finish(load, self._path(one[0]), self._files)
-            self._take_up(self.directory, one, load.handle)
+        for (name, _), load in zip(found, loads, strict=True):
+            log_loader.finish(load, self._path(name), self._files)
+        self._take_up(self.directory, list(zip(found, handles, strict=True)))
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory.path, name)

@@ -29,6 +29,7 @@ from kafkacore.storage.future_logs import FutureLog, FutureLogs, MoveCancelled
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 SHUT_THREADS: Final = 32
+SHUT_TURNS: Final = 8  # of each thread: to hand it a log takes longer than to shut one that was not used
 MANY_LOGS: Final = 100  # fewer meet no limit
 
 Key = tuple[str, int]
@@ -231,18 +232,20 @@ class LogManager:
             self._doom(os.path.join(path, name), 0)
         return parsed if parsed.kind in (names.Kind.LIVE, names.Kind.FUTURE) else None
 
-    def _take_up(self, directory: ManagedDirectory, found: directory_load.Found, handle: PartitionHandle) -> None:
-        name, parsed = found
-        if parsed.kind is names.Kind.FUTURE:
-            other = self.futures.add(FutureLog(handle, directory, name))
-            if other is not None:
-                path = os.path.join(directory.path, name)
-                raise LogDirectoryError(f"{path}: {other.path} is on its way too; move the older of the two away")
-            return
-        key = (parsed.topic, parsed.partition)
-        handle.restore_high_watermark(directory.high_watermarks.get(key, 0))
+    def _take_up(self, directory: ManagedDirectory, loaded: list[tuple[directory_load.Found, PartitionHandle]]) -> None:
+        live = {}
+        for (name, parsed), handle in loaded:
+            if parsed.kind is names.Kind.FUTURE:
+                other = self.futures.add(FutureLog(handle, directory, name))
+                if other is not None:
+                    path = os.path.join(directory.path, name)
+                    raise LogDirectoryError(f"{path}: {other.path} is on its way too; move the older of the two away")
+                continue
+            key = (parsed.topic, parsed.partition)
+            handle.restore_high_watermark(directory.high_watermarks.get(key, 0))
+            live[key] = handle
         with self._mutex:
-            directory.partitions[key] = handle
+            directory.partitions |= live
 
     def holder(self, key: Key) -> ManagedDirectory | None:
         """Under the mutex: where a log lies."""
@@ -638,8 +641,10 @@ class LogManager:
                 handles = list(directory.partitions.values())
             handles += [handle for _, handle in self.futures.of(directory)]
             # The syncs of many files at once share the file system's journal: far more threads than devices.
+            some = len(handles) // (SHUT_THREADS * SHUT_TURNS) + 1
+            parts = [handles[at : at + some] for at in range(0, len(handles), some)]
             with ThreadPoolExecutor(SHUT_THREADS, "kafkacore-shut") as pool:
-                shut = list(pool.map(_shut, handles))
+                shut = list(pool.map(_shut_all, parts))
             if not all(shut):
                 self.fail(directory)
         self.checkpoint_recovery_points()
@@ -661,6 +666,12 @@ class LogManager:
 
 def _high_watermark(handle: PartitionHandle) -> int:
     return handle.high_watermark
+
+
+def _shut_all(handles: list[PartitionHandle]) -> bool:
+    """False where one of them could not be shut in order; the others are."""
+    failed = [handle for handle in handles if not _shut(handle)]
+    return not failed
 
 
 def _shut(handle: PartitionHandle) -> bool:

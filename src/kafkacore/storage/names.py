@@ -42,6 +42,9 @@ class Kind(Enum):
     STRAY = "-stray"  # of a replica that the metadata does not place here
 
 
+_NOT_LIVE: Final = tuple([kind.value for kind in Kind if kind is not Kind.LIVE])
+
+
 class PartitionDirectory(NamedTuple):
     """What the name of a partition's directory says; where it is to be deleted or stray, a long topic may be cut."""
 
@@ -86,9 +89,9 @@ def future_name_fits(topic: str, partition: int) -> bool:
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
     """None for a name that is not a partition's directory, which Kafka refuses to start with."""
-    kind = next((kind for kind in (Kind.DELETE, Kind.FUTURE, Kind.STRAY) if name.endswith(kind.value)), Kind.LIVE)
-    stem = name
-    if kind is not Kind.LIVE:
+    kind, stem = Kind.LIVE, name
+    if name.endswith(_NOT_LIVE):
+        kind = next(kind for kind in (Kind.DELETE, Kind.FUTURE, Kind.STRAY) if name.endswith(kind.value))
         stem, dot, unique = name.removesuffix(kind.value).rpartition(".")
         if not dot or not unique:
             return None

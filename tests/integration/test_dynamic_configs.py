@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore.network.client import NodeClient
+from kafkacore.network.client import Disconnected, NodeClient
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.server.node import Node
@@ -164,13 +165,49 @@ def test_connections_are_limited_from_now_on(tmp_path: Path) -> None:
         with socket.create_connection((host, int(port)), TIMEOUT_S):
             wait_until(lambda: refused(node))
         wait_until(lambda: not refused(node))
-        wait_until(lambda: alter(node, BROKER, "", max_connections_per_ip_overrides=None) == 0)
+
+        def taken_back() -> bool:
+            try:
+                return alter(node, BROKER, "", max_connections_per_ip_overrides=None) == 0
+            except Disconnected:
+                return False  # the place of the newcomer before is not given back yet
+
+        wait_until(taken_back)
         with socket.create_connection((host, int(port)), TIMEOUT_S):
             wait_until(lambda: not refused(node))
         assert alter(node, BROKER, "1", max_connection_creation_rate="1000", max_connections="500") == 0
         wait_until(lambda: broker.plane.limits.max_connection_creation_rate == 1000)
         assert broker.plane.limits.max_connections == 500
         assert not refused(node)
+
+
+def test_a_listener_has_limits_of_its_own_from_now_on(tmp_path: Path) -> None:
+    with started(tmp_path) as node:
+        broker = node._broker
+        assert broker is not None
+        name = broker.config.data_plane_listeners[0].listener.lower()
+        host, _, port = str(node.bootstrap).rpartition(":")
+
+        def served() -> bool:
+            with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+                connection.settimeout(0.2)
+                connection.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
+                try:
+                    return connection.recv(1) != b""
+                except TimeoutError:
+                    return False
+
+        assert alter(node, BROKER, "", **{f"listener_name_{name}_max_connections": "2"}) == 0
+        assert alter(node, BROKER, "1", **{f"listener_name_{name}_max_connection_creation_rate": "900"}) == 0
+        wait_until(lambda: broker.plane.limits.own(name.upper()) == (2, 900))
+        with socket.create_connection((host, int(port)), TIMEOUT_S):
+            wait_until(served)
+            with socket.create_connection((host, int(port)), TIMEOUT_S):
+                wait_until(lambda: broker.plane.native.counters()["connections"] == 2)
+                assert not served()
+            wait_until(served)
+        assert alter(node, BROKER, "", **{f"listener_name_{name}_max_connections": None}) == 0
+        wait_until(lambda: broker.plane.limits.own(name.upper()) == (0x7FFFFFFF, 900))
 
 
 def test_threads_that_wait_for_disks_become_more_and_fewer(node: Node) -> None:

@@ -523,6 +523,71 @@ def test_connections_over_max_connections_wait_for_a_place(serve: Callable[..., 
     assert third.answer() == (1, b"patient")
 
 
+def test_a_listener_may_have_fewer_than_the_others(runtime: Runtime) -> None:
+    def listening(name: str) -> Listener:
+        return Listener(name, "127.0.0.1", 0)
+
+    own = (("SMALL", 1, 0x7FFFFFFF), ("INSIDE", 3, 0x7FFFFFFF))
+    limits = PlaneLimits(max_connections=2, of_listeners=own, exempt_listener="INSIDE")
+    listeners = [listening("PLAINTEXT"), listening("SMALL"), listening("INSIDE")]
+    plane = Plane(DATA, listeners, echo, RANGES, runtime=runtime, limits=limits)
+    ports = {name: port for name, (_, port) in plane.open().items()}
+    plane.loop.run(plane.start())
+    peers: list[Peer] = []
+
+    def come(listener: str) -> Peer:
+        peers.append(Peer(ports[listener]))
+        return peers[-1]
+
+    try:
+        assert come("SMALL").ask(b"in") == b"in"
+        second = come("SMALL")
+        second.send(frame(b"patient"))
+        assert come("PLAINTEXT").ask(b"in") == b"in"
+        third = come("PLAINTEXT")
+        third.send(frame(b"the plane has two"))
+        assert [come("INSIDE").ask(b"in") for _ in range(3)] == [b"in"] * 3
+        fourth = come("INSIDE")
+        fourth.send(frame(b"three are all it may have"))
+        assert plane.native.counters()["connections"] == 5
+        more = limits._replace(max_connections=9, of_listeners=(("SMALL", 2, 0x7FFFFFFF), ("INSIDE", 4, 0x7FFFFFFF)))
+        plane.loop.call(plane.set_limits, more)
+        assert second.answer() == (1, b"patient")
+        assert third.answer() == (1, b"the plane has two")
+        assert fourth.answer() == (1, b"three are all it may have")
+        # A place that is given back is another's.
+        plane.loop.call(plane.set_limits, limits._replace(max_connections=99))
+        last = come("SMALL")
+        last.send(frame(b"last"))
+        peers[0].socket.close()
+        second.socket.close()
+        assert last.answer() == (1, b"last")
+    finally:
+        plane.loop.run(plane.stop(), LIMIT_SECONDS)
+        for peer in peers:
+            peer.socket.close()
+
+
+def test_listeners_take_no_more_together_than_the_rate_and_one_no_more_than_its_own(runtime: Runtime) -> None:
+    listeners = [Listener(name, "127.0.0.1", 0) for name in ("A", "B")]
+    for limits, least_s in (
+        (PlaneLimits(max_connection_creation_rate=20), 0.4),
+        (PlaneLimits(of_listeners=(("A", 99, 5), ("B", 99, 5))), 0.9),
+    ):
+        plane = Plane(DATA, listeners, echo, RANGES, runtime=runtime, limits=limits)
+        ports = [port for _, port in plane.open().values()]
+        plane.loop.run(plane.start())
+        started = time.monotonic()
+        peers = [Peer(ports[number % 2]) for number in range(30 if least_s < 0.5 else 20)]
+        try:
+            assert all(peer.ask(b"x") == b"x" for peer in peers)
+            assert time.monotonic() - started > least_s
+        finally:
+            plane.loop.run(plane.stop(), LIMIT_SECONDS)
+            for peer in peers:
+                peer.socket.close()
+
+
 @pytest.mark.parametrize(
     ("limit", "option"),
     [("socket_send_buffer_bytes", socket.SO_SNDBUF), ("socket_receive_buffer_bytes", socket.SO_RCVBUF)],

@@ -1,13 +1,14 @@
 """An acceptor: one C thread that takes new connections of its listeners and hands each to a processor.
 
-A listener that is over max.connections or its creation rate is not read until there is room (newcomers wait in the
-system's backlog); an address over max.connections.per.ip is closed at once.
+A listener that is over max.connections or max.connection.creation.rate, its own or those of its plane (KIP-402,
+KIP-612), is not read until there is room (newcomers wait in the system's backlog); an address over
+max.connections.per.ip is closed at once.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kafkacore._fast.connection cimport Home
-from kafkacore._fast.plane cimport MAX_PROCESSORS, Plane
+from kafkacore._fast.plane cimport MAX_PROCESSORS, ArrivalRate, Plane
 from kafkacore._fast.sync cimport Condition, Mutex, Thread
 
 ctypedef struct Listener:
@@ -19,9 +20,9 @@ ctypedef struct Listener:
     bint leaving              # covered by the acceptor's lock
     int32_t home_count
     Home *homes[MAX_PROCESSORS]
-    int64_t per_second        # max.connection.creation.rate; 0: unlimited
-    double tokens
-    int64_t filled_ns
+    int32_t max_connections   # its own, beside the plane's
+    bint exempt               # from the plane's: inter.broker.listener.name where there are others (KIP-402)
+    ArrivalRate arrivals      # its own, likewise
 
 ctypedef struct Acceptor:
     Thread thread

@@ -14,7 +14,9 @@ from kafkacore._fast.epoll cimport (
     epoll_wait, monotonic_ns,
 )
 from kafkacore._fast.mail cimport Inbox, inbox_init, inbox_post, ring_bell, silence_bell
-from kafkacore._fast.plane cimport NativePlane, address_enter, address_leave, plane_hold, plane_notice, plane_release
+from kafkacore._fast.plane cimport (
+    MAX_LISTENERS, ArrivalRate, NativePlane, address_enter, address_leave, plane_hold, plane_notice, plane_release,
+)
 from kafkacore._fast.processor cimport NativeProcessor
 from kafkacore._fast.sync cimport (
     condition_broadcast, condition_destroy, condition_init, condition_wait, mutex_destroy, mutex_init, mutex_lock,
@@ -65,19 +67,32 @@ cdef enum:
     ACCEPTS = 64              # of one listener in a row
 
 
-cdef bint has_room(Listener *listener) noexcept nogil:
-    cdef int64_t now_ns
-    if load32(&listener.plane.draining):
-        return False
-    if load32(&listener.plane.connection_count) >= load32(&listener.plane.max_connections):
-        return False
-    if listener.per_second <= 0:
+cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
+    if rate.per_second <= 0:
         return True
-    now_ns = monotonic_ns()
-    listener.tokens += <double> (now_ns - listener.filled_ns) * 1e-9 * <double> listener.per_second
-    listener.tokens = min(listener.tokens, max(<double> listener.per_second, 1.0))
-    listener.filled_ns = now_ns
-    return listener.tokens >= 1.0
+    rate.tokens += <double> (now_ns - rate.filled_ns) * 1e-9 * <double> rate.per_second
+    rate.tokens = min(rate.tokens, max(<double> rate.per_second, 1.0))
+    rate.filled_ns = now_ns
+    return rate.tokens >= 1.0
+
+
+cdef void set_rate(ArrivalRate *rate, int64_t per_second) noexcept nogil:
+    """A new one begins with a second's worth."""
+    if rate.per_second != per_second:
+        rate.per_second = per_second
+        rate.tokens = <double> per_second
+        rate.filled_ns = monotonic_ns()
+
+
+cdef bint has_room(Listener *listener) noexcept nogil:
+    cdef Plane *plane = listener.plane
+    cdef int64_t now_ns
+    if load32(&plane.draining) or load32(&plane.listener_connections[listener.number]) >= listener.max_connections:
+        return False
+    if not listener.exempt and load32(&plane.connection_count) >= load32(&plane.max_connections):
+        return False
+    now_ns = monotonic_ns() if listener.arrivals.per_second > 0 or plane.arrivals.per_second > 0 else 0
+    return may_come(&listener.arrivals, now_ns) and (listener.exempt or may_come(&plane.arrivals, now_ns))
 
 
 cdef void arm(Acceptor *a, Listener *listener, bint reading) noexcept nogil:
@@ -115,8 +130,11 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
     memcpy(conn.address, address, 16)
     conn.port = port
     add32(&plane.connection_count, 1)
+    add32(&plane.listener_connections[listener.number], 1)
     add64(&a.accepted, 1)
-    listener.tokens -= 1.0
+    listener.arrivals.tokens -= 1.0
+    if not listener.exempt:
+        plane.arrivals.tokens -= 1.0
     inbox_post(&home.inbox, &conn.arrive)
 
 
@@ -240,9 +258,12 @@ cdef class NativeAcceptor:
         condition_destroy(&self.acceptor.left)
         mutex_destroy(&self.acceptor.lock)
 
-    def add(self, NativePlane plane not None, int handle, int32_t number, int64_t per_second=0) -> None:
+    def add(self, NativePlane plane not None, int handle, int32_t number, int32_t most=0x7FFFFFFF,
+            int64_t per_second=0, bint exempt=False) -> None:
         """Accepts on `handle`, a listening socket that does not block and stays open until `remove`. `number` names the
-        listener within its plane; `per_second` is max.connection.creation.rate, 0: unlimited."""
+        listener within its plane, `most` and `per_second` (0: unlimited) are its own limits; an `exempt` one has none
+        of the plane's.
+        """
         cdef Listener *listener
         cdef NativeProcessor processor
         cdef epoll_event event
@@ -250,15 +271,17 @@ cdef class NativeAcceptor:
         self.check()
         if plane.turn_count == 0:
             raise ValueError(f"plane {plane.name} has no processor")
+        if not 0 <= number < MAX_LISTENERS:
+            raise ValueError(f"plane {plane.name} has at most {MAX_LISTENERS} listeners")
         listener = <Listener *> calloc(1, sizeof(Listener))
         if listener == NULL:
             raise MemoryError
         listener.plane = plane.plane
         listener.handle = handle
         listener.number = number
-        listener.per_second = per_second
-        listener.tokens = <double> per_second
-        listener.filled_ns = monotonic_ns()
+        listener.exempt = exempt
+        listener.max_connections = most
+        set_rate(&listener.arrivals, per_second)
         for processor in plane.processors:
             listener.homes[listener.home_count] = &processor.processor.home
             listener.home_count += 1
@@ -291,6 +314,26 @@ cdef class NativeAcceptor:
                 condition_wait(&self.acceptor.left, &self.acceptor.lock)
             mutex_unlock(&self.acceptor.lock)
         self.kept.pop((plane, number), None)
+
+    def limit(self, NativePlane plane not None, int32_t number, int32_t most, int64_t per_second) -> None:
+        """max.connections and max.connection.creation.rate (0: unlimited) of a listener, from now on."""
+        cdef Listener *listener
+        self.check()
+        with nogil:
+            mutex_lock(&self.acceptor.lock)
+            listener = find_listener(&self.acceptor, plane.plane, number)
+            if listener != NULL:
+                listener.max_connections = most
+                set_rate(&listener.arrivals, per_second)
+            mutex_unlock(&self.acceptor.lock)
+
+    def limit_plane(self, NativePlane plane not None, int64_t per_second) -> None:
+        """The rate of all listeners of a plane together, which this acceptor has."""
+        self.check()
+        with nogil:
+            mutex_lock(&self.acceptor.lock)
+            set_rate(&plane.plane.arrivals, per_second)
+            mutex_unlock(&self.acceptor.lock)
 
     @property
     def accepted(self) -> int:

@@ -144,6 +144,7 @@ cdef inline void release(Connection *conn) noexcept nogil:
         conn.link.connections -= 1
     address_leave(plane, conn.address)
     add32(&plane.connection_count, -1)
+    add32(&plane.listener_connections[conn.listener], -1)
     free(conn)
     add64(&live_connections, -1)
     plane_release(plane)

@@ -26,6 +26,7 @@ cdef enum:
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40
     NOTICES = 256         # lines that wait for Python; more are counted only
+    MAX_LISTENERS = 64    # of one plane
 
 ctypedef struct Plane
 
@@ -119,6 +120,12 @@ ctypedef struct AddressCount:
     int32_t count
     int32_t limit         # an override, -1: max_connections_per_ip
 
+# max.connection.creation.rate; covered by the acceptor's lock.
+ctypedef struct ArrivalRate:
+    int64_t per_second    # 0: unlimited
+    double tokens
+    int64_t filled_ns
+
 ctypedef struct Plane:
     int32_t refs          # atomic: one for network/, one for each connection
     Env *env              # lives longer
@@ -156,6 +163,8 @@ ctypedef struct Plane:
     Mail *notices_taken   # the thread of the handler loop
     Mutex addresses_lock
     AddressCount *addresses[256]
+    ArrivalRate arrivals            # of its listeners together, but for exempt ones
+    int32_t listener_connections[MAX_LISTENERS]  # atomic; by the listener's number
 
 ctypedef struct Notice:
     Mail mail             # first

@@ -28,6 +28,7 @@ _MS_OF_AN_HOUR: Final = 3_600_000
 _MS_OF_A_MINUTE: Final = 60_000
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTENER_PREFIX: Final = "listener.name."
+_OF_EACH_LISTENER: Final = ("max.connections", "max.connection.creation.rate")  # KIP-402, KIP-612
 # Settings of a listener that may be given for one of its SASL mechanisms alone, as listener.name.X.MECHANISM.KEY.
 _OF_A_MECHANISM: Final = (
     "sasl.jaas.config",
@@ -153,9 +154,10 @@ class BrokerConfig(BrokerKeys):
             yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
         elif not key.honoured:
             yield f"{name}: valid, but without effect here: {self.keys.reason(key.name)}"
-        elif name != key.name:
-            # What acts on a listener's own value is not there yet, whatever its key.
-            yield f"{name}: valid, but without effect here: {key.name} is of the broker as a whole"
+        elif name != key.name and key.name not in _OF_EACH_LISTENER:
+            yield f"{name}: valid, but without effect here: {_of_no_listener(key.name)}"
+        elif name != key.name and not any(name == _of_listener(each.listener, key.name) for each in self.listeners):
+            yield f"{name}: without effect: no listener of `listeners` is called so (in lower case)"
 
     # -- what several keys say together
 
@@ -237,6 +239,14 @@ class BrokerConfig(BrokerKeys):
         return parse_limits(str(self.value("max.connections.per.ip.overrides")))
 
     # -- listeners
+
+    def of_listener(self, listener: str, name: str) -> int:
+        """What a listener has of its own (listener.name.X.KEY), or the broker has."""
+        own = _of_listener(listener, name)
+        return self._int(own if self.is_set(own) else name)
+
+    def has_own_limits(self, listener: str) -> bool:
+        return any(self.is_set(_of_listener(listener, name)) for name in _OF_EACH_LISTENER)
 
     @cached_property
     def controller_listener_names(self) -> tuple[str, ...]:
@@ -422,6 +432,16 @@ def _with_node_id_synonym(properties: Mapping[str, str]) -> dict[str, str]:
         if name in properties and other not in properties:
             made[other] = properties[name]
     return made
+
+
+def _of_listener(listener: str, name: str) -> str:
+    return f"{_LISTENER_PREFIX}{listener.lower()}.{name}"
+
+
+def _of_no_listener(name: str) -> str:
+    if name == "num.network.threads":
+        return "the processors of a process serve all of its listeners"
+    return f"{name} is of the broker as a whole"
 
 
 def _base_name(name: str) -> str:

@@ -23,6 +23,7 @@ _OF_A_LISTENER: Final = frozenset(
     )
 )  # fmt: skip
 _OF_EVERY_BROKER: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+_OF_CONNECTIONS: Final = ("max.connections", "max.connection.creation.rate")
 _THREADS: Final = (
     "num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir",
     "background.threads", "log.cleaner.threads",
@@ -65,6 +66,7 @@ def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: boo
             "Cannot update these configs at default cluster level, broker id must be specified", names
         )
     _check_start(config, values)
+    _check_connections(config, values)
     made = config.with_dynamic(broker=values) if of_one else config.with_dynamic(default=values)
     _check_threads(config, made)
     return made
@@ -130,6 +132,7 @@ def _problem(config: BrokerConfig, name: str, text: str, *, of_one: bool) -> str
         if key is not None:
             parse(key, text)
         _check_start(config, {name: text})
+        _check_connections(config, {name: text})
     except ValueError as error:
         return str(error)
     return None
@@ -175,6 +178,13 @@ def _check_start(config: BrokerConfig, values: Mapping[str, str]) -> None:
         raise DynamicConfigError(
             "A running broker keeps its listeners: set this in server.properties and restart", names
         )
+
+
+def _check_connections(config: BrokerConfig, values: Mapping[str, str]) -> None:
+    for name, text in values.items():
+        key = config.key(name)
+        if key is not None and key.name in _OF_CONNECTIONS and int(text) <= 0:
+            raise DynamicConfigError(f"Invalid {key.name} {text}", ())
 
 
 def _check_threads(config: BrokerConfig, made: BrokerConfig) -> None:

@@ -24,6 +24,9 @@ class PlaneLimits(NamedTuple):
     max_connections_per_ip: int = _UNLIMITED
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     max_connection_creation_rate: int = _UNLIMITED
+    # Of listeners with some of their own, beside those of the plane: max.connections and max.connection.creation.rate.
+    of_listeners: tuple[tuple[str, int, int], ...] = ()
+    exempt_listener: str = ""  # from the plane's two; KIP-402: the brokers' own, where there are others
     socket_listen_backlog_size: int = 50
     # Kafka's default of 100 KiB throttles a connection: unless it is asked for, the system grows buffers by need.
     socket_send_buffer_bytes: int = -1
@@ -42,6 +45,15 @@ class PlaneLimits(NamedTuple):
         if self.queued_max_request_bytes > 0:
             return max(self.queued_max_request_bytes, self.socket_request_max_bytes)
         return max(physical_memory_bytes() // MEMORY_SHARE, self.socket_request_max_bytes)
+
+    def per_second(self) -> int:
+        """Connections that all listeners may take in a second; 0: any number."""
+        return _per_second(self.max_connection_creation_rate)
+
+    def own(self, listener: str) -> tuple[int, int]:
+        """Likewise of one listener: how many connections it may have, and take in a second."""
+        found = ((most, _per_second(rate)) for name, most, rate in self.of_listeners if name == listener)
+        return next(found, (self.max_connections, self.per_second()))
 
     def native(self) -> dict[str, int]:
         """As `NativePlane` takes them."""
@@ -62,8 +74,13 @@ class PlaneLimits(NamedTuple):
         }
 
 
+def _per_second(rate: int) -> int:
+    return rate if rate < _UNLIMITED else 0
+
+
 def limits_from(config: Any) -> PlaneLimits:
     """From a BrokerConfig."""
+    several = len(config.data_plane_listeners) > 1
     return PlaneLimits(
         queued_max_requests=config.queued_max_requests,
         queued_max_request_bytes=config.queued_max_request_bytes,
@@ -73,6 +90,16 @@ def limits_from(config: Any) -> PlaneLimits:
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=tuple(sorted(config.max_connections_per_ip_overrides.items())),
         max_connection_creation_rate=config.max_connection_creation_rate,
+        of_listeners=tuple(
+            (
+                each.listener,
+                config.of_listener(each.listener, "max.connections"),
+                config.of_listener(each.listener, "max.connection.creation.rate"),
+            )
+            for each in config.listeners
+            if config.has_own_limits(each.listener)
+        ),
+        exempt_listener=config.inter_broker_listener_name if several else "",
         socket_listen_backlog_size=config.socket_listen_backlog_size,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes if config.is_set("socket.send.buffer.bytes") else -1,
         socket_receive_buffer_bytes=(

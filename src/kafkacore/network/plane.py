@@ -149,18 +149,20 @@ class Plane:
         for host in before.keys() | now.keys():
             if before.get(host) != now.get(host):
                 asyncio.get_running_loop().run_in_executor(None, self._limit, host, now.get(host, NO_OVERRIDE))
-        if was.max_connection_creation_rate != limits.max_connection_creation_rate and self._accepting:
-            self._pause()
-            self._accept()
+        self._acceptor.limit_plane(self.native, limits.per_second())
+        for number in range(self._accepting):
+            self._acceptor.limit(self.native, number, *limits.own(self._listeners[number].name))
 
     def _limit(self, host: str, limit: int) -> None:
         for address in _addresses(host):
             self.native.limit_address(address, limit)
 
     def _accept(self) -> None:
-        rate = self.limits.max_connection_creation_rate
-        for number, opened in enumerate(self._sockets):
-            self._acceptor.add(self.native, opened.fileno(), number, rate if rate < 0x7FFFFFFF else 0)
+        self._acceptor.limit_plane(self.native, self.limits.per_second())
+        for number, (listener, opened) in enumerate(zip(self._listeners, self._sockets, strict=True)):
+            most, per_second = self.limits.own(listener.name)
+            exempt = listener.name == self.limits.exempt_listener
+            self._acceptor.add(self.native, opened.fileno(), number, most, per_second, exempt)
             self._accepting += 1
 
     def _pause(self) -> None:

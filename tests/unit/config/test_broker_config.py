@@ -244,13 +244,18 @@ def test_overrides_go_before_the_file(tmp_path):
 
 
 def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
-    of_one = "listener.name.plaintext.max.connections"
+    of_one = "listener.name.plaintext.max.connections.per.ip"
+    misspelt = "listener.name.PLAINTEXT.max.connection.creation.rate"
+    threads = "listener.name.plaintext.num.network.threads"
     file = tmp_path / "server.properties"
     more = {
         "my.plugin.key": "x",
         "zookeeper.set.acl": "true",
         "quota.window.num": "3",
         of_one: "4",
+        "listener.name.plaintext.max.connections": "4",
+        misspelt: "4",
+        threads: "4",
     }
     file.write_text("".join(f"{key}={value}\n" for key, value in (COMBINED | more).items()))
     with caplog.at_level(logging.WARNING):
@@ -260,8 +265,21 @@ def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
         "my.plugin.key: unknown key, kept but not used",
         "zookeeper.set.acl: removed in Kafka 4.0, has no effect in KRaft mode",
         "quota.window.num: valid, but without effect here: quotas are stored and not enforced yet",
-        f"{of_one}: valid, but without effect here: max.connections is of the broker as a whole",
+        f"{of_one}: valid, but without effect here: max.connections.per.ip is of the broker as a whole",
+        f"{misspelt}: without effect: no listener of `listeners` is called so (in lower case)",
+        f"{threads}: valid, but without effect here: the processors of a process serve all of its listeners",
     }
+
+
+def test_a_listener_has_limits_of_its_own_or_those_of_the_broker():
+    made = config({"max.connections": "7", "listener.name.plaintext.max.connections": "4"})
+    assert made.has_own_limits("PLAINTEXT")
+    assert (made.max_connections, made.of_listener("PLAINTEXT", "max.connections")) == (7, 4)
+    assert made.of_listener("PLAINTEXT", "max.connection.creation.rate") == made.max_connection_creation_rate
+    assert not made.has_own_limits("CONTROLLER")
+    assert made.of_listener("CONTROLLER", "max.connections") == 7
+    # What is dynamic of the broker is not more than what is the listener's own.
+    assert made.with_dynamic(broker={"max.connections": "9"}).of_listener("PLAINTEXT", "max.connections") == 4
 
 
 def test_keys_without_effect_are_validated_too():

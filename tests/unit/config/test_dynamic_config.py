@@ -114,13 +114,23 @@ def test_no_error_of_a_parser_keeps_a_node_from_starting(place, caplog, monkeypa
 
 
 def test_a_setting_of_one_listener_that_only_the_broker_has_is_told(caplog):
-    bases = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-    adopted(CONFIG, {f"listener.name.plaintext.{base}": "4" for base in bases}, {})
-    for base in bases:
-        assert f"listener.name.plaintext.{base}: valid, but without effect here: {base} is of the broker" in caplog.text
+    adopted(CONFIG, {}, {"listener.name.plaintext.max.connections.per.ip": "4"})
+    assert "without effect here: max.connections.per.ip is of the broker as a whole" in caplog.text
     caplog.clear()
-    adopted(CONFIG, {"max.connections": "4"}, {})
+    adopted(CONFIG, {"listener.name.plaintext.num.network.threads": "4"}, {})
+    assert "without effect here: the processors of a process serve all of its listeners" in caplog.text
+    caplog.clear()
+    adopted(CONFIG, {"max.connections": "4", "listener.name.plaintext.max.connections": "4"}, {})
     assert "without effect" not in caplog.text
+
+
+@pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connection.creation.rate"])
+def test_nobody_may_be_locked_out_at_run_time(name, caplog):
+    base = name.removeprefix("listener.name.plaintext.")
+    with pytest.raises(ConfigError, match=f"Invalid {base} 0"):
+        check_change(CONFIG, {name: "0"}, of_one=False)
+    assert adopted(CONFIG, {name: "0"}, {}).dynamic_default == {}
+    assert f"Invalid {base} 0" in caplog.text
 
 
 def test_a_secret_is_not_logged(caplog):

@@ -130,6 +130,22 @@ def test_appends_are_committed_in_their_order() -> None:
         log.shard.committed(log.open[1].token, 0, log.now_ms)
 
 
+def test_an_append_may_fail_while_earlier_ones_wait_for_the_replicas() -> None:
+    log = GroupLog(hold=True)
+    log.commit_offsets("waits", {("t", 0): 1})
+    log.commit_offsets("fails", {("t", 0): 2})
+    log.commit_offsets("fails, too", {("t", 1): 3})
+    waiting = log.open.popleft()
+    log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert {name: errors(answer) for name, answer in log.answers.items()} == {
+        "fails": [ErrorCode.NOT_COORDINATOR],
+        "fails, too": [ErrorCode.NOT_COORDINATOR],
+    }
+    log.open.append(waiting)
+    log.commit()
+    assert log.offsets() == {("t", 0): 1}
+
+
 def test_more_open_commits_than_the_limit_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "MAX_OPEN_APPENDS", 2)
     log = GroupLog(hold=True)

@@ -28,8 +28,8 @@ class Append(NamedTuple):
     """Records that go into one batch, in this order, after those of every append given before.
 
     The owner says what became of it by `GroupShard.committed`, `failed` or, while it is still open, `timed_out`, with
-    this token. Tokens count up from 1; they are committed in their order. On an `independent` one no later one counts:
-    when it fails for its own sake, it fails alone.
+    this token. Tokens count up from 1; they are committed in their order. One may fail while earlier ones still wait
+    for the replicas. On an `independent` one no later one counts: when it fails for its own sake, it fails alone.
     """
 
     token: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
@@ -24,17 +24,15 @@ class OpenAppend:
     is not recorded. `offsets` names what it commits or deletes: group, topic, partitions.
     """
 
-    __slots__ = ("apply", "offsets", "outcome", "revert", "token", "waiting")
+    __slots__ = ("apply", "offsets", "outcome", "revert", "waiting")
 
     def __init__(
         self,
-        token: int,
         outcome: Outcome | None,
         apply: Callable[[int], None] | None,
         revert: Callable[[], None] | None,
         offsets: Iterable[tuple[str, str, Sequence[int]]],
     ) -> None:
-        self.token = token
         self.outcome = outcome
         self.apply = apply
         self.revert = revert
@@ -55,7 +53,7 @@ class Outbox:
 
     def __init__(self) -> None:
         self._effects = Effects()
-        self._open: deque[OpenAppend] = deque()
+        self._open: OrderedDict[int, OpenAppend] = OrderedDict()  # by token
         self._last_token = 0
 
     def take(self) -> Effects:
@@ -76,7 +74,7 @@ class Outbox:
         independent: bool = False,
     ) -> None:
         self._last_token += 1
-        self._open.append(OpenAppend(self._last_token, outcome, apply, revert, offsets))
+        self._open[self._last_token] = OpenAppend(outcome, apply, revert, offsets)
         self._effects.appends.append(Append(self._last_token, records, independent))
 
     def require_room(self) -> None:
@@ -88,33 +86,29 @@ class Outbox:
 
     def committed(self, token: int, base_offset: int) -> None:
         """Raises ValueError for a token that is not the oldest open one."""
-        append = self._oldest(token)
+        oldest = next(iter(self._open), None)
+        if oldest != token:
+            raise ValueError(f"append {token} is not the oldest open one, which is {oldest}")
+        append = self._open.pop(token)
         if append.apply is not None:
             append.apply(base_offset)
         append.tell(ErrorCode.NONE)
 
     def failed(self, token: int, error: int) -> None:
-        append = self._oldest(token)
+        """Those before it may still wait for the replicas. Raises KeyError for a token that is not open."""
+        append = self._open.pop(token)
         append.tell(append_error(error))
         if append.revert is not None:
             append.revert()
 
     def timed_out(self, token: int) -> None:
-        for append in self._open:
-            if append.token == token:
-                append.tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-                return
+        if token in self._open:
+            self._open[token].tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def give_up(self, error: ErrorCode) -> None:
         """Nobody will hear of what is open."""
         while self._open:
-            self._open.popleft().tell(error)
-
-    def _oldest(self, token: int) -> OpenAppend:
-        if not self._open or self._open[0].token != token:
-            oldest = self._open[0].token if self._open else None
-            raise ValueError(f"append {token} is not the oldest open one, which is {oldest}")
-        return self._open.popleft()
+            self._open.popitem(last=False)[1].tell(error)
 
     # --- what is under way ---
 
@@ -124,20 +118,20 @@ class Outbox:
 
     def last_of(self, group_id: str) -> OpenAppend | None:
         """The last open append that commits or deletes offsets of this group."""
-        for append in reversed(self._open):
+        for append in reversed(self._open.values()):
             if any(touched == group_id for touched, _, _ in append.offsets):
                 return append
         return None
 
     def group_ids(self) -> set[str]:
         """Of groups whose offsets open appends commit or delete."""
-        return {touched for append in self._open for touched, _, _ in append.offsets}
+        return {touched for append in self._open.values() for touched, _, _ in append.offsets}
 
     def open_offsets(self, group_id: str) -> set[tuple[str, int]]:
         """Topics and partitions of the group that open appends commit or delete."""
         return {
             (topic, partition)
-            for append in self._open
+            for append in self._open.values()
             for touched, topic, partitions in append.offsets
             if touched == group_id
             for partition in partitions

@@ -10,7 +10,7 @@ import time
 from kafkacore._fast.batch import RecordBatchBuilder
 
 from . import requests
-from .rows import FIRST_TIMESTAMP_MS, api_versions_answered, rss_mib
+from .rows import FIRST_TIMESTAMP_MS, api_versions_answered, rss_mib, ticks_seconds
 
 LIMIT_S = 60
 TITLE, SHOWN = "process start", "first ApiVersions ms"
@@ -54,16 +54,20 @@ def start_once(broker):
         answered_ms = until(
             lambda: api_versions_answered(broker.bootstrap), began, "the first ApiVersions", process, broker.log
         )
+        cpu_s = ticks_seconds(process.pid)
         acknowledged = acknowledgement(broker.bootstrap)
         produced_ms = until(acknowledged, began, "the first acknowledged record", process, broker.log)
-        return {
+        figures = {
             "first ApiVersions ms": answered_ms,
+            "CPU s": cpu_s,
             "first acknowledged ms": produced_ms,
             "RSS MiB": rss_mib(process.pid),
         }
     finally:
+        ended = time.perf_counter()
         process.terminate()
         process.wait(LIMIT_S)
+    return figures | {"stop ms": (time.perf_counter() - ended) * 1000}
 
 
 def measure(brokers, rounds):

@@ -11,8 +11,9 @@ from typing import Final
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore.metadata.image import MetadataImage
-from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, Uuid
+from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, ZERO, Uuid
 from kafkacore.replication.log_dir_moves import LogDirMoves
+from kafkacore.storage import partition_metadata
 from kafkacore.storage.log_manager import Key, LogManager
 from kafkacore.storage.names import Kind, partition_directory_name
 
@@ -177,6 +178,9 @@ class BrokerLogs:
                 return "there is no such topic"
             if node_id not in image.replicas(topic, partition.index):
                 return "no replica of the partition is here"
+            if partition.topic_id == ZERO:
+                # It is on the disk before the first record is (KIP-516); as in Apache Kafka 4.3 nobody guesses.
+                return f"it has no {partition_metadata.NAME}, which says of which topic it is"
             if partition.topic_id != topic.topic_id:
                 return f"it is of topic id {partition.topic_id} and the topic's is {topic.topic_id}"
             return None

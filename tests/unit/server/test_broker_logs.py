@@ -97,6 +97,20 @@ def test_a_future_log_of_no_topic_or_an_earlier_one_takes_nothing_along(
     manager.close()
 
 
+def test_a_log_without_a_topic_id_is_put_aside_with_what_it_holds(
+    paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    leave_a_move_half_done(paths)
+    log = os.path.join(paths[HERE], names.partition_directory_name(*KEY))
+    os.unlink(os.path.join(log, partition_metadata.NAME))
+    manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
+    BrokerLogs(manager, paths, blocking).load(image, ME)
+    [left] = [name for name in os.listdir(paths[HERE]) if name.endswith(names.Kind.STRAY.value)]
+    assert os.path.getsize(os.path.join(paths[HERE], left, names.file_name(0, names.LOG))) > 0
+    assert any(line.startswith(f"{log}: it has no partition.metadata") for line in caplog.messages)
+    manager.close()
+
+
 @pytest.mark.parametrize("placed", [HERE, THERE])
 def test_a_future_log_that_is_the_only_one_is_taken_where_the_metadata_places_the_replica(
     paths: dict[Uuid, str], blocking: ThreadPoolExecutor, placed: Uuid

@@ -6,7 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
-from kafkacore._fast.cursor cimport Reader, Writer, reader_init, write_raw, writer_free, writer_init
+from kafkacore._fast.cursor cimport Reader, Writer, reader_init, reserve, write_raw, writer_free, writer_init
 from kafkacore._fast.offset_records cimport (
     OFFSET_KEY_BYTES, OFFSET_VALUE_BYTES, TOPIC_ID_BYTES, copy_topic_id, put_offset_key, put_offset_value,
 )
@@ -258,6 +258,7 @@ cdef class OffsetCommit(RecordSource):
 
     cdef int append_to(self, BatchBuilder *builder, int64_t timestamp) noexcept nogil:
         cdef OffsetFields fields = self.written
+        cdef size_t least = OFFSET_KEY_BYTES + OFFSET_VALUE_BYTES + <size_t> self.request.group_id.size
         cdef CommittedTopic *topic
         cdef CommittedPartition *each
         cdef int32_t i, j
@@ -268,6 +269,7 @@ cdef class OffsetCommit(RecordSource):
         for i in range(self.request.topics.count):
             topic = &(<CommittedTopic *> self.request.topics.items)[i]
             memcpy(fields.topic_id, topic.topic_id, TOPIC_ID_BYTES)
+            grow_at_once(&builder.out, <size_t> topic.partitions.count * (least + <size_t> topic.name.size))
             for j in range(topic.partitions.count):
                 each = &(<CommittedPartition *> topic.partitions.items)[j]
                 if each.refused:
@@ -318,6 +320,7 @@ cdef class OffsetCommit(RecordSource):
                 each = &(<CommittedPartition *> topic.partitions.items)[j]
                 each.error_code = each.refused or self.error
         writer_init(&writer, MAX_RESPONSE)
+        grow_at_once(&writer, PyBytes_GET_SIZE(prefix) + PyBytes_GET_SIZE(self.body))  # which says more of a partition
         write_raw(&writer, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
         fault = view_write(RESPONSE.program(self.version), self.request, &writer, &no_gap, 0, &gaps)
         try:
@@ -326,6 +329,12 @@ cdef class OffsetCommit(RecordSource):
             return PyBytes_FromStringAndSize(<char *> writer.data, writer.size)
         finally:
             writer_free(&writer)
+
+
+cdef inline void grow_at_once(Writer *writer, size_t size) noexcept nogil:
+    """For so much more, where it may have that: who grows by and by copies what there is each time."""
+    if size <= writer.limit - writer.size and reserve(writer, size) != NULL:
+        writer.size -= size
 
 
 cdef inline uint8_t *put_value(uint8_t *p, OffsetFields *fields, const CommittedPartition *each) noexcept nogil:

@@ -1,6 +1,7 @@
 """From bytes to bytes: versions, malformed requests, handlers that fail."""
 
 import asyncio
+from array import array
 from collections.abc import Awaitable
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from kafkacore.protocol.messages import (
     FindCoordinatorResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    OffsetCommitRequest,
     ProduceRequest,
     ProduceResponse,
 )
@@ -164,3 +166,27 @@ def test_a_handler_that_breaks_is_an_unknown_server_error_for_that_request_alone
     ctx = context()
     ctx.producer_ids.fail = RuntimeError("broken")
     assert asked(InitProducerIdRequest(transactional_id=None), 4, ctx).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def commit_request() -> OffsetCommitRequest:
+    partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index) for index in (0, 7)]
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=partitions)
+    return OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def test_a_request_that_is_read_without_objects_is_refused_and_logged_like_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = SimpleNamespace(name="t", topic_id=bytes(16), partition_rows=array("i", range(8)))
+
+    def ask(group_id: str, operation: Any) -> Any:
+        raise RuntimeError("broken")
+
+    ctx = context(image=SimpleNamespace(topic=lambda name: topic), groups=SimpleNamespace(ask=ask))
+    with caplog.at_level("DEBUG", "kafka.request.logger"):
+        (told,) = asked(commit_request(), 9, ctx).topics
+        topic.partition_rows = array("i")
+        (refused,) = asked(commit_request(), 9, ctx).topics
+    for answer, error in ((told, ErrorCode.UNKNOWN_SERVER_ERROR), (refused, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)):
+        assert [(each.partition_index, each.error_code) for each in answer.partitions] == [(0, error), (7, error)]
+    assert sum(repr(commit_request()) in each for each in caplog.messages) == 2

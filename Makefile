@@ -1,5 +1,5 @@
 # The two commands of the README come first. Each target creates what it needs: .venv, the extensions, the real peers.
-.PHONY: demo test build bench lint sanitize fuzz wheel peers
+.PHONY: demo test build bench lint sanitize fuzz wheel peers peer-tests
 
 PYTHON := .venv/bin/python
 
@@ -33,3 +33,6 @@ wheel: ## a manylinux wheel in dist/, proved in an empty environment
 
 peers: ## Apache Kafka 4.3 and 3.9 and an older librdkafka, under .peers
 	@ci/peers.sh
+
+peer-tests: ## the tests in the source distributions of kafka-python and aiokafka, against a node; each failure is explained
+	@ci/peer-tests.sh

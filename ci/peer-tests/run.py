@@ -1,0 +1,228 @@
+"""Runs the tests that ship in source distributions of Kafka clients against a node of ours, and judges what they say.
+
+What is run and why something of it fails is in suites.toml. A failure that is not explained there fails the run; an
+explanation whose test passes is told. Each suite has an environment, a node and a report of its own below
+build/peer-tests.
+
+Usage: python ci/peer-tests/run.py [PROJECT[==VERSION] ...]
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import tomllib
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+BUILD = ROOT / "build" / "peer-tests"
+STAND_INS = HERE / "stand-ins"
+KAFKACORE = ROOT / ".venv" / "bin" / "kafkacore"
+NEEDED = ["pytest", "pytest-mock", "pytest-timeout"]
+TEST_TIMEOUT_S = 25
+TRIES_OF_RACING = 3
+SUITE_TIMEOUT_S = 600
+READY_TIMEOUT_S = 30
+SHOWN_CHARACTERS = 1500  # of what a failure says
+
+
+class Outcome(NamedTuple):
+    """`state` is passed, failed or skipped; `said` is the reason of the latter two; pytest knows it as `place`."""
+
+    test: str
+    place: str
+    state: str
+    said: str
+
+
+class Suite:
+    """One source distribution, as a table of suites.toml describes it."""
+
+    def __init__(self, described: dict[str, Any]) -> None:
+        self.project: str = described["project"]
+        self.version: str = described["version"]
+        self.name = f"{self.project}=={self.version}"
+        self.tests: list[str] = described["tests"]
+        self.needs: list[str] = described.get("needs", [])
+        self.adds: dict[str, str] = described.get("adds", {})
+        self.environment: dict[str, str] = described.get("environment", {})
+        self.node: dict[str, str] = described.get("node", {})
+        self.holds: str = described["holds"]
+        self.explained = {test: each["why"] for each in described.get("explained", []) for test in each["tests"]}
+        self.racing: list[str] = [test for each in described.get("racing", []) for test in each["tests"]]
+        self.directory = BUILD / f"{self.project}-{self.version}"
+        self.python = self.directory / "venv" / "bin" / "python"
+
+    def prepare(self) -> Path:
+        """The source distribution, unpacked and completed, with an environment that it is installed in."""
+        source = self.directory / "source"
+        complete = self.directory / ".complete"
+        wanted = json.dumps([self.name, self.needs, NEEDED])
+        if not complete.exists() or complete.read_text() != wanted:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self.directory.mkdir(parents=True)
+            say(f"{self.name}: fetching its source distribution")
+            subprocess.run([sys.executable, "-m", "venv", self.directory / "venv"], check=True)
+            self.pip("download", "--no-deps", "--no-binary", self.project, "--dest", self.directory, self.name)
+            [archive] = self.directory.glob("*.tar.gz")
+            with tarfile.open(archive) as packed:
+                packed.extractall(self.directory, filter="data")
+            [unpacked] = (each.parent for each in self.directory.glob("*/PKG-INFO"))
+            unpacked.rename(source)
+            self.pip("install", source, *self.needs, *NEEDED)
+            complete.write_text(wanted)
+        for place, stand_in in self.adds.items():
+            target = source / place
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(STAND_INS / stand_in, target) if stand_in else target.write_text("")
+        return source
+
+    def pip(self, verb: str, *arguments: str | Path) -> None:
+        command = [self.python, "-m", "pip", verb, "--quiet", "--disable-pip-version-check", *arguments]
+        subprocess.run(command, check=True)
+
+    def run(self, source: Path, bootstrap: str) -> list[Outcome]:
+        """Every test's outcome; one that the client itself makes fail at times has some tries."""
+        found = {each.test: each for each in self.attempt(source, bootstrap, self.tests)}
+        for _ in range(TRIES_OF_RACING - 1):
+            again = [each.place for each in found.values() if each.state == "failed" and self.races(each.test)]
+            if again:
+                say(f"  once more: {' '.join(again)}")
+                found |= {each.test: each for each in self.attempt(source, bootstrap, again)}
+        return list(found.values())
+
+    def attempt(self, source: Path, bootstrap: str, tests: list[str]) -> list[Outcome]:
+        """Raises RuntimeError when pytest itself fails."""
+        report = self.directory / "report.xml"
+        report.unlink(missing_ok=True)
+        # Their own configuration names plugins that are not here, and asks for a log of every byte.
+        options = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "--tb=short", "-q"]
+        limits = [f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}"]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        environment |= {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_ROOT": str(source)} | self.environment
+        with (self.directory / "pytest.log").open("ab") as log:
+            done = subprocess.run(
+                [self.python, "-m", "pytest", *options, *limits, *tests],
+                cwd=source, env=environment, stdout=log, stderr=log, timeout=SUITE_TIMEOUT_S, check=False,
+            )  # fmt: skip
+        if done.returncode not in (0, 1) or not report.exists():
+            raise RuntimeError(f"{self.name}: pytest ended with {done.returncode}; see {log.name}")
+        return list(outcomes(report))
+
+    def races(self, test: str) -> bool:
+        return any(fnmatch.fnmatchcase(test, pattern) for pattern in self.racing)
+
+    def why(self, test: str) -> str | None:
+        return next((why for pattern, why in self.explained.items() if fnmatch.fnmatchcase(test, pattern)), None)
+
+
+def outcomes(report: Path) -> Iterator[Outcome]:
+    """A test that fails in two ways, as in the test and after it, is one that failed."""
+    found: dict[str, Outcome] = {}
+    for case in ET.parse(report).iter("testcase"):
+        place = case.get("classname", "").split(".")
+        test = ".".join(
+            [*place[place.index("integration") + 1 if "integration" in place else 0 :], case.get("name", "")]
+        )
+        wrong = next((each for each in case if each.tag in ("failure", "error")), None)
+        skipped = case.find("skipped")
+        if wrong is not None:
+            outcome = Outcome(test, place, "failed", f"{wrong.get('message', '')}\n{wrong.text or ''}")
+        elif skipped is not None and skipped.get("type") != "pytest.xfail":
+            outcome = Outcome(test, place, "skipped", skipped.get("message", ""))
+        else:
+            outcome = Outcome(test, place, "passed", "")
+        if test not in found or found[test].state != "failed":
+            found[test] = outcome
+    yield from found.values()
+
+
+@contextlib.contextmanager
+def node(suite: Suite) -> Iterator[str]:
+    """A new node that says where it is advertised, as the projects' own brokers do; yields where clients connect to."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    advertised = f"--override=advertised.listeners=PLAINTEXT://127.0.0.1:{port}"
+    settings = [advertised, *(f"--override={key}={value}" for key, value in suite.node.items())]
+    with (suite.directory / "node.log").open("wb") as log, subprocess.Popen(
+        [KAFKACORE, "dev", "--json", "--with-parent", f"--port={port}", *settings], stdout=subprocess.PIPE, stderr=log
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            if not line:
+                raise RuntimeError(f"the node did not become ready; see {log.name}")
+            yield json.loads(line)["bootstrap"]
+            if process.poll() is not None:
+                raise RuntimeError(f"{suite.name}: the node has ended with {process.returncode}; see {log.name}")
+        finally:
+            process.terminate()
+            process.wait(READY_TIMEOUT_S)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def judge(suite: Suite, found: list[Outcome]) -> bool:
+    """Prints the suite's account; False when something failed and nobody has said why."""
+    counts = Counter(each.state for each in found)
+    failed = [each for each in found if each.state == "failed"]
+    unexplained = [each for each in failed if suite.why(each.test) is None]
+    for each in found:
+        if each.state == "passed":
+            say(f"  pass {each.test}" + ("   though explained: take its line away" if suite.why(each.test) else ""))
+    for each in failed:
+        why = suite.why(each.test)
+        say(f"  fail {each.test}: {why}" if why else f"  FAIL {each.test}: nobody has said why")
+    for reason, times in Counter(each.said for each in found if each.state == "skipped").items():
+        say(f"  skip {times} by the suite itself: {reason}")
+    for each in unexplained:
+        say(f"\n{each.test}\n{each.said[:SHOWN_CHARACTERS]}\n")
+    if not counts["passed"]:
+        say("  FAIL nothing passed")
+    for pattern in (*suite.explained, *suite.racing):
+        if not any(fnmatch.fnmatchcase(each.test, pattern) for each in found):
+            say(f"  no test has this name: {pattern}")
+    say(
+        f"{suite.name}: {counts['passed']} passed, {len(failed) - len(unexplained)} failed as explained, "
+        f"{len(unexplained)} failed unexplained, {counts['skipped']} skipped"
+    )
+    return not unexplained and counts["passed"] > 0
+
+
+def main(wanted: list[str]) -> int:
+    described = tomllib.loads((HERE / "suites.toml").read_text(encoding="utf-8"))["suite"]
+    suites = [Suite(each) for each in described]
+    chosen = [each for each in suites if not wanted or each.name in wanted or each.project in wanted]
+    if not chosen:
+        raise SystemExit(f"no such suite; there are {', '.join(each.name for each in suites)}")
+    verdicts = []
+    for suite in chosen:
+        source = suite.prepare()
+        say(f"\n{suite.name}: {suite.holds}")
+        started = time.monotonic()
+        (suite.directory / "pytest.log").unlink(missing_ok=True)
+        with node(suite) as bootstrap:
+            found = suite.run(source, bootstrap)
+        verdicts.append(judge(suite, found))
+        say(f"  in {time.monotonic() - started:.0f} s; the whole of what it said: {suite.directory / 'pytest.log'}")
+    return 0 if all(verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

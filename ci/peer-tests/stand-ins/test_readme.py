@@ -1,0 +1,41 @@
+"""aiokafka's source distributions hold no tests: their README's programs are run as they stand, but for the address."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+README = Path(__file__).with_name("README.rst")
+BOOTSTRAP = os.environ["KAFKA_URI"].removeprefix("kafka://")
+TRIES, TRY_S = 30, 10
+
+
+def programs():
+    """The code blocks that speak to a broker, by the class they show."""
+    text = README.read_text(encoding="utf-8")
+    blocks = re.findall(r"^\.\. code-block:: python\n\n((?:(?: {4}.*)?\n)+)", text, re.MULTILINE)
+    code = [textwrap.dedent(block).replace("localhost:9092", BOOTSTRAP) for block in blocks]
+    return {re.search(r"import (AIOKafka\w+)", block)[1]: block for block in code}
+
+
+def test_the_producer_and_the_consumer_of_the_readme():
+    found = programs()
+    assert set(found) == {"AIOKafkaProducer", "AIOKafkaConsumer"}
+    assert all(BOOTSTRAP in code for code in found.values())
+    command = [sys.executable, "-u", "-c"]
+    with subprocess.Popen([*command, found["AIOKafkaConsumer"]], stdout=subprocess.PIPE) as consumer:
+        try:
+            os.set_blocking(consumer.stdout.fileno(), False)
+            # It reads from where the log ends when it has joined: who produces before that is not heard.
+            told = b""
+            for _ in range(TRIES):
+                subprocess.run([*command, found["AIOKafkaProducer"]], check=True, timeout=TRY_S)
+                assert consumer.poll() is None, "the consumer has ended"
+                told += consumer.stdout.read() or b""
+                if b"b'Super message'" in told:
+                    break
+        finally:
+            consumer.kill()
+    assert re.search(rb"consumed:  my_topic 0 \d+ None b'Super message' \d+", told)

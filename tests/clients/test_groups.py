@@ -9,7 +9,7 @@ from confluent_kafka import ConsumerGroupState, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import group_member
-from group_members import PATIENCE_S, AioKafkaMember, ConfluentMember, KafkaPythonMember, poll_until
+from group_members import PATIENCE_S, AioKafkaMember, ConfluentMember, KafkaJsMember, KafkaPythonMember, poll_until
 
 PARTITIONS = 4
 RECORDS = 100
@@ -112,6 +112,31 @@ def test_a_member_that_dies_is_replaced_by_those_that_live(fresh_broker, topic_n
         poll_until([survivor], lambda: set(survivor.values) == values(), "who lives reads everything")
     finally:
         survivor.close()
+
+
+def test_kafkajs_takes_over_from_a_member_that_dies_and_goes_on_after_a_restart(fresh_broker, topic_name):
+    broker = fresh_broker({"group.min.session.timeout.ms": "500"})
+    fill(broker, topic_name)
+    survivor, victim = (KafkaJsMember(broker, "g", topic_name, session_ms=700) for _ in range(2))
+    members = [survivor, victim]
+    try:
+        poll_until(members, lambda: len(survivor.partitions()) == len(victim.partitions()) == 2, "two members share")
+        members.remove(victim)
+        victim.kill()
+        poll_until(members, lambda: len(survivor.partitions()) == PARTITIONS, "who lives has all partitions")
+        poll_until(members, lambda: set(survivor.values) == values(), "who lives reads everything")
+        survivor.commit()
+        read = len(survivor.values)
+        broker.kill()
+        broker.start()
+        fill(broker, topic_name, RECORDS)
+        poll_until(members, lambda: set(survivor.values[read:]) >= values(RECORDS), "who lives goes on")
+        assert set(survivor.values[read:]) == values(RECORDS), "what was committed is not read again"
+        survivor.commit()
+        assert survivor.committed() == dict.fromkeys(range(PARTITIONS), 2 * RECORDS // PARTITIONS)
+    finally:
+        for member in members:
+            member.close()
 
 
 def test_groups_and_offsets_outlive_a_sigkill_of_the_node(fresh_broker, topic_name):

@@ -1,11 +1,20 @@
 """Members of groups, one client library each, behind one face: what the tests of groups ask of a member."""
 
 import asyncio
+import json
+import os
+import select
+import shutil
+import subprocess
 import threading
 import time
+from pathlib import Path
+
+from processes import PEERS, need
 
 PATIENCE_S = 30
 HEARTBEAT_MS = 100
+KAFKAJS = PEERS / "kafkajs" / "node_modules" / "kafkajs"
 
 
 class ConfluentMember:
@@ -126,6 +135,68 @@ class AioKafkaMember:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(PATIENCE_S)
         self.loop.close()
+
+
+class KafkaJsMember:
+    """kafkajs, with its one assignor (round robin), as a process: see kafkajs_member.mjs."""
+
+    def __init__(self, broker, group, topic, session_ms=6000):
+        need(
+            shutil.which("node") and KAFKAJS.exists(),
+            "no node 20 with kafkajs: apt install nodejs npm, then make peers",
+        )
+        program = Path(__file__).with_name("kafkajs_member.mjs")
+        command = ["node", program, KAFKAJS, broker.bootstrap, group, topic, str(session_ms)]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.told = b""
+        self.values, self.assigned, self.done = [], set(), None
+
+    def poll(self, wait_s=0.02):
+        readable, _, _ = select.select([self.process.stdout], [], [], wait_s)
+        if not readable:
+            return
+        chunk = os.read(self.process.stdout.fileno(), 1 << 16)
+        assert chunk, f"kafkajs ended with {self.process.wait(PATIENCE_S)}"
+        *lines, self.told = (self.told + chunk).split(b"\n")
+        for event in map(json.loads, lines):
+            if "value" in event:
+                self.values.append(event["value"].encode())
+            elif "partitions" in event:
+                self.assigned = set(event["partitions"])
+            else:
+                self.done = event["done"]
+
+    def ask(self, command):
+        self.done = None
+        self.process.stdin.write(f"{command}\n".encode())
+        self.process.stdin.flush()
+        deadline = time.monotonic() + PATIENCE_S
+        while self.done is None:
+            assert time.monotonic() < deadline, f"{command} is not done"
+            self.poll(deadline - time.monotonic())
+        return self.done
+
+    def partitions(self):
+        return self.assigned
+
+    def commit(self):
+        self.ask("commit")
+
+    def committed(self):
+        return dict(self.ask("committed"))
+
+    def kill(self):
+        self.process.kill()
+        self.reap()
+
+    def close(self):
+        self.ask("close")
+        self.reap()
+
+    def reap(self):
+        self.process.wait(PATIENCE_S)
+        self.process.stdin.close()
+        self.process.stdout.close()
 
 
 def poll_until(members, condition, what):

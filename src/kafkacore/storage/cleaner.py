@@ -145,7 +145,9 @@ class LogCleaner:
     def _due(self) -> list[Work]:
         """What should be compacted and is not just now, the dirtiest first."""
         now_ms = self._checked_ms = self._environment.wall_ms()
-        sections = [work for key, handle in self._manager.compacted() if (work := self._look(key, handle, now_ms))]
+        sections = [
+            work for key, handle in self._manager.compactions.logs() if (work := self._look(key, handle, now_ms))
+        ]
         self.max_dirty_ratio = max((work.section.ratio for work in sections), default=0.0)
         self.max_delay_ms = max((work.section.delay_ms for work in sections), default=0)
         due = [work for work in sections if work.section.is_due(work.handle.settings.min_cleanable_dirty_ratio)]
@@ -158,7 +160,7 @@ class LogCleaner:
             if self._resting.get(key, 0) > self._environment.monotonic_ns():
                 return None
         try:
-            section = dirty_section(handle, self._manager.cleaned_until(key), now_ms)
+            section = dirty_section(handle, self._manager.compactions.known_until(key), now_ms)
         except OSError as error:
             self._failed(key, handle, handle.directory, error)
             return None
@@ -279,7 +281,7 @@ class LogCleaner:
                 end_offset, totals, utilization = compaction.end_offset, compaction.totals, keys.utilization
         finally:
             keys.release()
-        self._manager.set_cleaned(key, handle, end_offset)
+        self._manager.compactions.end(key, handle, end_offset)
         elapsed_s = (self._environment.monotonic_ns() - began_ns) / _NS
         self._rounds[number] = LastRound(totals.read_bytes, totals.written_bytes, elapsed_s, utilization)
         self._tell(work, end_offset, totals, elapsed_s)
@@ -288,7 +290,7 @@ class LogCleaner:
         """Raises CompactionCancelled, OSError."""
         from kafkacore._fast.compaction import CompactionCancelled
 
-        if not self._manager.begin_compaction(key, handle):
+        if not self._manager.compactions.begin(key, handle):
             raise CompactionCancelled("the log is moved, or gone")
         # What a round leaves has gaps. A start after a crash takes them for damage unless it knows that everything
         # there had been synced, whatever the topic's policy is by then.
@@ -327,7 +329,7 @@ class LogCleaner:
                 raise CompactionCancelled("the cleaner is closed")
         if self._manager.get(*key) is not handle:
             raise CompactionCancelled("the log is gone")
-        if not self._manager.undisturbed(key, handle):
+        if not self._manager.compactions.may_go_on(key, handle):
             raise CompactionCancelled("the log is moved, was cut, or is not to be compacted any more")
 
     def _is_slow_enough(self, now_ns: int) -> bool:
@@ -359,7 +361,7 @@ class LogCleaner:
 
     def _dirty_bytes(self, key: Key, handle: PartitionHandle) -> int:
         try:
-            section = dirty_section(handle, self._manager.cleaned_until(key), self._environment.wall_ms())
+            section = dirty_section(handle, self._manager.compactions.known_until(key), self._environment.wall_ms())
         except OSError:
             return 0  # its directory is offline, or about to be
         return 0 if section is None else section.cleanable_bytes

@@ -22,6 +22,7 @@ from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.process import DATA_NICE
 from kafkacore.storage import checkpoints, clean_shutdown, directory_load, names
+from kafkacore.storage.compactions import Compactions
 from kafkacore.storage.directory_load import DirectoryLoad
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 from kafkacore.storage.future_logs import FutureLog, FutureLogs, MoveCancelled
@@ -90,10 +91,10 @@ class LogManager:
         self.recovery_threads = recovery_threads  # of each directory, for the next load
         self._files = files
         self._mutex = threading.Lock()
-        self._undisturbed: set[Key] = set()  # logs whose compaction may go on
         self._doomed: list[Doomed] = []
         owner: LogManager = weakref.proxy(self)  # whose end must not wait for the collector
         self.futures = FutureLogs(self._mutex, files, owner)
+        self.compactions = Compactions(self._mutex, owner, self.futures)
         broken = list(failed)
         self._directories = [
             ManagedDirectory(LogDirectory(environment, path, io_threads, nice=DATA_NICE)) for path in (*paths, *broken)
@@ -247,6 +248,11 @@ class LogManager:
         with self._mutex:
             directory.partitions |= live
 
+    def held(self) -> list[tuple[Key, PartitionHandle]]:
+        """The logs of directories that serve."""
+        with self._mutex:
+            return [item for one in self._directories if not one.failed for item in one.partitions.items()]
+
     def holder(self, key: Key) -> ManagedDirectory | None:
         """Under the mutex: where a log lies."""
         return next((directory for directory in self._directories if key in directory.partitions), None)
@@ -349,10 +355,10 @@ class LogManager:
                     for checkpointed in (directory.recovery_points, directory.log_starts, directory.high_watermarks):
                         checkpointed.pop(key, None)
                     was_compacted = directory.cleaned.pop(key, None) is not None
-                    self._undisturbed.discard(key)
+                    self.compactions.disturb(key)
                 self._put_aside(directory, handle, kind)
                 if was_compacted:
-                    self.checkpoint_cleaned()  # of another log of the name it would say what it said of this one
+                    self.compactions.checkpoint()  # of another log of the name it would say what it said of this one
 
     def _put_aside(self, directory: ManagedDirectory, handle: PartitionHandle, kind: names.Kind) -> None:
         handle.retire()
@@ -405,7 +411,8 @@ class LogManager:
             raise MoveCancelled(f"{key[0]}-{key[1]} is gone")
         current = holder.partitions[key]
         self.futures.create(key, current.topic_id, target, current.settings)
-        self._disturb(key)
+        with self._mutex:
+            self.compactions.disturb(key)
 
     def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
         """Its move is cancelled, or it is of no partition that is here."""
@@ -416,112 +423,10 @@ class LogManager:
         """The end of a move. Raises OSError, MoveCancelled."""
         # Where the log begins, and where it has gaps, is known before its former directory goes.
         self.checkpoint_log_starts()
-        source = self._tell_cleaned(key)
-        future = self.futures.get(key)
-        try:
+        with self.compactions.moving(key):
             self.futures.replace_current(key)
-        except Exception:
-            # Nothing has moved: a later log of the name must not be taken for compacted in that directory.
-            with self._mutex:
-                if future is not None and key not in future.directory.partitions:
-                    future.directory.cleaned.pop(key, None)
-            raise
-        if source is not None:
-            with self._mutex:
-                source.cleaned.pop(key, None)
-            self.checkpoint_cleaned()
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
-
-    def _tell_cleaned(self, key: Key) -> ManagedDirectory | None:
-        """How far the cleaner came is known in the log's next directory too; the one where it is now, if it came
-        anywhere."""
-        future = self.futures.get(key)
-        with self._mutex:
-            source = self.holder(key)
-            if source is None or future is None:
-                return None
-            if key not in source.cleaned:
-                future.directory.cleaned.pop(key, None)
-                return None
-            future.directory.cleaned[key] = source.cleaned[key]
-        self.checkpoint_cleaned()
-        return source
-
-    # --- compaction ---
-
-    def compacted(self) -> list[tuple[Key, PartitionHandle]]:
-        """The logs that are to be compacted, of directories that serve. One that moves waits: what was copied of it
-        would have to be compacted too."""
-        with self._mutex:
-            held = [item for one in self._directories if not one.failed for item in one.partitions.items()]
-        moving = {(future.handle.topic, future.handle.index) for future in self.futures.all()}
-        return [
-            (key, handle)
-            for key, handle in held
-            if handle.settings.compact_policy and handle.state == "open" and key not in moving
-        ]
-
-    def begin_compaction(self, key: Key, handle: PartitionHandle) -> bool:
-        """Whether a round may begin; it goes on while it is `undisturbed`, and ends with `set_cleaned`."""
-        with self._mutex:
-            directory = self.holder(key)
-            if directory is None or directory.partitions[key] is not handle:
-                return False
-            self._undisturbed.add(key)
-        if self.futures.get(key) is not None:
-            self._disturb(key)
-        return self.undisturbed(key, handle)
-
-    def undisturbed(self, key: Key, handle: PartitionHandle) -> bool:
-        """Since its compaction began the log has not begun to move, lost its end or its name, nor its policy."""
-        with self._mutex:
-            return key in self._undisturbed and handle.settings.compact_policy
-
-    def _disturb(self, key: Key) -> None:
-        with self._mutex:
-            self._undisturbed.discard(key)
-
-    def cleaned_until(self, key: Key) -> int | None:
-        """The offset from which the log has not been compacted; None where it never was."""
-        with self._mutex:
-            directory = self.holder(key)
-            return None if directory is None else directory.cleaned.get(key)
-
-    def set_cleaned(self, key: Key, handle: PartitionHandle, offset: int) -> None:
-        """It has been compacted up to there, unless that is not the log any more with which the round began."""
-        with self._mutex:
-            directory = self.holder(key)
-            if directory is None or directory.partitions[key] is not handle or key not in self._undisturbed:
-                return
-            self._undisturbed.discard(key)
-            directory.cleaned[key] = offset
-        self.checkpoint_cleaned()
-
-    def truncate(self, key: Key, offset: int) -> None:
-        """The log ends at `offset`, and what comes behind it has not been compacted. Raises OSError, KeyError."""
-        with self._mutex:
-            directory = next(one for one in self._directories if key in one.partitions)
-            handle = directory.partitions[key]
-            self._undisturbed.discard(key)
-        handle.truncate_to(offset)
-        with self._mutex:
-            compacted = directory.cleaned.get(key, 0) > offset
-            if compacted:
-                directory.cleaned[key] = offset
-        if compacted:
-            self.checkpoint_cleaned()
-
-    def checkpoint_cleaned(self) -> None:
-        """Of logs that are here, or on their way here: what became of others is nobody's concern."""
-        self._checkpoint(checkpoints.CLEANER_OFFSET, self._cleaned)
-
-    def _cleaned(self, directory: ManagedDirectory) -> dict[Key, int]:
-        coming = {key for key, _ in self.futures.of(directory)}
-        with self._mutex:
-            return {
-                key: offset for key, offset in directory.cleaned.items() if key in directory.partitions or key in coming
-            }
 
     # --- upkeep ---
 
@@ -553,7 +458,7 @@ class LogManager:
                 self.check_directories()
 
     def checkpoint_recovery_points(self) -> None:
-        self._checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
+        self.checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
 
     def checkpoint_recovery_point(self, key: Key, offset: int) -> None:
         """The next start knows that the log was synced up to `offset`. Raises OSError, and no directory is offline for
@@ -574,10 +479,10 @@ class LogManager:
 
     def checkpoint_log_starts(self) -> None:
         """Of the logs that begin behind their first segment's first offset: the others tell it by its name."""
-        self._checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
+        self.checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
 
     def checkpoint_high_watermarks(self) -> None:
-        self._checkpoint(checkpoints.REPLICATION_OFFSET, lambda one: self._offsets(one, _high_watermark))
+        self.checkpoint(checkpoints.REPLICATION_OFFSET, lambda one: self._offsets(one, _high_watermark))
 
     def _offsets(self, directory: ManagedDirectory, offset_of: Callable[[PartitionHandle], int]) -> dict[Key, int]:
         with self._mutex:
@@ -592,7 +497,7 @@ class LogManager:
         starts = {key: handle.moved_log_start_offset for key, handle in (*handles, *self.futures.of(directory))}
         return {key: offset for key, offset in starts.items() if offset >= 0}
 
-    def _checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
+    def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
         for directory in self._directories:
             if directory.failed:
                 continue

@@ -84,7 +84,7 @@ def test_a_log_that_is_cut_while_it_is_read_is_given_up_and_never_damaged() -> N
             round_ = pool.submit(compact, handle, 0, upper_bound, NOW, 1000, step_bytes=1 << 30)
             for offset in range(number):
                 handle.read(offset, 100)  # takes as long as an operation of the round
-            manager.truncate(("orders", 0), 1 + number % 4)
+            manager.compactions.truncate(("orders", 0), 1 + number % 4)
             disk.slow_down(0)
             while handle.end_offset < upper_bound:
                 assert handle.append(of_size(5000)).error == 0

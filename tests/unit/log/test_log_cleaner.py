@@ -240,7 +240,7 @@ def test_a_truncation_ends_a_compaction_and_takes_the_checkpoint_back(node: Node
     node.clean()
     fill(handle, 40, 40)
     with half_done(handle) as compaction:
-        node.manager.truncate(("orders", 0), 10)
+        node.manager.compactions.truncate(("orders", 0), 10)
         assert node.cleaned() == {("orders", 0): 10}
         with pytest.raises(CompactionCancelled):
             compaction.step(1000)
@@ -249,6 +249,30 @@ def test_a_truncation_ends_a_compaction_and_takes_the_checkpoint_back(node: Node
     fill(handle, 30, 80)
     node.clean()
     assert node.cleaned()["orders", 0] == handle.segments()[-1].base_offset
+
+
+def test_a_round_that_begins_and_ends_while_its_log_is_cut_tells_nothing(node: Node) -> None:
+    handle, key = node.log(), ("orders", 0)
+    fill(handle)
+    compactions = node.manager.compactions
+
+    class CutSlowly:
+        """Another thread has been faster."""
+
+        settings = handle.settings
+
+        def truncate_to(self, offset: int) -> None:
+            assert compactions.begin(key, self)  # type: ignore[arg-type]
+            handle.truncate_to(offset)
+
+    holder = node.manager.holder(key)
+    assert holder is not None
+    slow = holder.partitions[key] = CutSlowly()  # type: ignore[assignment]
+    compactions.truncate(key, 10)
+    assert not compactions.may_go_on(key, slow)
+    compactions.end(key, slow, 40)
+    assert compactions.known_until(key) is None
+    holder.partitions[key] = handle
 
 
 def test_a_deleted_log_ends_a_compaction_and_leaves_no_checkpoint(node: Node) -> None:
@@ -317,12 +341,12 @@ def test_a_log_that_moves_is_compacted_when_it_has(node: Node) -> None:
 def test_a_round_under_which_a_move_began_tells_nothing(node: Node) -> None:
     handle, key = node.log(), ("orders", 0)
     fill(handle)
-    assert node.manager.begin_compaction(key, handle)
+    assert node.manager.compactions.begin(key, handle)
     node.manager.create_future(key, "/b")
-    assert not node.manager.undisturbed(key, handle)
-    node.manager.set_cleaned(key, handle, 30)
-    assert node.manager.cleaned_until(key) is None
-    assert not node.manager.begin_compaction(key, handle)
+    assert not node.manager.compactions.may_go_on(key, handle)
+    node.manager.compactions.end(key, handle, 30)
+    assert node.manager.compactions.known_until(key) is None
+    assert not node.manager.compactions.begin(key, handle)
 
 
 def test_a_round_ends_with_the_policy_that_asked_for_it(node: Node) -> None:
@@ -331,7 +355,9 @@ def test_a_round_ends_with_the_policy_that_asked_for_it(node: Node) -> None:
     size = handle.size_bytes
     node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
     node.cleaner.check()
-    wait_until(lambda: node.manager.undisturbed(("orders", 0), handle), what="a round that waits for its rate")
+    wait_until(
+        lambda: node.manager.compactions.may_go_on(("orders", 0), handle), what="a round that waits for its rate"
+    )
     handle.configure(compacted(compact_policy=False, delete_policy=True))
     node.cleaner.configure(CleanerSettings())
     assert node.cleaner.settle(TIMEOUT_S)
@@ -356,7 +382,7 @@ def test_how_far_an_earlier_log_of_the_name_was_compacted_is_forgotten(node: Nod
     OffsetCheckpoint("/a", CLEANER_OFFSET, node.disk).write({("orders", 0): 30})
     again = Node(node.disk)
     fill(again.log())
-    assert again.manager.cleaned_until(("orders", 0)) is None
+    assert again.manager.compactions.known_until(("orders", 0)) is None
     again.close()
 
 
@@ -437,7 +463,7 @@ def test_the_checkpoint_outlives_a_restart_and_a_wrong_one_is_not_believed(node:
     before = node.cleaned()
     node.close()
     again = Node(node.disk)
-    assert again.manager.cleaned_until(("orders", 0)) == before["orders", 0]
+    assert again.manager.compactions.known_until(("orders", 0)) == before["orders", 0]
     section = dirty_section(again.log(), 10_000, NOW)
     assert section is not None
     assert section.first_dirty == 0

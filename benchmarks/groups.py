@@ -52,6 +52,7 @@ OVERRIDES = {
     "offsets.topic.num.partitions": "50",
     "group.max.session.timeout.ms": "1800000",
 }
+NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
 JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.MEMBER_ID_REQUIRED}
 SHOWN = {
     "join s": "1,000 members join until stable, s",
@@ -234,15 +235,25 @@ def commit(group, offset):
     return framed(OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[topic]), 7)
 
 
+def settle(address, group):
+    """Until the group's coordinator takes its commits."""
+    find(address, group)
+    deadline = time.perf_counter() + LIMIT_S
+    while True:
+        answer = apis.response_class(8).decode(call(address, commit(group, 0)), 7)
+        errors = {each.error_code for topic in answer.topics for each in topic.partitions}
+        if errors == {0}:
+            return
+        if not errors <= NOT_YET or time.perf_counter() > deadline:
+            raise RuntimeError(f"a commit met the errors {sorted(errors)}")
+        time.sleep(0.05)
+
+
 def commit_figures(broker, seconds=COMMIT_S):
     groups = [f"committer-{number}" for number in range(COMMIT_GROUPS)]
     for group in groups:
-        find(broker.bootstrap, group)
+        settle(broker.bootstrap, group)
     frames = [commit(group, offset) for offset in range(10) for group in groups]
-    answer = apis.response_class(8).decode(call(broker.bootstrap, frames[0]), 7)
-    errors = {each.error_code for topic in answer.topics for each in topic.partitions}
-    if errors != {0}:
-        raise RuntimeError(f"a commit met the errors {sorted(errors)}")
     with contextlib.closing(load(broker, connections=COMMIT_GROUPS)) as commits:
         result, cpu_s = with_cpu(lambda: commits.run(frames, seconds=seconds), broker.pid)
     return {
@@ -251,12 +262,14 @@ def commit_figures(broker, seconds=COMMIT_S):
     }
 
 
-def measured(brokers, rounds):
+def measured(brokers, rounds, only):
     """Figures by broker, a list with one entry for each round."""
     figures = {name: [] for name in brokers}
     for number in range(rounds + 1):
         for name, broker in brokers.items():
-            seen = group_figures(broker, number) | commit_figures(broker, COMMIT_S if number else WARM_UP_S)
+            seen = group_figures(broker, number) if only != "commits" else {}
+            if only != "members":
+                seen |= commit_figures(broker, COMMIT_S if number else WARM_UP_S)
             if number:
                 figures[name].append(seen)
             print(f"{number} {name:<12}" + "  ".join(f"{key} {value:.4g}" for key, value in seen.items()), flush=True)
@@ -267,6 +280,8 @@ def table(figures):
     names = list(figures)
     rows = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
     for key, title in SHOWN.items():
+        if not all(key in each for each in figures[names[0]]):
+            continue
         cells = (spread([each[key] for each in figures[name]]) for name in names)
         rows.append(f"| {title} | {' | '.join(cells)} |")
     return "\n".join(rows)
@@ -284,6 +299,7 @@ STARTERS = {
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.groups", description=__doc__.splitlines()[0])
     parser.add_argument("--brokers", nargs="+", choices=STARTERS, default=["kafkacore", "apache-4.3"], metavar="NAME")
+    parser.add_argument("--only", choices=("members", "commits"), help="the rows of one kind")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
@@ -295,7 +311,7 @@ def main():
         for name in options.brokers:
             brokers[name] = STARTERS[name](scratch / name)
             create(brokers[name].bootstrap, [TOPIC], COMMIT_PARTITIONS)
-        figures = measured(brokers, options.rounds)
+        figures = measured(brokers, options.rounds, options.only)
     finally:
         for broker in brokers.values():
             broker.stop()

@@ -28,6 +28,7 @@ NO_LEADER_EPOCH: Final = -1
 _NO_RETENTION: Final = -1  # of the client's own; versions 2 to 4 may ask for one
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 _NO_OFFSETS: Final = TopicOffsets()
+_NO_ROW: Final = (NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET, NO_OFFSET, ZERO)
 
 _FetchGroup: TypeAlias = OffsetFetchRequest.OffsetFetchRequestGroup
 Row: TypeAlias = tuple[int, int, str, int, int, bytes]  # a CommittedOffset's
@@ -192,13 +193,13 @@ def _fetched_partition(topic: str, index: int, row: Row | None, topic_id: bytes,
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     else:
         error = ErrorCode.NONE
-        offset = None if row is None else records.CommittedOffset(*row)
-        if offset is not None and (offset.topic_id == topic_id or ZERO in (offset.topic_id, topic_id)):
+        offset, leader_epoch, metadata, _, _, committed_for = row or _NO_ROW
+        if row is not None and (committed_for == topic_id or ZERO in (committed_for, topic_id)):
             return _FetchedPartition(
                 partition_index=index,
-                committed_offset=offset.offset,
-                committed_leader_epoch=offset.leader_epoch,
-                metadata=offset.metadata,
+                committed_offset=offset,
+                committed_leader_epoch=leader_epoch,
+                metadata=metadata,
             )
     return _FetchedPartition(
         partition_index=index,

@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from processes import PEERS, need
+from processes import PEERS, need, wait_until
 
 PATIENCE_S = 30
 HEARTBEAT_MS = 100
@@ -63,10 +63,13 @@ class KafkaPythonMember:
 
         assignor = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}[strategy]
         self.consumer = KafkaConsumer(
-            topic, bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest",
+            bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest",
             enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
             partition_assignment_strategy=[assignor],
         )  # fmt: skip
+        # A leader that hears of the topic while it assigns gives nobody anything, for good: it is to know it before.
+        wait_until(lambda: self.consumer.partitions_for_topic(topic), PATIENCE_S, f"{topic} to be known")
+        self.consumer.subscribe([topic])
         self.values = []
 
     def poll(self):

@@ -9,7 +9,7 @@ export async function startKafka(...options) {
   const child = spawn(
     program,
     // It ends with this process, whatever becomes of it.
-    ["dev", "--json", "--with-parent", "--override", "group.initial.rebalance.delay.ms=0", ...options],
+    ["dev", "--json", "--with-parent", ...options],
     { stdio: ["ignore", "pipe", "inherit"] },
   );
   const failed = once(child, "exit").then(([code]) => {

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
@@ -162,6 +163,9 @@ def test_who_uses_a_closed_one_is_told() -> None:
         broker.create_topic("t")
     with pytest.raises(BrokerClosed):
         broker.refuse("Produce", error="UNKNOWN_SERVER_ERROR")
+    with warnings.catch_warnings(), pytest.raises(BrokerClosed):
+        warnings.simplefilter("error")  # of a coroutine that nobody awaits
+        broker.produce("t", "x")
 
 
 def test_configs_are_those_of_server_properties() -> None:
@@ -183,6 +187,16 @@ def test_a_config_that_kafka_would_not_take_leaves_nothing(tmp_path: Path, monke
     with pytest.raises(ValueError, match="'running' or 'frozen'"):
         Broker(time="slow")
     assert os.listdir(tmp_path) == []
+
+
+def test_a_key_without_effect_is_told() -> None:
+    with pytest.warns(
+        UserWarning, match=r"no key called 'message\.max\.byte'; do you mean message\.max\.bytes"
+    ) as told:
+        Broker(configs={"message.max.byte": 100, "message.max.bytes": 100}).close()
+    assert [each.filename for each in told] == [__file__]
+    with pytest.warns(UserWarning, match=r"zookeeper\.connect: removed in Kafka 4\.0"):
+        Broker(configs={"zookeeper.connect": "somewhere"}).close()
 
 
 def test_topics_have_configs_of_their_own() -> None:

@@ -71,6 +71,23 @@ def test_levels(kafka_broker, caplog):
         LOG.debug("now for this one, too")
     assert len(caplog.records) == 2
 """
+CALLED = """
+import pytest
+from kafkacore.testing import Broker
+
+def ask(broker):
+    broker.consume("a", timeout_seconds=0.01)  # the test's own
+
+@pytest.mark.kafka(topics=["a"])
+def test_nothing_comes(kafka_broker):
+    ask(kafka_broker)
+
+def test_nobody_has_it(kafka):
+    kafka.log("b")
+
+def test_an_error_within(kafka, kafka_topic):
+    kafka.produce(kafka_topic, 5)
+"""
 MARKERS = """
 import pytest
 
@@ -127,7 +144,13 @@ def run(directory: Path, *options: str) -> str:
 def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What pytest says of a project that uses the fixtures in every way."""
     directory = tmp_path_factory.mktemp("project")
-    for name, text in (("together", TOGETHER), ("faults", FAULTS), ("shown", SHOWN), ("markers", MARKERS)):
+    for name, text in (
+        ("together", TOGETHER),
+        ("faults", FAULTS),
+        ("shown", SHOWN),
+        ("called", CALLED),
+        ("markers", MARKERS),
+    ):
         (directory / f"test_{name}.py").write_text(text, encoding="utf-8")
     return run(directory, "-v")
 
@@ -152,6 +175,20 @@ def test_a_failed_test_shows_the_last_requests_and_lines(told: str) -> None:
     assert "a frame claims -1 bytes" in section
 
 
+def test_what_the_kit_refuses_is_told_where_it_was_asked(told: str) -> None:
+    def shown(name: str) -> str:
+        return told[told.index(f"_ {name} _") :].partition("\n____")[0]
+
+    refused, waited, within = map(shown, ("test_nobody_has_it", "test_nothing_comes", "test_an_error_within"))
+    assert "there is no topic called 'b'" in refused
+    assert "0 of 1 records of a-0" in waited
+    assert "# the test's own" in waited
+    for each in (refused, waited):
+        assert "kafkacore/testing" not in each
+        assert "concurrent" not in each
+    assert "kafkacore/testing/client.py" in within
+
+
 def test_nobody_else_hears_lines_of_a_level_that_he_has_not_asked_for(told: str) -> None:
     assert re.search(r"^test_shown\.py::test_levels PASSED", told, re.MULTILINE), told
 
@@ -160,6 +197,7 @@ def test_markers_that_cannot_be_are_refused_in_words(told: str) -> None:
     assert len(re.findall(r"^test_markers\.py::.* ERROR", told, re.MULTILINE)) == 2, told
     assert "the marker kafka does not take config; it is kafka(configs=" in told
     assert "configs in the marker kafka need a broker of the test's own: use kafka_broker" in told
+    assert "def _marked" not in told
 
 
 def test_it_loads_nothing_that_is_compiled_nor_heavy_before_a_fixture_is_used(tmp_path: Path) -> None:

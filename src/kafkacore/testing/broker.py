@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -66,7 +67,7 @@ class Broker:
     requests of clients from the start (see `requests`). `directory` is kept when the broker ends; without it there is a
     temporary one, in memory where the machine has a place for that.
 
-    Raises ConfigError for a key or topic that Kafka would not take, OSError.
+    Raises ConfigError for a value or topic that Kafka would not take, OSError; warns of keys without effect.
     """
 
     def __init__(
@@ -95,6 +96,8 @@ class Broker:
         _open.add(self)
         try:
             self.start()
+            for name in configs:
+                self._warn_of(name)
             if record:
                 self.requests.start()
             self.create_topics(topics)
@@ -187,6 +190,13 @@ class Broker:
     def _config(self) -> BrokerConfig:
         overrides = [f"{key}={value}" for key, value in self._overrides.items()]
         return dev.configuration(self.directory, self._port, overrides)
+
+    def _warn_of(self, name: str) -> None:
+        """Of a key that there is not, as Kafka does, which goes on without; and of one that has no effect here."""
+        config = self.node.config
+        found = [unknown("key", name, config.keys.names())] if config.key(name) is None else config.note(name)
+        for note in found:
+            warnings.warn(note, stacklevel=3)
 
     # --- where and what ---
 
@@ -285,6 +295,8 @@ class Broker:
         return self._client
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        if self._node is None:
+            coroutine.close()
         return self.node.broker.plane.loop.run(coroutine, _CALL_SECONDS)
 
     # --- what goes wrong ---

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from kafkacore.testing.broker import Broker
     from kafkacore.testing.log_lines import LogLines
     from kafkacore.testing.remote import RemoteBroker
@@ -27,6 +29,10 @@ _TOPIC_WORDS: Final = frozenset({"partitions", "topic_configs"})
 _WORKER_KEY: Final = "kafkacore_bootstrap"  # in what pytest-xdist hands to its workers
 _NAMES: Final = itertools.count(1)
 _REQUESTS_SHOWN: Final = 20
+
+# Whose frames there are between a test and the cause of an error of the kit, and before a test.
+_WITHIN: Final = frozenset({"kafkacore", "asyncio", "concurrent", "contextlib", "threading"})
+_PYTEST: Final = frozenset({"_pytest", "pluggy"})
 
 _shared = pytest.StashKey["Broker"]()  # of the whole run, in pytest-xdist's controller
 _session = pytest.StashKey["Broker | RemoteBroker"]()
@@ -163,6 +169,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    if call.excinfo is not None and not item.config.getoption("fulltrace"):
+        _tell_where_the_test_called(call.excinfo)
     report = yield
     if report.failed:
         for name in ("kafka_broker", "kafka"):
@@ -176,6 +184,28 @@ def pytest_runtest_makereport(
     if report.when == "teardown" and (kept := item.config.stash.get(_lines, None)) is not None:
         kept.lines.clear()
     return report
+
+
+def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) -> None:
+    """An error that kafkacore raised on purpose is one of the line that asked for it, not of the kit's own ways there.
+    Whatever else comes from within is told in full: it may be an error of ours."""
+    wanted = TimeoutError, ValueError, pytest.UsageError
+    if not (type(failure.value).__module__.startswith("kafkacore.") or isinstance(failure.value, wanted)):
+        return
+    asked, at = failure.tb, failure.tb.tb_next
+    while at is not None:
+        if _root(at) not in _WITHIN:
+            asked = at
+        at = at.tb_next
+    if asked.tb_next is not None and _root(asked) in _PYTEST:  # a fixture of ours
+        asked = asked.tb_next
+    if asked.tb_next is not None and "kafkacore" in (_root(asked), _root(asked.tb_next)):
+        asked.tb_next = None
+
+
+def _root(entry: TracebackType) -> str:
+    """The package whose code is run there."""
+    return str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
 def _log_lines(config: pytest.Config) -> LogLines:

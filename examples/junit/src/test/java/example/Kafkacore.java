@@ -38,8 +38,7 @@ public final class Kafkacore implements ParameterResolver {
         String program = System.getenv().getOrDefault("KAFKACORE", "kafkacore");
         try {
             // It ends with this process, whatever becomes of it.
-            Process process = new ProcessBuilder(program, "dev", "--json", "--with-parent",
-                    "--override", "group.initial.rebalance.delay.ms=0")
+            Process process = new ProcessBuilder(program, "dev", "--json", "--with-parent")
                     .redirectError(ProcessBuilder.Redirect.INHERIT).start();
             BufferedReader told = new BufferedReader(
                     new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));

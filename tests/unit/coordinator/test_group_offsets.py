@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from group_log import SETTINGS, Client, GroupLog
-from kafkacore.coordinator.group import outbox, records
+from kafkacore.coordinator.group import commits, outbox, records
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
 
@@ -200,6 +200,26 @@ def test_a_stable_fetch_waits_for_what_is_under_way_in_its_group() -> None:
     assert log.fetch("stable", {"t": [0]}, require_stable=True) is None
     log.commit()
     assert fetched(log.answers["stable"])["t", 0][0] == 5
+
+
+def test_what_is_under_way_in_other_groups_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = GroupLog()
+    log.commit_offsets("before", {("t", 0): 5})
+    log.hold = True
+    log.commit_offsets("first", {("t", 1): 5}, group="other")
+    log.commit_offsets("second", {("t", 2): 5}, group="other")
+    log.delete_offsets("third", {"t": [1]}, group="other")
+    with monkeypatch.context() as patched:
+        patched.setattr(commits._Accepted, "__iter__", lambda self: pytest.fail("it is of another group"))
+        assert fetched(log.fetch("f", {"t": [0]}, require_stable=True))["t", 0][0] == 5
+        log.delete_offsets("d", {"t": [0]})
+    assert log.shard._core.outbox.open_offsets("other") == {("t", 1), ("t", 2)}
+    log.hold = False
+    while log.open:
+        log.commit()
+    assert log.shard._core.outbox.group_ids() == set()
+    assert log.offsets() == {}
+    assert log.offsets("other") == {("t", 2): 5}
 
 
 def test_a_stable_fetch_behind_a_commit_that_fails_makes_the_client_look_again() -> None:

@@ -111,7 +111,7 @@ def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
             if group is not None:
                 group.deleting = False
 
-    touched = [(group_id, topic, indexes) for group_id, _, removed in ending for topic, indexes in removed]
+    touched = {group_id: removed for group_id, _, removed in ending if removed}
     core.outbox.append(tombstones, outcome, apply=apply, revert=revert, offsets=touched)
 
 

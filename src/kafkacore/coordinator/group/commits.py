@@ -61,20 +61,20 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
         note_group(core, commit.group_id)
         core.offsets.commit(commit)
 
-    core.outbox.append(commit, outcome, apply=apply, offsets=_Touched(commit), independent=True)
+    core.outbox.append(commit, outcome, apply=apply, offsets={commit.group_id: _Accepted(commit)}, independent=True)
 
 
-class _Touched:
-    """Group, topic and partitions of a commit; told when somebody asks, which is seldom."""
+class _Accepted:
+    """Topics and partitions of a commit; told when somebody asks, which is seldom."""
 
     __slots__ = ("_commit",)
 
     def __init__(self, commit: OffsetCommit) -> None:
         self._commit = commit
 
-    def __iter__(self) -> Iterator[tuple[str, str, list[int]]]:
+    def __iter__(self) -> Iterator[tuple[str, list[int]]]:
         for number, topic in enumerate(self._commit.names):
-            yield self._commit.group_id, topic, self._commit.partitions(number)
+            yield topic, self._commit.partitions(number)
 
 
 def note_group(core: Core, group_id: str) -> None:
@@ -245,7 +245,7 @@ def offset_delete(core: Core, request: OffsetDeleteRequest, waiter: Waiter) -> N
         tombstones,
         outcome,
         apply=lambda base_offset: remove(core, group_id, removed),
-        offsets=[(group_id, topic, indexes) for topic, indexes in removed],
+        offsets={group_id: removed},
     )
 
 

@@ -140,9 +140,7 @@ def _append_part(core: Core, group_id: str, names: list[tuple[str, int]], ending
 
     if ending is not None:
         tombstones.append((records.group_key(group_id), None))
-    core.outbox.append(
-        tombstones, apply=apply, revert=revert, offsets=[(group_id, topic, each) for topic, each in removed]
-    )
+    core.outbox.append(tombstones, apply=apply, revert=revert, offsets={group_id: removed} if removed else {})
 
 
 def begin_deletion(core: Core, group: ClassicGroup) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from kafkacore.coordinator.group.answers import append_error
@@ -14,6 +15,10 @@ MAX_OPEN_APPENDS: Final = 10_000  # requests that want more are told to come aga
 
 # Told once what became of an append: NONE, or the error for clients.
 Outcome = Callable[[ErrorCode], None]
+# Topics and partitions by group; of a group that is there, some.
+Touched = Mapping[str, Iterable[tuple[str, Iterable[int]]]]
+
+_NOTHING: Final[Touched] = MappingProxyType({})
 
 
 class OpenAppend:
@@ -21,7 +26,7 @@ class OpenAppend:
 
     `outcome` is told once: of the commit, of the failure, or that it takes too long. `apply` makes the batch's content
     what is recorded, given the offset of its first record. `revert` takes back what the decision did to the state that
-    is not recorded. `offsets` names what it commits or deletes: group, topic, partitions.
+    is not recorded. `offsets` names what it commits or deletes: topics and their partitions, by group.
     """
 
     __slots__ = ("apply", "offsets", "outcome", "revert", "waiting")
@@ -31,7 +36,7 @@ class OpenAppend:
         outcome: Outcome | None,
         apply: Callable[[int], None] | None,
         revert: Callable[[], None] | None,
-        offsets: Iterable[tuple[str, str, Sequence[int]]],
+        offsets: Touched,
     ) -> None:
         self.outcome = outcome
         self.apply = apply
@@ -54,6 +59,7 @@ class Outbox:
     def __init__(self) -> None:
         self._effects = Effects()
         self._open: OrderedDict[int, OpenAppend] = OrderedDict()  # by token
+        self._touching: dict[str, dict[int, OpenAppend]] = {}  # likewise, of each group whose offsets they touch
         self._last_token = 0
 
     def take(self) -> Effects:
@@ -70,11 +76,13 @@ class Outbox:
         *,
         apply: Callable[[int], None] | None = None,
         revert: Callable[[], None] | None = None,
-        offsets: Iterable[tuple[str, str, Sequence[int]]] = (),
+        offsets: Touched = _NOTHING,
         independent: bool = False,
     ) -> None:
         self._last_token += 1
-        self._open[self._last_token] = OpenAppend(outcome, apply, revert, offsets)
+        append = self._open[self._last_token] = OpenAppend(outcome, apply, revert, offsets)
+        for group_id in offsets:
+            self._touching.setdefault(group_id, {})[self._last_token] = append
         self._effects.appends.append(Append(self._last_token, records, independent))
 
     def require_room(self) -> None:
@@ -89,14 +97,14 @@ class Outbox:
         oldest = next(iter(self._open), None)
         if oldest != token:
             raise ValueError(f"append {token} is not the oldest open one, which is {oldest}")
-        append = self._open.pop(token)
+        append = self._close(token)
         if append.apply is not None:
             append.apply(base_offset)
         append.tell(ErrorCode.NONE)
 
     def failed(self, token: int, error: int) -> None:
         """Those before it may still wait for the replicas. Raises KeyError for a token that is not open."""
-        append = self._open.pop(token)
+        append = self._close(token)
         append.tell(append_error(error))
         if append.revert is not None:
             append.revert()
@@ -108,7 +116,16 @@ class Outbox:
     def give_up(self, error: ErrorCode) -> None:
         """Nobody will hear of what is open."""
         while self._open:
-            self._open.popitem(last=False)[1].tell(error)
+            self._close(next(iter(self._open))).tell(error)
+
+    def _close(self, token: int) -> OpenAppend:
+        append = self._open.pop(token)
+        for group_id in append.offsets:
+            touching = self._touching[group_id]
+            del touching[token]
+            if not touching:
+                del self._touching[group_id]
+        return append
 
     # --- what is under way ---
 
@@ -118,22 +135,19 @@ class Outbox:
 
     def last_of(self, group_id: str) -> OpenAppend | None:
         """The last open append that commits or deletes offsets of this group."""
-        for append in reversed(self._open.values()):
-            if any(touched == group_id for touched, _, _ in append.offsets):
-                return append
-        return None
+        touching = self._touching.get(group_id)
+        return None if touching is None else touching[next(reversed(touching))]
 
     def group_ids(self) -> set[str]:
         """Of groups whose offsets open appends commit or delete."""
-        return {touched for append in self._open.values() for touched, _, _ in append.offsets}
+        return set(self._touching)
 
     def open_offsets(self, group_id: str) -> set[tuple[str, int]]:
         """Topics and partitions of the group that open appends commit or delete."""
         return {
             (topic, partition)
-            for append in self._open.values()
-            for touched, topic, partitions in append.offsets
-            if touched == group_id
+            for append in self._touching.get(group_id, {}).values()
+            for topic, partitions in append.offsets[group_id]
             for partition in partitions
         }
 

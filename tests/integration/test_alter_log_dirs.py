@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,35 @@ def test_a_move_that_failed_where_both_disks_serve_is_tried_again(node: Director
     assert len(tries) == 2
     node.await_assigned("t", lambda assigned: assigned == [other(source)])
     assert node.produce("t", 0) == 0
+
+
+def test_a_move_that_is_taken_back_as_its_last_step_fails_is_not_tried_again(node: Directories) -> None:
+    source = node.directory_of("t", 0)
+    assert node.produce("t", 0) == 0
+    manager: Any = node.broker._logs._manager
+    begun, go = threading.Event(), threading.Event()
+    tries = []
+
+    def fails(key: Any) -> None:
+        tries.append(key)
+        begun.set()
+        assert go.wait(30)
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    manager.replace_with_future = fails
+    node.broker.moves._backoff_ms = 1
+    assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
+    assert begun.wait(30)
+    [under_way] = node.broker.moves._moves.values()
+    with ThreadPoolExecutor(1) as asking:
+        taken_back = asking.submit(node.alter, "t", 0, f"{node.path}/{source}")
+        wait_until(lambda: under_way.ending)
+        go.set()
+        assert taken_back.result(30) == ErrorCode.NONE
+    wait_until(lambda: not node.broker.moves._moves)
+    assert len(tries) == 1
+    node.await_assigned("t", lambda assigned: assigned == [source])
+    assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
 
 
 def test_a_move_that_is_taken_back_late_is_taken_back_in_the_metadata(node: Directories) -> None:

@@ -26,17 +26,18 @@ Replica = tuple[Uuid, int]
 
 
 class Move:
-    """Of one replica. `finishing`: what is left is not interrupted any more."""
+    """Of one replica. `finishing`: what is left is not interrupted any more. `ending`: nor is it tried again."""
 
-    __slots__ = ("finishing", "path", "task", "told")
+    __slots__ = ("ending", "finishing", "path", "task", "told")
 
     def __init__(self, path: str, task: asyncio.Task[None]) -> None:
         self.path = path
         self.task = task
-        self.finishing = False
+        self.finishing = self.ending = False
         self.told: tuple[Replica, str] | None = None  # that it moves, and where it lies while it has not
 
     async def end(self) -> None:
+        self.ending = True
         if not self.finishing:
             self.task.cancel()
         await asyncio.wait([self.task])
@@ -121,10 +122,10 @@ class LogDirMoves:
             move.finishing = False
             await self._off(self._manager.check_directories)
             self._revert(key, move)
-            serve = self._may_move(key, move)
-            again = f"it is tried again after {self._backoff_ms} ms" if serve else "it is given up"
+            goes_on = not move.ending and self._may_move(key, move)
+            again = f"it is tried again after {self._backoff_ms} ms" if goes_on else "it is given up"
             LOG.warning("%s-%d cannot move to %s: %s; %s", *key, move.path, reason(error), again)
-            return not serve
+            return not goes_on
         return True
 
     def _may_move(self, key: Key, move: Move) -> bool:

@@ -453,9 +453,9 @@ def test_large_frames_that_wait_for_each_other_s_memory_all_come_through(serve: 
 
 
 def test_claims_that_send_nothing_keep_nobody_waiting(serve: Callable[..., Serving]) -> None:
-    claim = 100 << 20
+    claim = 25 << 20
     serving = serve(queued_max_request_bytes=2 * claim, socket_request_max_bytes=claim)
-    claimers = [serving.peer() for _ in range(80)]
+    claimers = [serving.peer() for _ in range(20)]  # a sanitizer marks all of what each claims, and at the end again
     for claimer in claimers:
         claimer.send(struct.pack(">i", claim) + b"0123456789")
     until(lambda: serving.counter("memory_used_bytes") >= len(claimers) * (2 << 20))

@@ -1,24 +1,25 @@
 """`python -m benchmarks.groups`: a large classic group, and many commits, on ours and Apache Kafka in turns.
 
-Rows: 1,000 members join one group, counted from the first JoinGroup until every member has its assignment in one
-generation (group.initial.rebalance.delay.ms=0: nobody waits for the sake of waiting; a member that is stable hears of
-the next rebalance by a heartbeat every 50 ms); heartbeats of that group, spread evenly over time; commits of 100
-partitions each, 16 groups one at a time each. CPU is the broker's own. The first round warms up and is not counted.
+Rows: 1,000 members join one group, counted from the first JoinGroup until every member has its assignment, all in one
+generation (group.initial.rebalance.delay.ms=0, nobody waits for the sake of waiting, and one member is there before the
+others: it comes again when all have their ids, or how many generations there are would be luck); the same when all come
+again; heartbeats of 1,000 members, one of each in 3 s, spread evenly, at rest and while another group of 1,000
+rebalances over and over; commits of 100 partitions each, 16 groups one at a time each. CPU is the broker's own, but
+where the client's is shown: it shares the machine's cores. The first round warms up and is not counted.
 """
 
 import argparse
 import contextlib
-import heapq
+import gc
 import json
-import selectors
 import shutil
-import socket
 import statistics
 import struct
 import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.crowd import Crowd, Pulse
 from benchmarks.peers.contestants import SERVER_JVM
 from benchmarks.peers.report import conditions, spread
 from benchmarks.peers.requests import create
@@ -27,20 +28,14 @@ from benchmarks.peers.rows import load, with_cpu
 from brokers import APACHE, ApacheKafka, Node
 from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import (
-    FindCoordinatorRequest,
-    HeartbeatRequest,
-    JoinGroupRequest,
-    OffsetCommitRequest,
-    SyncGroupRequest,
-)
+from kafkacore.protocol.messages import FindCoordinatorRequest, OffsetCommitRequest
 from wire import call
 
 MEMBERS = 1_000
-JOIN, SYNC, HEARTBEAT = (11, 5), (14, 3), (12, 3)
-WHILE_JOINING_S = 0.05
-HEARTBEATS_S = 5.0
-HEARTBEATS_PER_SECOND = 1_000
+JOINS, WARM_UP_JOINS = 3, 6  # groups in a round
+REBALANCES, WARM_UP_REBALANCES = 5, 20
+HEARTBEAT_INTERVAL_S = 3.0  # of each member, as clients have it by default
+HEARTBEATS_S, WARM_UP_HEARTBEATS_S = 6.0, 3.0
 COMMIT_PARTITIONS = 100
 COMMIT_GROUPS = 16  # in as many partitions, one request of each at a time
 COMMIT_S = 3.0
@@ -53,12 +48,16 @@ OVERRIDES = {
     "group.max.session.timeout.ms": "1800000",
 }
 NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR}
-JOIN_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.MEMBER_ID_REQUIRED}
 SHOWN = {
     "join s": "1,000 members join until stable, s",
     "join CPU s": "broker CPU of that, s",
+    "join client CPU s": "the client's CPU of that, s",
+    "rebalance s": "all of them come again, s",
+    "rebalance CPU s": "broker CPU of that, s ",
     "heartbeat p50 ms": "heartbeat p50, ms",
     "heartbeat p99 ms": "heartbeat p99, ms",
+    "busy heartbeat p50 ms": "heartbeat p50 while another group rebalances, ms",
+    "busy heartbeat p99 ms": "heartbeat p99 while another group rebalances, ms",
     "commits/s": "commits of 100 partitions/s",
     "commits/CPU s": "commits of 100 partitions per broker CPU-second",
 }
@@ -67,141 +66,6 @@ SHOWN = {
 def framed(message, version, correlation_id=0):
     inside = apis.encode_request(version, correlation_id, "groups", message)
     return struct.pack(">i", len(inside)) + inside
-
-
-class Member:
-    """One connection and what its consumer would know."""
-
-    def __init__(self, address, group):
-        host, port = address.rsplit(":", 1)
-        self.socket = socket.create_connection((host, int(port)))
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.group, self.id, self.generation, self.stable = group, "", -1, False
-        self.leads = 0  # how many members its last generation has, when it leads
-        self.asked, self.sent_ns = None, 0
-        self.received = bytearray()
-
-    def send(self, api, message):
-        self.asked, self.sent_ns = api, time.perf_counter_ns()
-        self.socket.sendall(framed(message, api[1]))
-
-    def receive(self):
-        """A whole answer, or None. Raises ConnectionError."""
-        part = self.socket.recv(1 << 20)
-        if not part:
-            raise ConnectionError("the broker closed a member's connection")
-        self.received += part
-        if len(self.received) < 4 or len(self.received) < 4 + struct.unpack_from(">i", self.received)[0]:
-            return None
-        answer = apis.response_class(self.asked[0]).decode(bytes(self.received[8:]), self.asked[1])
-        self.received.clear()
-        return answer
-
-    def join(self):
-        self.stable = False
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\1" + bytes(20))
-        self.send(
-            JOIN,
-            JoinGroupRequest(
-                group_id=self.group, session_timeout_ms=300_000, rebalance_timeout_ms=300_000, member_id=self.id,
-                protocol_type="consumer", protocols=[protocol],
-            ),
-        )  # fmt: skip
-
-    def beat(self):
-        self.send(HEARTBEAT, HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.id))
-
-    def answered(self, answer):
-        """Does what comes next; True when it has its assignment, or its heartbeat was fine."""
-        if answer.error_code in JOIN_AGAIN:
-            self.id = getattr(answer, "member_id", self.id) or self.id
-            self.join()
-            return False
-        if answer.error_code:
-            raise RuntimeError(f"{type(answer).__name__}: {ErrorCode(answer.error_code).name}")
-        if self.asked == JOIN:
-            self.id, self.generation, self.leads = answer.member_id, answer.generation_id, len(answer.members)
-            share = SyncGroupRequest.SyncGroupRequestAssignment
-            shares = [share(member_id=each.member_id, assignment=bytes(30)) for each in answer.members]
-            self.send(
-                SYNC,
-                SyncGroupRequest(
-                    group_id=self.group, generation_id=self.generation, member_id=self.id, assignments=shares
-                ),
-            )
-            return False
-        self.stable = True
-        return True
-
-
-class Crowd:
-    """All members of one group, driven by one thread."""
-
-    def __init__(self, address, group, count):
-        self.members = [Member(address, group) for _ in range(count)]
-        self.selector = selectors.DefaultSelector()
-        for member in self.members:
-            self.selector.register(member.socket, selectors.EVENT_READ, member)
-
-    def settled(self):
-        leaders = [member for member in self.members if member.leads == len(self.members)]
-        newest = max((leader.generation for leader in leaders), default=None)
-        return newest is not None and all(each.stable and each.generation == newest for each in self.members)
-
-    def join(self):
-        """Seconds until stable."""
-        began, beats = time.perf_counter(), []
-        for member in self.members:
-            member.join()
-        while not self.settled():
-            now = time.perf_counter()
-            if now - began > LIMIT_S:
-                raise RuntimeError(f"the group was not stable after {LIMIT_S:.0f} s")
-            while beats and beats[0][0] <= now:
-                heapq.heappop(beats)[2].beat()
-            for key, _ in self.selector.select(max(beats[0][0] - now, 0) if beats else 1):
-                answer = key.data.receive()
-                if answer is not None and key.data.answered(answer):
-                    heapq.heappush(beats, (time.perf_counter() + WHILE_JOINING_S, id(key.data), key.data))
-        return time.perf_counter() - began
-
-    def heartbeats(self):
-        """Latencies in ns; a member that is still waited for is passed over."""
-        self.drain()
-        latencies, began, sent = [], time.perf_counter(), 0
-        while (now := time.perf_counter()) - began < HEARTBEATS_S:
-            due = int((now - began) * HEARTBEATS_PER_SECOND)
-            while sent < due:
-                member = self.members[sent % len(self.members)]
-                sent += 1
-                if member.asked is None:
-                    member.beat()
-            latencies += self.collect(0.0005)
-        return latencies
-
-    def collect(self, timeout_s):
-        latencies = []
-        for key, _ in self.selector.select(timeout_s):
-            answer = key.data.receive()
-            if answer is not None:
-                latencies.append(time.perf_counter_ns() - key.data.sent_ns)
-                key.data.asked = None
-                if answer.error_code:
-                    raise RuntimeError(f"a heartbeat met {ErrorCode(answer.error_code).name}")
-        return latencies
-
-    def drain(self):
-        """Until nobody waits for an answer of the joining's."""
-        deadline = time.perf_counter() + 1
-        while time.perf_counter() < deadline:
-            self.collect(0.05)
-        for member in self.members:
-            member.asked = None
-
-    def close(self):
-        self.selector.close()
-        for member in self.members:
-            member.socket.close()
 
 
 def find(address, group):
@@ -214,18 +78,61 @@ def find(address, group):
         time.sleep(0.05)
 
 
-def group_figures(broker, number):
-    group = f"crowd-{number}"
+def stable_crowd(broker, group, meanwhile=lambda: None):
+    """A crowd, its seconds until stable, and what that cost the broker and this process in CPU seconds."""
     find(broker.bootstrap, group)
-    crowd = Crowd(broker.bootstrap, group, MEMBERS)
+    crowd = Crowd(broker.bootstrap, group, MEMBERS, meanwhile)
+    crowd.begin()
+    own_s = time.thread_time()
+    took_s, cpu_s = with_cpu(crowd.join, broker.pid)
+    return crowd, took_s, cpu_s, time.thread_time() - own_s
+
+
+def join_figures(broker, prefix, times):
+    seen = []
+    for number in range(times):
+        crowd, *figures = stable_crowd(broker, f"{prefix}-{number}")
+        crowd.close()
+        seen.append(figures)
+    took_s, cpu_s, own_s = (statistics.mean(each) for each in zip(*seen, strict=True))
+    return {"join s": took_s, "join CPU s": cpu_s, "join client CPU s": own_s}
+
+
+def heartbeat_figures(broker, prefix, rebalances, seconds):
+    """Of one crowd, at rest and while another rebalances over and over."""
+    crowd = stable_crowd(broker, f"{prefix}-beating")[0]
+    pulse = Pulse(crowd, HEARTBEAT_INTERVAL_S)
+    other = stable_crowd(broker, f"{prefix}-moving", pulse.look)[0]
     try:
-        took_s, cpu_s = with_cpu(crowd.join, broker.pid)
-        cuts = statistics.quantiles(crowd.heartbeats(), n=100)
+        calm = latencies(pulse, lambda until: crowd.turn(min(pulse.wait_s(), until)), seconds)
+        took_s, cpu_s = with_cpu(lambda: [other.rebalance() for _ in range(rebalances)], broker.pid)
+        busy = latencies(pulse, lambda until: other.rebalance(), seconds)
     finally:
         crowd.close()
+        other.close()
     return {
-        "join s": took_s, "join CPU s": cpu_s, "heartbeat p50 ms": cuts[49] / 1e6, "heartbeat p99 ms": cuts[98] / 1e6,
+        "rebalance s": statistics.mean(took_s), "rebalance CPU s": cpu_s / rebalances,
+        "heartbeat p50 ms": calm[49], "heartbeat p99 ms": calm[98],
+        "busy heartbeat p50 ms": busy[49], "busy heartbeat p99 ms": busy[98],
     }  # fmt: skip
+
+
+def latencies(pulse, step, seconds):
+    """Hundredths, in ms, of the heartbeats that are sent between one `step` and the next, or within one."""
+    pulse.latencies.clear()
+    end = time.perf_counter() + seconds
+    while (left := end - time.perf_counter()) > 0:
+        step(left)
+        pulse.look()
+    return [each / 1e6 for each in statistics.quantiles(pulse.latencies, n=100)]
+
+
+def group_figures(broker, number):
+    """The round that does not count has more of everything: a JVM compiles what runs often."""
+    prefix = f"crowd-{number}"
+    figures = join_figures(broker, prefix, JOINS if number else WARM_UP_JOINS)
+    seconds = HEARTBEATS_S if number else WARM_UP_HEARTBEATS_S
+    return figures | heartbeat_figures(broker, prefix, REBALANCES if number else WARM_UP_REBALANCES, seconds)
 
 
 def commit(group, offset):
@@ -307,6 +214,7 @@ def main():
     options.directory.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="groups-", dir=options.directory)).resolve()
     brokers = {}
+    gc.disable()  # the client's pauses are nobody's latency
     try:
         for name in options.brokers:
             brokers[name] = STARTERS[name](scratch / name)

@@ -1,7 +1,10 @@
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from kafkacore._fast.env import Environment
 from kafkacore._fast.gate import GatePolicy
+
+_T = TypeVar("_T")
 
 LIMITS: tuple[str, ...]
 
@@ -59,6 +62,7 @@ class InboundRequest:
     def correlation_id(self) -> int: ...
     @property
     def client_id(self) -> str | None: ...
+    def head(self, listeners: tuple[_T, ...]) -> tuple[int, int, int, str | None, _T, str, int]: ...
     @property
     def header_size(self) -> int: ...
     @property

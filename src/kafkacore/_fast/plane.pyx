@@ -650,13 +650,20 @@ cdef class InboundRequest:
             return None
         return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
 
-    @property
-    def client_host(self) -> str:
-        """The peer's address."""
+    def head(self, tuple listeners) -> tuple:
+        """In one call, of a request that has not been let go of: API key, version, correlation id, client id, its
+        listener of those, the peer's address without port, and when it was received, in ns of the plane's clock."""
         self.pending()
+        cdef Request *request = self.request
         cdef char host[64]
-        format_host(host, 64, self.request.address)
-        return (<bytes> host).decode()
+        cdef object client_id = None
+        if request.client_id != NULL:
+            client_id = (<const char *> request.client_id)[:request.client_id_size].decode("utf-8", "replace")
+        format_host(host, 64, request.address)
+        return (
+            request.api_key, request.api_version, request.correlation_id, client_id, listeners[request.listener],
+            (<bytes> host).decode("ascii"), request.received_ns,
+        )
 
     @property
     def header_size(self) -> int:

@@ -96,6 +96,7 @@ class CoordinatorRuntime(Generic[S]):
         self._going: set[asyncio.Task[None]] = set()
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
+        self._loop = asyncio.get_running_loop()  # asking for it is a system call each time
         self.metrics = CoordinatorMetrics()
 
     # --- whose partitions are led here ---
@@ -127,7 +128,7 @@ class CoordinatorRuntime(Generic[S]):
             del self._ending[index]
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
+        task = self._loop.create_task(work)
         self._going.add(task)
         task.add_done_callback(self._going.discard)
         return task
@@ -164,7 +165,7 @@ class CoordinatorRuntime(Generic[S]):
         seat = self._seat(index)
         if seat.journal.full:
             raise error_for(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[Any] = self._loop.create_future()
         seat.carry_out(operation(seat.shard, waiter, self._ports.clock.wall_ms()))
         return waiter
 

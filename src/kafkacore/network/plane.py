@@ -17,6 +17,7 @@ from kafkacore._fast.env import Environment
 from kafkacore._fast.plane import HotApi, InboundRequest, NativePlane, pack_address
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.lasting import LastingAnswer, LastingAnswers
+from kafkacore.network.later import Later
 from kafkacore.network.limits import CONTROL_PLANE_QUEUE, PlaneLimits
 from kafkacore.network.listeners import Listener, listen
 from kafkacore.network.request import RequestContext
@@ -43,7 +44,7 @@ class Torn(NamedTuple):
 # other work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
 # Whoever has read the body and answers later had better release it: its memory is the plane's again from then on.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
-Answer = Callable[[RequestContext, memoryview], Response | LastingAnswer | Awaitable[Response]]
+Answer = Callable[[RequestContext, memoryview], Response | LastingAnswer | Later[Response] | Awaitable[Response]]
 
 
 class Plane:
@@ -71,12 +72,13 @@ class Plane:
         self.limits = limits or PlaneLimits()
         self.loop = runtime.loop(kind)
         self._listeners = tuple(listeners)
+        self._listener_names = tuple(each.name for each in listeners)
         self._answer = self._handlers = answer
         self._acceptor = runtime.acceptor(kind)
         self.processors = runtime.processors(kind)
         self._sockets: list[socket.socket] = []
         self._accepting = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._going: set[asyncio.Future[Any]] = set()  # what answers wait for
         self._reading = False
         self.native = NativePlane(
             kind,
@@ -130,8 +132,8 @@ class Plane:
             self.native.start_draining()
             await self._swept(drain_ms)
         self.native.start_draining(force=True)
-        for task in tuple(self._tasks):
-            task.cancel()
+        for each in tuple(self._going):
+            each.cancel()
         await self._swept(10_000)
         if self._reading:
             self._reading = False
@@ -187,8 +189,8 @@ class Plane:
 
     @property
     def response_tasks(self) -> int:
-        """Handlers that run."""
-        return len(self._tasks)
+        """Handlers that run, or wait."""
+        return len(self._going)
 
     async def _swept(self, limit_ms: float) -> None:
         """Until no connection and no handler is left, and the processors have let go of the plane."""
@@ -204,7 +206,7 @@ class Plane:
             while any(processor.turns < turns for processor, turns in swept) and loop.time() <= deadline:  # noqa: ASYNC110
                 await asyncio.sleep(_SWEEP_SECONDS)
             counters = self.native.counters()
-            if not (counters["connections"] or counters["requests_out"] or self._tasks) or loop.time() > deadline:
+            if not (counters["connections"] or counters["requests_out"] or self._going) or loop.time() > deadline:
                 return
             # What is left are peers that read slowly, or handlers: they are looked for less and less often.
             await asyncio.sleep(pause_s)
@@ -234,19 +236,14 @@ class Plane:
 
     def _start(self, inbound: InboundRequest) -> None:
         try:
-            context = RequestContext(
-                inbound.api_key,
-                inbound.api_version,
-                inbound.correlation_id,
-                inbound.client_id,
-                self._listeners[inbound.listener].name,
-                inbound.client_host,
-                received_ns=inbound.received_ns,
-            )
+            context = RequestContext(*inbound.head(self._listener_names))
             body = memoryview(inbound)[inbound.header_size :]
             response: Any = self._answer(context, body)
         except Exception as error:  # noqa: BLE001 - whatever it is, the connection ends and the log tells
             self._refuse(inbound, error)
+            return
+        if isinstance(response, Later):
+            self._park(inbound, body, response)
             return
         if isinstance(response, LastingAnswer):
             answers = self._lasting.get(inbound.api_key)
@@ -260,8 +257,36 @@ class Plane:
         if _is_released(body):
             inbound.let_go()
         task = asyncio.get_running_loop().create_task(self._finish(inbound, body, response))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._going.add(task)
+        task.add_done_callback(self._going.discard)
+
+    def _park(self, inbound: InboundRequest, body: memoryview, later: Later[Response]) -> None:
+        """A task for each would be most of what a member of a large group costs."""
+        if _is_released(body):
+            inbound.let_go()
+
+        def end(future: asyncio.Future[Any]) -> None:
+            self._going.discard(future)
+            try:
+                if future.cancelled():
+                    inbound.close()
+                else:
+                    self._tell(inbound, later.answer())
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._refuse(inbound, error)
+            finally:
+                _release(body)
+
+        self._going.add(later.future)
+        later.future.add_done_callback(end)
+
+    def _tell(self, inbound: InboundRequest, response: Any) -> None:
+        if response is None:
+            inbound.answer_nothing()
+        elif isinstance(response, Torn):
+            inbound.answer(response.frame, torn_bytes=response.size_bytes)
+        else:
+            inbound.answer(response)
 
     async def _finish(self, inbound: InboundRequest, body: memoryview, response: Any) -> None:
         try:
@@ -269,12 +294,7 @@ class Plane:
                 response = await response
             if isinstance(response, Iterator):
                 response = await _collected(response)
-            if response is None:
-                inbound.answer_nothing()
-            elif isinstance(response, Torn):
-                inbound.answer(response.frame, torn_bytes=response.size_bytes)
-            else:
-                inbound.answer(response)
+            self._tell(inbound, response)
         except asyncio.CancelledError:
             inbound.close()
             raise

@@ -15,6 +15,6 @@ class RequestContext(NamedTuple):
     client_id: str | None
     listener: str
     client_host: str
-    principal: str = "User:ANONYMOUS"
     received_ns: int = 0
+    principal: str = "User:ANONYMOUS"
     forwarded: bool = False

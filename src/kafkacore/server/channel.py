@@ -73,7 +73,7 @@ class ActiveController:
 
     def _own(self, request: Message) -> RequestContext:
         version = apis.api(request.API_KEY).highest
-        return RequestContext(request.API_KEY, version, 0, None, self._listener, "", OWN_PRINCIPAL)
+        return RequestContext(request.API_KEY, version, 0, None, self._listener, "", principal=OWN_PRINCIPAL)
 
     # --- what the metadata log tells ---
 

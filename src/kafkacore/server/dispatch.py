@@ -6,14 +6,17 @@ broker that asks the controller beside it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.lasting import LastingAnswer
+from kafkacore.network.later import Later
 from kafkacore.network.request import RequestContext
 from kafkacore.observability import request_log
 from kafkacore.protocol import apis
@@ -36,7 +39,7 @@ class Lasting(NamedTuple):
     depends: AbstractSet[object] | None
 
 
-Answered = bytes | LastingAnswer | Awaitable[bytes | None] | None
+Answered = bytes | LastingAnswer | Later[bytes | None] | Awaitable[bytes | None] | None
 Handler = Callable[[Any, RequestContext, Any], Response | Lasting | Awaitable[Response]]
 Reader = Callable[[bytes | memoryview, int], Any]
 
@@ -78,9 +81,12 @@ class Dispatcher:
             response = self._api(call.api_key).handle(self._context, call, request)
         except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
             response = _failed(call, request, error)
+        if isinstance(response, asyncio.Future):
+            _let_go(body)
+            return Later(response, partial(_told_later, call, request))
         if not isinstance(response, bytes | Message) and isinstance(response, Awaitable):
             _let_go(body)
-            return self._encode_later(call, request, response)
+            return _encode_later(call, request, response)
         depends: AbstractSet[object] | None = None
         lasts = isinstance(response, Lasting)
         if isinstance(response, Lasting):
@@ -100,15 +106,6 @@ class Dispatcher:
             response = _failed(call, request, error)
         assert isinstance(response, Message)
         return response
-
-    async def _encode_later(self, call: RequestContext, request: Any, waiting: Awaitable[Response]) -> bytes | None:
-        try:
-            response = await waiting
-        except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
-            response = _failed(call, request, error)
-        if request_log.enabled():
-            request_log.log(call, request, response)
-        return _encoded(call, response)
 
     def _decode(self, call: RequestContext, body: bytes | memoryview) -> Any:
         """The request, or bytes: the answer to one whose version is unknown where the protocol has such an answer
@@ -161,6 +158,30 @@ def _let_go(body: bytes | memoryview) -> None:
             body.release()
         except BufferError:
             LOG.debug("a request keeps its frame")
+
+
+def _told_later(call: RequestContext, request: Any, done: asyncio.Future[Response]) -> bytes | None:
+    """Of a future that is done, and was not cancelled."""
+    error = done.exception()
+    if error is None:
+        response = done.result()
+    elif isinstance(error, Exception):
+        response = _failed(call, request, error)
+    else:
+        raise error
+    if request_log.enabled():
+        request_log.log(call, request, response)
+    return _encoded(call, response)
+
+
+async def _encode_later(call: RequestContext, request: Any, waiting: Awaitable[Response]) -> bytes | None:
+    try:
+        response = await waiting
+    except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
+        response = _failed(call, request, error)
+    if request_log.enabled():
+        request_log.log(call, request, response)
+    return _encoded(call, response)
 
 
 def _encoded(call: RequestContext, response: Response) -> bytes | None:

@@ -165,12 +165,17 @@ class ClassicGroup:
             raise error_for(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
-    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Whether a member of these protocols fits in: one of them all others support."""
         if self.state == EMPTY:
-            return bool(protocol_type) and any(True for _ in names)
+            return bool(protocol_type) and bool(protocols)
+        if protocol_type != self.protocol_type:
+            return False
         count = len(self.members)
-        return protocol_type == self.protocol_type and any(self._support.get(name, 0) == count for name in names)
+        for name, _ in protocols:  # noqa: SIM110 - a generator costs more than what it looks at
+            if self._support.get(name) == count:
+                return True
+        return False
 
     def select_protocol(self) -> str:
         """The one that most members like best of those that all support; of equals what the first members like."""
@@ -178,10 +183,12 @@ class ClassicGroup:
         count = len(self.members)
         common = {name for name, supporters in self._support.items() if supporters == count}
         for member in self.members.values():
-            liked = next((name for name, _ in member.protocols if name in common), None)
-            if liked is None:
+            for name, _ in member.protocols:
+                if name in common:
+                    votes[name] = votes.get(name, 0) + 1
+                    break
+            else:
                 raise ValueError(f"member {member.member_id} supports no protocol that all others support")
-            votes[liked] = votes.get(liked, 0) + 1
         return max(votes, key=votes.__getitem__)
 
     # --- subscriptions, of groups of consumers ---
@@ -256,9 +263,10 @@ class ClassicGroup:
         self._static_members[instance_id] = new.member_id
 
     def update(self, member: Member, protocols: Protocols, rebalance_ms: int, session_ms: int) -> None:
-        self._count_support(member, -1)
-        member.protocols = protocols
-        self._count_support(member, 1)
+        if member.protocols != protocols:
+            self._count_support(member, -1)
+            member.protocols = protocols
+            self._count_support(member, 1)
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
 

@@ -75,7 +75,7 @@ class Joining:
                 complete_when_all_joined(core, group)
         elif group.deleting:
             self._refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id)
-        elif not group.supports(self._request.protocol_type, [name for name, _ in self._protocols]):
+        elif not group.supports(self._request.protocol_type, self._protocols):
             self._refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
         elif member_id == UNKNOWN_MEMBER_ID:
             self._newcomer(group)
@@ -263,6 +263,8 @@ class Joining:
 
 def _offered(request: JoinGroupRequest) -> Protocols:
     """Of a name that comes twice the first: counted twice, it would not be what all members support."""
+    if len(request.protocols) == 1:
+        return ((request.protocols[0].name, request.protocols[0].metadata),)
     offered: dict[str, bytes] = {}
     for each in request.protocols:
         offered.setdefault(each.name, each.metadata)

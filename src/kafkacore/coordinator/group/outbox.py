@@ -21,6 +21,9 @@ Touched = Mapping[str, Iterable[tuple[str, Iterable[int]]]]
 _NOTHING: Final[Touched] = MappingProxyType({})
 
 
+_NOTHING: Final = Effects()
+
+
 class OpenAppend:
     """An append whose fate is open.
 
@@ -63,7 +66,10 @@ class Outbox:
         self._last_token = 0
 
     def take(self) -> Effects:
-        effects, self._effects = self._effects, Effects()
+        effects = self._effects
+        if not effects:
+            return _NOTHING
+        self._effects = Effects()
         return effects
 
     def answer(self, waiter: Waiter, response: Any) -> None:

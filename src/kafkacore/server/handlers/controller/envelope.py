@@ -43,7 +43,7 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
             header.client_id,
             call.listener,
             str(ipaddress.ip_address(request.client_host_address)),
-            _principal(request.request_principal),
+            principal=_principal(request.request_principal),
             forwarded=True,
         )
     except ValueError as error:

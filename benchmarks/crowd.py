@@ -1,0 +1,280 @@
+"""A thousand members of one group, driven by one thread that costs them little: what is measured is the broker.
+
+Every frame is made before it is needed, but for a member's id and its generation, which are written into it; of an
+answer only what decides the next step is read. All sockets are in epoll sets, whose events are handled one by one.
+"""
+
+import collections
+import select
+import socket
+import struct
+import time
+
+from kafkacore.protocol import apis
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+)
+
+CLIENT = "crowd"
+JOIN, SYNC, HEARTBEAT = (11, 5), (14, 3), (12, 3)
+ID_OF_TEMPLATES = CLIENT + "-" + "x" * 36  # as long as those that brokers give: the client's and a UUID
+ERROR_AT, GENERATION_AT = 12, 14  # of answers: size, correlation id, throttle time, error, generation
+SESSION_MS = 1_800_000  # longer than a run: who has gone is nobody's concern
+AGAIN_S = 0.005  # after a heartbeat that came before the rebalance
+METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
+EVENTS = 64  # that are taken at once
+LIMIT_S = 120.0
+
+
+def framed(api, message):
+    inside = apis.encode_request(api[1], 0, CLIENT, message)
+    return struct.pack(">i", len(inside)) + inside
+
+
+class Template:
+    """A request in which a member's id, and behind its group's the generation, are to be filled in."""
+
+    def __init__(self, api, message):
+        self._frame = framed(api, message)
+        self._id_at = self._frame.index(ID_OF_TEMPLATES.encode())
+        self._generation_at = self._id_at - 2 - 4
+
+    def of(self, member_id):
+        made = bytearray(self._frame)
+        made[self._id_at : self._id_at + len(ID_OF_TEMPLATES)] = member_id
+        return made
+
+    def set_generation(self, frame, generation):
+        struct.pack_into(">i", frame, self._generation_at, generation)
+
+
+class Templates:
+    def __init__(self, group):
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=METADATA)
+
+        def join(member_id):
+            return JoinGroupRequest(
+                group_id=group, session_timeout_ms=SESSION_MS, rebalance_timeout_ms=SESSION_MS, member_id=member_id,
+                protocol_type="consumer", protocols=[protocol],
+            )  # fmt: skip
+
+        self.first_join = framed(JOIN, join(""))
+        self.join = Template(JOIN, join(ID_OF_TEMPLATES))
+        self.sync = Template(SYNC, self._sync(group, []))
+        self.heartbeat = Template(HEARTBEAT, HeartbeatRequest(group_id=group, member_id=ID_OF_TEMPLATES))
+        self._group = group
+
+    @staticmethod
+    def _sync(group, assignments):
+        return SyncGroupRequest(group_id=group, member_id=ID_OF_TEMPLATES, assignments=assignments)
+
+    def leader_sync(self, member_ids):
+        share = SyncGroupRequest.SyncGroupRequestAssignment
+        shares = [share(member_id=each.decode(), assignment=SHARE) for each in member_ids]
+        return Template(SYNC, self._sync(self._group, shares))
+
+
+class Member:
+    """One connection, and the requests of whoever is behind it. `then` is called with the next answer."""
+
+    def __init__(self, address, templates):
+        host, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.templates = templates
+        self.id, self.then, self.sent_ns = b"", None, 0
+        self.join = self.sync = self.heartbeat = b""
+        self._received = b""
+
+    def named(self, member_id):
+        self.id = member_id
+        self.join = self.templates.join.of(member_id)
+        self.sync = self.templates.sync.of(member_id)
+        self.heartbeat = self.templates.heartbeat.of(member_id)
+
+    def in_generation(self, generation):
+        self.templates.sync.set_generation(self.sync, generation)
+        self.templates.heartbeat.set_generation(self.heartbeat, generation)
+
+    def send(self, frame, then):
+        self.then, self.sent_ns = then, time.perf_counter_ns()
+        self.socket.sendall(frame)
+
+    def receive(self):
+        """A whole answer with its size before it, or None. Raises ConnectionError."""
+        part = self.socket.recv(1 << 18)
+        if not part:
+            raise ConnectionError("the broker closed a member's connection")
+        answer = self._received + part if self._received else part
+        if len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
+            self._received = answer
+            return None
+        self._received = b""
+        return answer
+
+
+def error_of(answer):
+    return int.from_bytes(answer[ERROR_AT : ERROR_AT + 2], "big")
+
+
+def member_id_of(answer):
+    """Of a JoinGroup's answer: behind the generation are the protocol's name and the leader's id."""
+    at = GENERATION_AT + 4
+    for _ in range(2):
+        at += 2 + int.from_bytes(answer[at : at + 2], "big")
+    return answer[at + 2 : at + 2 + int.from_bytes(answer[at : at + 2], "big")]
+
+
+class Crowd:
+    """All members of one group. `meanwhile` is called between any two events."""
+
+    def __init__(self, address, group, count, meanwhile=lambda: None):
+        self.templates = Templates(group)
+        self.members = [Member(address, self.templates) for _ in range(count)]
+        self.meanwhile = meanwhile
+        self.leader = self.members[0]
+        self.leader_sync = None
+        self._named = self._in_sync = 0
+        self._early = collections.deque()  # whose heartbeats told nothing yet, and when they are to be sent again
+        self._by_file = {member.socket.fileno(): member for member in self.members}
+        self._epoll = select.epoll(count)
+        for file in self._by_file:
+            self._epoll.register(file, select.EPOLLIN)
+
+    def close(self):
+        self._epoll.close()
+        for member in self.members:
+            member.socket.close()
+
+    def turn(self, timeout_s):
+        for file, _ in self._epoll.poll(timeout_s, EVENTS):
+            member = self._by_file[file]
+            answer = member.receive()
+            if answer is not None:
+                member.then(member, answer)
+            self.meanwhile()
+
+    def until(self, is_over, timeout_s=0.001):
+        deadline = time.perf_counter() + LIMIT_S
+        while not is_over():
+            self.turn(timeout_s)
+            self.meanwhile()
+            now = time.perf_counter()
+            while self._early and self._early[0][0] <= now:
+                member = self._early.popleft()[1]
+                member.send(member.heartbeat, self._told_to_rejoin)
+            if now > deadline:
+                raise RuntimeError(f"the group is not stable after {LIMIT_S:.0f} s")
+
+    # --- the steps of a member ---
+
+    def _told_id(self, member, answer):
+        if error_of(answer) != ErrorCode.MEMBER_ID_REQUIRED:
+            raise RuntimeError(f"JoinGroup met {ErrorCode(error_of(answer)).name}")
+        member.named(bytes(member_id_of(answer)))
+        self._named += 1
+        member.send(member.join, self._joined)
+
+    def _joined(self, member, answer):
+        require_none(answer, "JoinGroup")
+        generation = struct.unpack_from(">i", answer, GENERATION_AT)[0]
+        member.in_generation(generation)
+        if member is not self.leader:
+            member.send(member.sync, self._synced)
+            return
+        if self.leader_sync is None:
+            told = JoinGroupResponse.decode(bytes(answer[8:]), JOIN[1])
+            self._template = self.templates.leader_sync([each.member_id.encode() for each in told.members])
+            self.leader_sync = self._template.of(member.id)
+        self._template.set_generation(self.leader_sync, generation)
+        member.send(self.leader_sync, self._synced)
+
+    def _synced(self, member, answer):
+        require_none(answer, "SyncGroup")
+        self._in_sync += 1
+
+    def _told_to_rejoin(self, member, answer):
+        if error_of(answer) == ErrorCode.NONE:
+            self._early.append((time.perf_counter() + AGAIN_S, member))
+            return
+        if error_of(answer) != ErrorCode.REBALANCE_IN_PROGRESS:
+            raise RuntimeError(f"a heartbeat met {ErrorCode(error_of(answer)).name}")
+        member.send(member.join, self._joined)
+
+    # --- what they do together ---
+
+    def begin(self):
+        """The leader alone, stable: whoever comes first makes a generation, and how many come with it is luck."""
+        self._named = self._in_sync = 0
+        self.leader.send(self.templates.first_join, self._told_id)
+        self.until(lambda: self._in_sync == 1)
+        self.leader_sync = None  # of the one
+
+    def join(self):
+        """All others come, each first to be told its id, as consumers do; the leader hears of it when they have their
+        ids, and comes again: then all are of one generation. Seconds until every one has its assignment."""
+        self._named = self._in_sync = 0
+        began = time.perf_counter()
+        for member in self.members[1:]:
+            member.send(self.templates.first_join, self._told_id)
+            self.turn(0)
+        self.until(lambda: self._named == len(self.members) - 1)
+        self.leader.send(self.leader.heartbeat, self._told_to_rejoin)
+        self.until(lambda: self._in_sync == len(self.members))
+        return time.perf_counter() - began
+
+    def rebalance(self):
+        """The leader comes again, the others hear of it by a heartbeat each. Seconds until every one has its
+        assignment."""
+        self._in_sync = 0
+        began = time.perf_counter()
+        self.leader.send(self.leader.join, self._joined)
+        for member in self.members[1:]:
+            member.send(member.heartbeat, self._told_to_rejoin)
+            self.turn(0)
+        self.until(lambda: self._in_sync == len(self.members))
+        return time.perf_counter() - began
+
+
+def require_none(answer, what):
+    if error_of(answer):
+        raise RuntimeError(f"{what} met {ErrorCode(error_of(answer)).name}")
+
+
+class Pulse:
+    """Heartbeats of a stable crowd, one of each member in `interval_s`, evenly; its own epoll set, so that it can be
+    looked at between any two events of others. Latencies in ns."""
+
+    def __init__(self, crowd, interval_s):
+        self._crowd = crowd
+        self._step_s = interval_s / len(crowd.members)
+        self._due = time.perf_counter() + self._step_s
+        self._next = 0
+        self.latencies = []
+        self.passed_over = 0  # heartbeats that were due before the one before them was answered
+        for member in crowd.members:
+            member.then = None  # they wait for nothing
+
+    def look(self):
+        now = time.perf_counter()
+        while self._due <= now:
+            self._due += self._step_s
+            member = self._crowd.members[self._next]
+            self._next = (self._next + 1) % len(self._crowd.members)
+            if member.then is None:
+                member.send(member.heartbeat, self._answered)
+            else:
+                self.passed_over += 1
+        self._crowd.turn(0)
+
+    def _answered(self, member, answer):
+        self.latencies.append(time.perf_counter_ns() - member.sent_ns)
+        member.then = None
+        require_none(answer, "a heartbeat")
+
+    def wait_s(self):
+        return max(self._due - time.perf_counter(), 0)

@@ -222,6 +222,7 @@ class Crowd:
         for member in self.members[1:]:
             member.send(self.templates.first_join, self._told_id)
             self.turn(0)
+            self.meanwhile()
         self.until(lambda: self._named == len(self.members) - 1)
         self.leader.send(self.leader.heartbeat, self._told_to_rejoin)
         self.until(lambda: self._in_sync == len(self.members))
@@ -236,6 +237,7 @@ class Crowd:
         for member in self.members[1:]:
             member.send(member.heartbeat, self._told_to_rejoin)
             self.turn(0)
+            self.meanwhile()
         self.until(lambda: self._in_sync == len(self.members))
         return time.perf_counter() - began
 

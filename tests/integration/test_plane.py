@@ -395,6 +395,23 @@ def test_a_request_that_was_read_holds_no_memory_while_its_answer_waits(serve: C
     assert [peer.answer()[1] for peer in (*released, kept)] == [b"r" * 1000] * 4 + [b"k" * 1000]
 
 
+def test_answers_that_are_given_all_at_once_all_go_out(serve: Callable[..., Serving]) -> None:
+    """More of them than a processor sends in one turn."""
+    gate = asyncio.Event()
+
+    async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
+        await gate.wait()
+        return echo(context, body)
+
+    serving = serve(wait_for_gate)
+    peers = [serving.peer() for _ in range(150)]
+    for number, peer in enumerate(peers):
+        peer.send(frame(b"%d" % number, number))
+    until(lambda: serving.counter("requests_out") == len(peers))
+    serving.plane.loop.call(gate.set)
+    assert [peer.answer() for peer in peers] == [(number, b"%d" % number) for number in range(len(peers))]
+
+
 def test_a_peer_that_is_gone_frees_what_it_had(serve: Callable[..., Serving]) -> None:
     gate = asyncio.Event()
 

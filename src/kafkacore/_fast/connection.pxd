@@ -113,7 +113,8 @@ ctypedef struct Connection:
     uint8_t address[16]
     int32_t port
 
-cdef int home_go_on(Home *home) noexcept nogil  # one round of the ready connections; how many
+# A round of the ready connections, or the first `most` of them; how many.
+cdef int home_go_on(Home *home, int most) noexcept nogil
 cdef void home_bury(Home *home) noexcept nogil  # at the end of a turn
 cdef void home_close_all(Home *home) noexcept nogil
 cdef void home_swept(Mail *mail) noexcept nogil  # home.sweep: closes what is idle on draining planes

@@ -41,18 +41,20 @@ def live() -> dict[str, int]:
     return {"connections": load64(&live_connections), "requests": load64(&live_requests)}
 
 
-cdef int home_go_on(Home *home) noexcept nogil:
-    cdef Connection *conn = home.ready
-    cdef Connection *next
+cdef int home_go_on(Home *home, int most) noexcept nogil:
+    cdef Connection **end = home.ready_end  # what becomes ready meanwhile has its turn in the next round
+    cdef Connection *conn
+    cdef bint is_last = False
     cdef int count = 0
-    home.ready = NULL
-    home.ready_end = &home.ready
-    while conn != NULL:
-        next = conn.next_ready
+    while home.ready != NULL and count < most and not is_last:
+        conn = home.ready
+        is_last = &conn.next_ready == end
+        home.ready = conn.next_ready
+        if home.ready == NULL:
+            home.ready_end = &home.ready
         conn.is_ready = False
         connection_go_on(conn)
         release(conn)
-        conn = next
         count += 1
     return count
 

@@ -26,6 +26,7 @@ ctypedef struct Processor:
     int64_t gap_ns            # how long work stayed out lately, a moving average
     int64_t shy_until_ns      # no spinning before
     int64_t shy_ns
+    int64_t looked_ns         # when it looked at its sockets while mail waited
     bint trimmed
     int64_t idle_ns           # since start; the processor alone writes, anybody reads
     int64_t waiting_since_ns  # 0 while it works; likewise

@@ -30,6 +30,9 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     EVENTS = 256              # of one epoll_wait
+    READY = 32                # connections that go on in one turn, for instance with answers that a loop gave at once
+    ALL = 0x7FFFFFFF
+    LOOK_NS = 100000          # so long the sockets may go unlooked at while there is mail
     GAP_CAP_NS = 1000000
     # spin only when work stayed out for less than this lately; a sleep itself costs some 40 us
     SPIN_BELOW_NS = 200000
@@ -74,6 +77,16 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
     return max(count, 0)
 
 
+cdef int look_at_sockets(Processor *p, epoll_event *events) noexcept nogil:
+    """Mail waits. Where it keeps coming, as when a loop answers a thousand requests, sockets are looked at all the
+    same."""
+    cdef int64_t now_ns = monotonic_ns()
+    if now_ns - p.looked_ns < LOOK_NS:
+        return 0
+    p.looked_ns = now_ns
+    return max(epoll_wait(p.home.epoll, events, EVENTS, 0), 0)
+
+
 cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
     cdef Home *home = &p.home
     cdef int64_t start_ns, slept_ns, next_ms
@@ -87,7 +100,7 @@ cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
         count = spin_for_events(p, events, start_ns)
         if count or load_ptr(<void **> &home.inbox.newest) != NULL:
             note_gap(p, start_ns)
-            return count
+            return count or look_at_sockets(p, events)
     next_ms = wheel_next_ms(&home.wheel)
     if next_ms >= 0:
         timeout_ms = max(next_ms - home.clock.monotonic_ns(home.clock.self) // 1000000, 0)
@@ -95,7 +108,7 @@ cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
         timeout_ms = TRIM_AFTER_MS
     if not inbox_may_sleep(&home.inbox):
         store64(&p.waiting_since_ns, 0)
-        return 0
+        return look_at_sockets(p, events)
     slept_ns = monotonic_ns()
     count = epoll_wait(home.epoll, events, EVENTS, <int> min(timeout_ms, 0x7FFFFFFF))
     inbox_awake(&home.inbox)
@@ -129,7 +142,7 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
             connection_event(<Connection *> events[i].data.ptr, events[i].events)
             p.trimmed = False
     inbox_deliver(&home.inbox)
-    home_go_on(home)
+    home_go_on(home, READY)
     home_bury(home)
     store64(&home.turns, home.turns + 1)
 
@@ -146,7 +159,7 @@ cdef void *run(void *argument) noexcept nogil:
     home_close_all(&p.home)
     while inbox_deliver(&p.home.inbox):
         home_close_all(&p.home)
-    home_go_on(&p.home)
+    home_go_on(&p.home, ALL)
     home_bury(&p.home)
     frames_trim()
     return NULL

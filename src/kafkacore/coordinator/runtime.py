@@ -26,6 +26,7 @@ from kafkacore.runtime.scheduler import Scheduled, Scheduler
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
 LOADS_AT_ONCE: Final = 2  # one reads its disk while the other is replayed
+ANSWERS_IN_A_TURN: Final = 256  # of a large group's rebalance
 _WATERMARK_PATIENCE_S: Final = 60.0
 # After these the partition is not this shard's to write any more.
 _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -215,6 +216,7 @@ class _Seat(Generic[S]):
         self.shard = shard
         self.state = State.LOADING
         self.name = f"{settings.topic}-{index}"
+        self._loop = runtime._loop
         self._ports = ports
         self._settings = settings
         self._metrics = runtime.metrics
@@ -294,9 +296,16 @@ class _Seat(Generic[S]):
             self.journal.settle()
 
     def _answer(self, effects: Effects) -> None:
-        for waiter, response in effects.answers:
+        self._give(effects.answers, 0)
+
+    def _give(self, answers: Sequence[tuple[Any, Any]], begin: int) -> None:
+        """To some now, to the others in the loop's next turns: whoever asks meanwhile does not wait for all."""
+        end = begin + ANSWERS_IN_A_TURN
+        for waiter, response in answers[begin:end]:
             if not waiter.done():
                 waiter.set_result(response)
+        if end < len(answers):
+            self._loop.call_soon(self._give, answers, end)
 
     # --- what became of its appends (an Outcome of its journal) ---
 

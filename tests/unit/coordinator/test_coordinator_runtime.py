@@ -17,7 +17,7 @@ from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import AppendResult, PartitionHandle
 from kafkacore._fast.uuid import Uuid
 from kafkacore._fast.watch import ACKS
-from kafkacore.coordinator import journal, loader
+from kafkacore.coordinator import journal, loader, runtime
 from kafkacore.coordinator.group.effects import Append, Effects
 from kafkacore.coordinator.journal import JournalSettings
 from kafkacore.coordinator.runtime import CoordinatorRuntime, RuntimePorts, RuntimeSettings, State
@@ -135,6 +135,7 @@ class World:
         self.waits = PartitionWaits(real, Scheduler(real, asyncio.get_running_loop().call_later))
         self.gate = asyncio.Event()
         self.gate.set()
+        self.begun = 0  # works that a thread was asked for
         self.scheduler = Scheduler(self.environment)
         self.made: list[Words] = []
         self.runtime: CoordinatorRuntime[Words] = CoordinatorRuntime(
@@ -150,6 +151,7 @@ class World:
         return self.made[-1]
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
+        self.begun += 1
         await self.gate.wait()
         return await asyncio.get_running_loop().run_in_executor(None, work)
 
@@ -206,6 +208,12 @@ async def until(reached: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def turns() -> None:
+    """What the loop would do at once, it has done."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
 def batch(*records: tuple[bytes | None, bytes | None], **fields: Any) -> bytes:
     builder = RecordBatchBuilder(**fields)
     for key, value in records:
@@ -245,8 +253,9 @@ def test_what_comes_during_an_append_shares_a_batch(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
+        begun = world.begun
         first = [world.put(b"%d" % n) for n in range(3)]
-        await asyncio.sleep(0.01)
+        await until(lambda: world.begun > begun)
         later = [world.put(b"%d" % n) for n in range(3, 8)]
         world.gate.set()
         assert await asyncio.gather(*first, *later) == list(range(8))
@@ -353,8 +362,9 @@ def test_one_that_fails_takes_those_behind_it_along_and_the_next_begins_anew(pla
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
+        begun = world.begun
         first = world.put(b"a")
-        await asyncio.sleep(0.01)
+        await until(lambda: world.begun > begun)
         second = world.put(b"b")
         world.log().error = ErrorCode.NOT_ENOUGH_REPLICAS
         world.gate.set()
@@ -455,8 +465,9 @@ def test_when_the_leadership_goes_who_waits_is_told_and_a_later_epoch_loads_anew
         await world.led()
         assert await world.put(b"a", b"1") == 0
         world.gate.clear()
+        begun = world.begun
         put = world.put(b"b", b"2")
-        await asyncio.sleep(0.01)
+        await until(lambda: world.begun > begun)
         world.runtime.resign(0)
         assert await put == "NOT_COORDINATOR"
         world.log().handle.become_leader(1, 4)
@@ -476,14 +487,17 @@ def test_a_leadership_that_comes_back_loads_what_was_on_its_way_when_it_went(pla
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
+        begun = world.begun
         put = world.put(b"b", b"2")
-        await asyncio.sleep(0.01)
+        await until(lambda: world.begun > begun)
         world.runtime.resign(0)
         assert await put == "NOT_COORDINATOR"
-        await asyncio.sleep(0.01)
+        await turns()
+        begun = world.begun
         world.runtime.lead(0, 0, world.log())
-        await asyncio.sleep(0.01)
+        await turns()
         assert world.runtime.loading
+        assert world.begun == begun  # nothing is read yet
         world.gate.set()
         assert (await world.active()).words == {b"b": b"2"}
 
@@ -494,11 +508,35 @@ def test_a_stop_tells_everybody(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
+        begun = world.begun
         put = world.put(b"a")
-        await asyncio.sleep(0.01)
+        await until(lambda: world.begun > begun)
         world.gate.set()
         await world.runtime.close()
         assert put.result() == "COORDINATOR_NOT_AVAILABLE"
+
+    play(story)
+
+
+def test_many_answers_are_given_in_turns_of_the_loop(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(runtime, "ANSWERS_IN_A_TURN", 2)
+        await world.led()
+        waiters: list[asyncio.Future[Any]] = [asyncio.get_running_loop().create_future() for _ in range(4)]
+
+        def answer_all(shard: Words, waiter: asyncio.Future[Any], now_ms: int) -> Effects:
+            effects = Effects()
+            effects.answers += [(each, number) for number, each in enumerate((*waiters, waiter))]  # type: ignore[misc]
+            return effects
+
+        waiters[1].cancel()  # who has gone is passed over
+        waiters.append(world.runtime.ask(0, answer_all))
+        seen = []
+        while not seen or seen[-1] < 5:
+            seen.append(sum(each.done() for each in waiters))
+            await asyncio.sleep(0)
+        assert seen == [2, 4, 5]
+        assert [each.result() for each in waiters if not each.cancelled()] == [0, 2, 3, 4]
 
     play(story)
 
@@ -621,12 +659,14 @@ class _SlowAppend:
 async def _lead_twice_while_an_append_is_slow(world: World) -> _SlowAppend:
     await world.led()
     slow = _SlowAppend(world.log())
+    begun = world.begun
     put = world.put(b"b", b"2")
-    await asyncio.sleep(0.01)
+    await until(lambda: world.begun > begun)
     for _ in range(2):  # the second seat has nothing to append and ends at once
         world.runtime.resign(0)
         world.runtime.lead(0, 0, world.log())
-        await asyncio.sleep(0.01)
+        await turns()
+    assert world.begun == begun + 1  # nothing is read yet
     assert await put == "NOT_COORDINATOR"
     return slow
 
@@ -635,7 +675,6 @@ def test_a_third_seat_loads_what_was_on_its_way_when_the_first_went(play: Any) -
     async def story(world: World) -> None:
         slow = await _lead_twice_while_an_append_is_slow(world)
         try:
-            await asyncio.sleep(0.05)
             assert world.runtime.loading
         finally:
             slow.go.set()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer
 
+from asking import ask
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from kafkacore.testing import Broker
 from kafkacore.testing.words import UnknownName
 
@@ -71,6 +74,25 @@ def test_a_session_ends_when_its_time_has_passed() -> None:
         group = broker.groups["g"]
         assert (group.state, group.members) == ("Empty", [])
         one.close()
+
+
+def test_a_session_goes_on_by_heartbeats_that_its_coordinator_never_sees() -> None:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0")
+    with Broker(configs={"group.initial.rebalance.delay.ms": 0}) as broker:
+        ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
+        asked = JoinGroupRequest(
+            group_id="g", protocol_type="p", protocols=[protocol], session_timeout_ms=10_000, rebalance_timeout_ms=1_000
+        )
+        joined = ask(broker.bootstrap, asked, 3)
+        named = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
+        ask(broker.bootstrap, SyncGroupRequest(**named), 2)
+        for _ in range(4):  # the first one goes to the coordinator, the others to processors
+            assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == 0
+            broker.clock.advance(seconds=8)
+            assert len(broker.groups["g"].members) == 1
+        broker.clock.advance(seconds=3)
+        assert broker.groups["g"].members == []
+        assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_offsets_expire_when_the_group_has_been_empty_for_long() -> None:

@@ -8,6 +8,7 @@ from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.atomics cimport load64, store64
 from kafkacore._fast.cursor cimport Reader, Writer, reader_init, writer_init
+from kafkacore._fast.env cimport Env
 from kafkacore._fast.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.hot cimport NONE, answer_begin, answer_whole
 from kafkacore._fast.plane cimport SERVED, SERVED_CLOSE, SERVED_PUNT, HotApi, Request, hot_api
@@ -78,6 +79,7 @@ cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) 
     cdef Reader reader
     cdef Arena arena
     cdef HeartbeatRequest asked
+    cdef const Env *env = request.plane.env  # its clock, which a test may move, is not the processor's
     cdef bint is_read
     reader_init(&reader, request.frame.data + request.header_size, request.frame.size - request.header_size)
     arena_init(&arena, ARENA_BYTES)
@@ -87,7 +89,7 @@ cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) 
         return SERVED_PUNT
     if verdict.action == GATE_ERROR:
         return write_answer(request, verdict.error)
-    if not note_heartbeat(<Rolls *> state, &asked, request.received_ns):
+    if not note_heartbeat(<Rolls *> state, &asked, env.clock.monotonic_ns(env.clock.self)):
         return SERVED_PUNT
     return write_answer(request, NONE)
 

@@ -103,6 +103,48 @@ def test_a_look_takes_no_longer_than_a_few_thousand_offsets(monkeypatch: pytest.
     assert ticks == 5
 
 
+def test_a_group_of_very_many_offsets_is_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
+    log = GroupLog()
+    for topic in ("one", "two", "three"):
+        log.commit_offsets(topic, {(topic, index): 5 for index in range(30)}, retention_ms=1, version=3)
+    log.commit_offsets("stays", {("stays", 0): 5})
+    log.now_ms += LOOK_MS
+    left = []
+    for _ in range(10):
+        effects = log.shard.tick(log.now_ms)
+        assert sum(len(each.records) for each in effects.appends) <= 20
+        log.carry_out(effects)
+        left.append(len(log.offsets()))
+        if len(left) == 3:  # both were looked at
+            log.commit_offsets("again", {("one", 0): 6, ("two", 0): 6}, version=9)
+    assert left[:5] == [71, 51, 31, 13, 3]
+    assert log.offsets() == {("stays", 0): 5, ("one", 0): 6, ("two", 0): 6}
+
+
+def test_a_group_of_very_many_offsets_ends_in_the_round_that_takes_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
+    log = GroupLog()
+    log.commit_offsets("all", {("t", index): 5 for index in range(50)}, retention_ms=1, version=3)
+    log.wait(LOOK_MS)
+    assert groups(log) == groups(log.restarted()) == []
+    assert log.records[-1] == (records.group_key("g"), None)
+
+
+def test_a_group_that_begins_to_consume_while_it_is_looked_at_keeps_what_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
+    log = GroupLog()
+    log.commit_offsets("all", {("t", index): 5 for index in range(50)}, retention_ms=1, version=3)
+    log.now_ms += LOOK_MS
+    log.carry_out(log.shard.tick(log.now_ms))
+    assert len(log.offsets()) == 30
+    log.join("member", client=OLD)
+    log.wait(1)
+    assert len(log.offsets()) == 30
+
+
 def test_an_offset_that_is_committed_anew_while_it_expires_stays() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)

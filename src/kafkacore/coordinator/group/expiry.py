@@ -30,7 +30,7 @@ class Expiry:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._deadline = Deadline().call(self._look)
-        self._round: Iterator[str] | None = None  # group ids that are left of this round
+        self._round: Iterator[int] | None = None  # what is left of this round
 
     def start(self) -> None:
         self._core.set_deadline(self._deadline, self._core.settings.offsets_retention_check_interval_ms)
@@ -40,13 +40,10 @@ class Expiry:
             self._core.set_deadline(self._deadline, _LATER_MS)
             return
         if self._round is None:
-            self._round = iter(list(self._core.groups))
+            self._round = _look_at_all(self._core)
         looked_at = 0
-        for group_id in self._round:
-            group = self._core.classic(group_id)
-            if group is not None and not group.deleting and group.recorded:
-                looked_at += 1 + sum(len(each) for each in self._core.offsets.of(group_id).values())
-                _expire(self._core, group)
+        for count in self._round:
+            looked_at += count
             if looked_at >= OFFSETS_PER_TICK:
                 self._core.set_deadline(self._deadline, 0)
                 return
@@ -54,12 +51,62 @@ class Expiry:
         self.start()
 
 
+def _look_at_all(core: Core) -> Iterator[int]:
+    """Gives how much was looked at since it last did."""
+    for group_id in list(core.groups):
+        group = core.classic(group_id)
+        if group is not None and _may_expire(core, group):
+            if _held_count(core, group) > OFFSETS_PER_TICK:
+                yield from _expire_in_parts(core, group)
+            if _may_expire(core, group) and _held_count(core, group) <= OFFSETS_PER_TICK:
+                count = 1 + _held_count(core, group)
+                _expire(core, group)
+                yield count
+
+
+def _may_expire(core: Core, group: ClassicGroup) -> bool:
+    return core.is_here(group) and not group.deleting and group.recorded
+
+
+def _held_count(core: Core, group: ClassicGroup) -> int:
+    return sum(len(each) for each in core.offsets.of(group.group_id).values())
+
+
+def _expire_in_parts(core: Core, group: ClassicGroup) -> Iterator[int]:
+    """Offsets of a group that has too many for one tick. What happens to it between two of them is taken as it is."""
+    for part in _parts(core, group):
+        expired = _expired(core, group, part) if _may_expire(core, group) else None
+        if expired is None:
+            return
+        if expired:
+            _append(core, group.group_id, expired, None)
+        yield OFFSETS_PER_TICK
+
+
+def _parts(core: Core, group: ClassicGroup) -> Iterator[_Removed]:
+    """Topics and partitions, OFFSETS_PER_TICK at a time."""
+    part: _Removed = []
+    room = OFFSETS_PER_TICK
+    for topic in list(core.offsets.of(group.group_id)):
+        indexes = list(core.offsets.of(group.group_id).get(topic, ()))
+        while indexes:
+            part.append((topic, indexes[:room]))
+            indexes = indexes[room:]
+            room -= len(part[-1][1])
+            if not room:
+                yield part
+                part, room = [], OFFSETS_PER_TICK
+    if part:
+        yield part
+
+
 def _expire(core: Core, group: ClassicGroup) -> None:
-    expired = _expired(core, group)
+    """All that has expired of a group, and the group itself when nothing is left of it."""
+    held = core.offsets.of(group.group_id)
+    expired = _expired(core, group, [(topic, list(partitions)) for topic, partitions in held.items()])
     if expired is None:
         return
-    held = core.offsets.of(group.group_id)
-    remains = sum(len(each) for each in held.values()) - sum(len(indexes) for _, indexes in expired)
+    remains = _held_count(core, group) - sum(len(indexes) for _, indexes in expired)
     under_way = core.outbox.last_of(group.group_id) is not None or any(core.offsets.open_of(group.group_id))
     ends = group.state == EMPTY and not remains and not under_way
     if ends:
@@ -70,8 +117,8 @@ def _expire(core: Core, group: ClassicGroup) -> None:
         _append(core, group.group_id, expired, None)
 
 
-def _expired(core: Core, group: ClassicGroup) -> _Removed | None:
-    """Topics and partitions. None: nothing of this group expires as it is now, not even the group."""
+def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | None:
+    """Topics and partitions, of those. None: nothing of this group expires as it is now, not even the group."""
     held = core.offsets.of(group.group_id)
     if not held:
         return []
@@ -81,15 +128,19 @@ def _expired(core: Core, group: ClassicGroup) -> _Removed | None:
     retention_ms, now_ms = core.settings.offsets_retention_ms, core.now_ms
     pending = set(core.offsets.open_of(group.group_id)) | core.outbox.open_offsets(group.group_id)
     expired: _Removed = []
-    for topic, partitions in held.items():
-        if not group.is_subscribed(topic):
-            indexes = [
+    for topic, indexes in asked:
+        partitions = held.get(topic)
+        if partitions is not None and not group.is_subscribed(topic):
+            rows = ((index, partitions.get(index)) for index in indexes)
+            over = [
                 index
-                for index, row in partitions.items()
-                if _is_over(CommittedOffset(*row), since, retention_ms, now_ms) and (topic, index) not in pending
+                for index, row in rows
+                if row is not None
+                and _is_over(CommittedOffset(*row), since, retention_ms, now_ms)
+                and (topic, index) not in pending
             ]
-            if indexes:
-                expired.append((topic, indexes))
+            if over:
+                expired.append((topic, over))
     return expired
 
 

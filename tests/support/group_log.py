@@ -14,6 +14,7 @@ from typing import Any
 from group_rolls import Rolls
 from kafkacore._fast.offset_commit import OffsetCommit
 from kafkacore._named_tuple import NamedTuple
+from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.coordinator.group.shard import GroupShard
@@ -84,7 +85,8 @@ class GroupLog:
         self.answers: dict[Any, Any] = {}
         self._uuids = Uuids()
         self.rolls = Rolls(lambda: self.now_ms)
-        self.shard = GroupShard(settings, self._uuids, self.rolls)
+        self.counts = Counts()
+        self.shard = GroupShard(settings, self._uuids, self.rolls, self.counts)
         self.carry_out(self.shard.loaded(now_ms))
 
     # --- the log ---

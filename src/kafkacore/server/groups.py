@@ -15,6 +15,7 @@ from typing import Any, Final
 from kafkacore._fast.java_text import hash_code
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
+from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Effects
 from kafkacore.coordinator.group.rolls import Rolls
 from kafkacore.coordinator.group.settings import GroupSettings, group_settings
@@ -55,6 +56,7 @@ class Groups:
         rolls: Rolls | None = None,
     ) -> None:
         self.settings: GroupSettings = group_settings(config)
+        self.counts = Counts()
         self._config = config
         self._replicas = replicas
         self._read_image = read_image
@@ -87,7 +89,7 @@ class Groups:
     # --- what the runtime is given ---
 
     def _make_shard(self) -> GroupShard:
-        return GroupShard(self.settings, Uuid.random, self._rolls)
+        return GroupShard(self.settings, Uuid.random, self._rolls, self.counts)
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._blocking, work)

@@ -63,12 +63,21 @@ def group_metrics(groups: Groups) -> Iterator[Sample]:
     loads = runtime.metrics
     yield Sample(_SERVER, _GROUPS, "partition-load-time-max", Kind.GAUGE, loads.longest_load_ms)
     yield Sample(_SERVER, _GROUPS, "partition-load-time-avg", Kind.GAUGE, loads.load_ms / max(loads.loads, 1))
+    counts = groups.counts
+    for name, value in (
+        ("offset-commit-count", counts.offset_commits),
+        ("offset-expiration-count", counts.expired_offsets),
+        ("offset-deletion-count", counts.deleted_offsets),
+        ("group-completed-rebalance-count", counts.completed_rebalances),
+    ):
+        yield Sample(_SERVER, _GROUPS, name, Kind.COUNTER, value)
     states: Counter[str] = Counter()
     offsets = 0
     for shard in runtime.active():
         here, committed = shard.census()
         states.update(here)
         offsets += committed
+    yield Sample(_SERVER, _GROUPS, "group-count", Kind.GAUGE, states.total(), (("protocol", "classic"),))
     yield Sample(_COORDINATOR, "GroupMetadataManager", "NumOffsets", Kind.GAUGE, offsets)
     yield Sample(_COORDINATOR, "GroupMetadataManager", "NumGroups", Kind.GAUGE, states.total())
     for name in ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"):

@@ -52,6 +52,8 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
         core.outbox.answer(waiter, commit)
         return
 
+    core.counts.offset_commits += len(commit)
+
     def outcome(error: ErrorCode) -> None:
         commit.error = error
         core.outbox.answer(waiter, commit)
@@ -237,6 +239,8 @@ def offset_delete(core: Core, request: OffsetDeleteRequest, waiter: Waiter) -> N
     if not tombstones:
         core.outbox.answer(waiter, response)
         return
+
+    core.counts.deleted_offsets += len(tombstones)
 
     def outcome(error: ErrorCode) -> None:
         core.outbox.answer(waiter, response if error == ErrorCode.NONE else OffsetDeleteResponse(error_code=error))

@@ -16,10 +16,29 @@ from kafkacore.coordinator.group.settings import GroupSettings
 Group: TypeAlias = ClassicGroup | OtherGroup
 
 
+class Counts:
+    """What the shards of one broker have done since its start, as Apache Kafka's metrics count it."""
+
+    __slots__ = ("completed_rebalances", "deleted_offsets", "expired_offsets", "offset_commits")
+
+    def __init__(self) -> None:
+        self.offset_commits = 0  # partitions, not requests
+        self.deleted_offsets = 0  # by OffsetDelete
+        self.expired_offsets = 0
+        self.completed_rebalances = 0
+
+
 class Core:
     """`now_ms` is that of the input being served."""
 
-    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes], rolls: Rolls | None = None) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_uuid: Callable[[], bytes],
+        rolls: Rolls | None = None,
+        counts: Counts | None = None,
+    ) -> None:
+        self.counts = counts or Counts()
         self.settings = settings
         self.rolls = rolls
         self._new_uuid = new_uuid

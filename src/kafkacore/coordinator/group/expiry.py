@@ -109,6 +109,7 @@ def _expire(core: Core, group: ClassicGroup) -> None:
     remains = _held_count(core, group) - sum(len(indexes) for _, indexes in expired)
     under_way = core.outbox.last_of(group.group_id) is not None or any(core.offsets.open_of(group.group_id))
     ends = group.state == EMPTY and not remains and not under_way
+    core.counts.expired_offsets += sum(len(indexes) for _, indexes in expired)
     if ends:
         LOG.info("Group %s has no members and no offsets and is deleted.", group.group_id)
         begin_deletion(core, group)

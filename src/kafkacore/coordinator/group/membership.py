@@ -79,6 +79,7 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
         give_assignments(core, group, error)
         if error == ErrorCode.NONE:
             group.transition_to(STABLE, core.now_ms)
+            core.counts.completed_rebalances += 1
         else:
             prepare_or_complete(core, group, f"the assignment could not be stored: {error.name}")
 

@@ -19,7 +19,7 @@ from kafkacore._fast.offset_commit import OffsetCommit
 from kafkacore.coordinator.group import admin, commits, expiry, membership, replay
 from kafkacore.coordinator.group.answers import join_error
 from kafkacore.coordinator.group.classic import ClassicGroup
-from kafkacore.coordinator.group.core import Core
+from kafkacore.coordinator.group.core import Core, Counts
 from kafkacore.coordinator.group.effects import Caller, Effects, Waiter
 from kafkacore.coordinator.group.joining import Joining
 from kafkacore.coordinator.group.rebalance import extend_session, prepare
@@ -45,10 +45,16 @@ from kafkacore.protocol.uuid import Uuid
 
 class GroupShard:
     """`new_uuid` gives 16 bytes that nobody else has; a member's id ends with them. With `rolls`, heartbeats that
-    change nothing need not come here."""
+    change nothing need not come here. `counts` are shared by the shards of a broker."""
 
-    def __init__(self, settings: GroupSettings, new_uuid: Callable[[], bytes], rolls: Rolls | None = None) -> None:
-        self._core = Core(settings, new_uuid, rolls)
+    def __init__(
+        self,
+        settings: GroupSettings,
+        new_uuid: Callable[[], bytes],
+        rolls: Rolls | None = None,
+        counts: Counts | None = None,
+    ) -> None:
+        self._core = Core(settings, new_uuid, rolls, counts)
         self._expiry = expiry.Expiry(self._core)
 
     # --- what is recorded ---

@@ -1,0 +1,73 @@
+"""Metrics of the group coordinator and of the log cleaner are called as Apache Kafka 4.3 calls its own."""
+
+import re
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from brokers import APACHE
+from java_classes import string_literals
+from kafkacore.server.metrics import broker_metrics
+from kafkacore.testing import Broker
+from processes import PEERS, need, wait_until
+
+RELEASE = APACHE["apache-4.3"]
+LOG = "org.apache.kafka.storage.internals.log"
+COORDINATOR = "org.apache.kafka.coordinator"
+CLASSES = {
+    ("storage", f"{LOG}.LogCleaner"): ("LogCleaner",),
+    ("storage", f"{LOG}.LogCleanerManager"): ("LogCleanerManager",),
+    ("group-coordinator", f"{COORDINATOR}.group.metrics.GroupCoordinatorMetrics"): (
+        "GroupMetadataManager",
+        "group-coordinator-metrics",
+    ),
+    ("coordinator-common", f"{COORDINATOR}.common.runtime.CoordinatorRuntimeMetricsImpl"): (
+        "group-coordinator-metrics",
+    ),
+}
+NAME = re.compile(r"[a-z]+(-[a-z]+)+|Num(Groups|Offsets)[A-Za-z]*|DeadThreadCount")
+# Literals that look like names and name something else: files, throttlers, the groups of metrics themselves.
+NO_METRICS = {"cleaner-offset-checkpoint", "cleaner-io", "group-coordinator-metrics"}
+
+ABSENT = {
+    r"(offset|group)-.*-rate": "a scrape shows the count, and who asks makes the rate",
+    r"(consumer|share|streams)-group-.*": "groups of these kinds are not run yet",
+    r"event-(queue|processing|purgatory)-.*|thread-idle-ratio-avg": "no thread and no queue belong to the coordinator: "
+    "its requests are the handler loop's, which kafka.network's RequestQueueSize and RequestMetrics show",
+    r"background-.*": "nothing of the classic groups runs in the background",
+    r"batch-(flush|linger)-.*": "a batch is what one turn of the loop has made: it lingers for nobody",
+    r"batch-buffer-cache-.*": "no buffers are cached: a batch's memory is its own",
+}
+
+
+def names_in_the_jars():
+    found = set()
+    for jar, name in CLASSES:
+        path = PEERS / f"kafka-{RELEASE}" / f"kafka-{jar}-{RELEASE}.jar"
+        need(path.exists(), "no jars of Apache Kafka: make peers")
+        found |= {each for each in string_literals(path, name) if NAME.fullmatch(each)}
+    return found - NO_METRICS
+
+
+@pytest.fixture(scope="module")
+def ours():
+    types = {each for types in CLASSES.values() for each in types}
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.describe_consumer_groups(["g"])["g"].result(30)
+        server = broker.node.broker
+        wait_until(lambda: server.cleaner is not None, what="the cleaner is there")
+        return {sample.name for sample in broker_metrics(server) if sample.type in types}
+
+
+def test_every_name_is_there_or_has_a_reason_not_to_be(ours):
+    theirs = names_in_the_jars()
+    assert {"NumOffsets", "offset-commit-count", "event-queue-size", "max-dirty-percent", "DeadThreadCount"} <= theirs
+    missing = theirs - ours
+    assert {name for name in missing if not any(re.fullmatch(each, name) for each in ABSENT)} == set()
+    for pattern in ABSENT:
+        assert any(re.fullmatch(pattern, name) for name in missing), f"nothing is absent by the name of {pattern}"
+
+
+def test_no_name_is_of_our_own_making(ours):
+    assert ours - names_in_the_jars() == set()

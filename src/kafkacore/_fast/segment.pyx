@@ -445,8 +445,9 @@ cdef int segment_unlink_files(Segment *segment) noexcept nogil:
     cdef int result, rest
     cdef int aborted = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
     result = unlink_part(segment, b".log")
-    if aborted >= 0:
-        segment.disk.close(segment.disk.self, aborted)
+    if aborted != -ENOENT:  # with no room for another open file, say, it may be there all the same
+        if aborted >= 0:
+            segment.disk.close(segment.disk.self, aborted)
         rest = segment_sync_names(segment)
         if rest == 0:
             rest = unlink_part(segment, b".txnindex")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.env import Environment
+from kafkacore._fast.faultdisk import FaultDisk
 from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
@@ -265,6 +267,20 @@ def test_a_transaction_that_a_coordinator_aborts_here_is_told(tmp_path: Path) ->
     handle.shut()
     assert loaded(tmp_path).read(0, isolation=READ_LOCAL).error == 0
     assert (tmp_path / "t-0" / f"{0:020d}.txnindex").stat().st_size == ABORTED_ENTRY_BYTES
+
+
+def test_a_segment_that_goes_takes_its_transaction_index_along_also_where_that_cannot_be_opened(tmp_path: Path) -> None:
+    disk, begun, aborted = FaultDisk(), records(0, 7), marker(0, 7, ABORT)
+    settings = LogSettings(segment_bytes=len(begun) + len(aborted), retention_bytes=0)
+    handle = PartitionHandle(LogDirectory(disk.environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
+    handle.become_leader(1, 0)
+    for one in (begun, aborted, records(0, 7, sequence=2)):
+        assert handle.append(one, coordinator=True).error == 0
+    disk.fail("read", errno.EMFILE)
+    assert handle.delete_old_segments() == 1
+    disk.fail("read", 0)
+    assert not list((tmp_path / "t-0").glob(f"{0:020d}.*"))
+    handle.shut()
 
 
 def test_a_segment_that_is_not_recovered_keeps_its_transaction_index_as_it_is(tmp_path: Path) -> None:

@@ -19,9 +19,7 @@ Outcome = Callable[[ErrorCode], None]
 Touched = Mapping[str, Iterable[tuple[str, Iterable[int]]]]
 
 _NOTHING: Final[Touched] = MappingProxyType({})
-
-
-_NOTHING: Final = Effects()
+_NO_EFFECTS: Final = Effects()
 
 
 class OpenAppend:
@@ -68,7 +66,7 @@ class Outbox:
     def take(self) -> Effects:
         effects = self._effects
         if not effects:
-            return _NOTHING
+            return _NO_EFFECTS
         self._effects = Effects()
         return effects
 

@@ -1,6 +1,9 @@
 """What a coordinator counts: partitions of commits, deletions and expiries, and rebalances that came to an end."""
 
+import pytest
+
 from group_log import SETTINGS, Client, GroupLog
+from kafkacore.coordinator.group import expiry
 
 DAY_MS = 86_400_000
 
@@ -29,3 +32,12 @@ def test_offsets_are_counted_by_partition() -> None:
     assert counts(log) == (3, 1, 2, 0)
     log.commit_offsets("refused", {("t", 0): 5}, member="nobody", generation=7)
     assert counts(log) == (3, 1, 2, 0)
+
+
+def test_offsets_that_expire_in_parts_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 2)
+    log = GroupLog()
+    log.commit_offsets("c", {("t", index): 5 for index in range(7)})
+    log.wait(SETTINGS.offsets_retention_ms + DAY_MS)
+    assert log.offsets() == {}
+    assert counts(log) == (7, 0, 7, 0)

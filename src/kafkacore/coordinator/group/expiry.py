@@ -79,7 +79,7 @@ def _expire_in_parts(core: Core, group: ClassicGroup) -> Iterator[int]:
         if expired is None:
             return
         if expired:
-            _append(core, group.group_id, expired, None)
+            _append_expired(core, group.group_id, expired, None)
         yield OFFSETS_PER_TICK
 
 
@@ -109,13 +109,12 @@ def _expire(core: Core, group: ClassicGroup) -> None:
     remains = _held_count(core, group) - sum(len(indexes) for _, indexes in expired)
     under_way = core.outbox.last_of(group.group_id) is not None or any(core.offsets.open_of(group.group_id))
     ends = group.state == EMPTY and not remains and not under_way
-    core.counts.expired_offsets += sum(len(indexes) for _, indexes in expired)
     if ends:
         LOG.info("Group %s has no members and no offsets and is deleted.", group.group_id)
         begin_deletion(core, group)
-        _append(core, group.group_id, expired, group)
+        _append_expired(core, group.group_id, expired, group)
     elif expired:
-        _append(core, group.group_id, expired, None)
+        _append_expired(core, group.group_id, expired, None)
 
 
 def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | None:
@@ -166,6 +165,11 @@ def _is_over(offset: CommittedOffset, since: Callable[[CommittedOffset], int], r
     if offset.expire_timestamp != records.NO_EXPIRE_TIMESTAMP:
         return now_ms >= offset.expire_timestamp
     return now_ms - since(offset) >= retention_ms
+
+
+def _append_expired(core: Core, group_id: str, expired: _Removed, ending: ClassicGroup | None) -> None:
+    core.counts.expired_offsets += sum(len(indexes) for _, indexes in expired)
+    _append(core, group_id, expired, ending)
 
 
 def _append(core: Core, group_id: str, removed: _Removed, ending: ClassicGroup | None) -> None:

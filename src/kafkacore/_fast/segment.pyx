@@ -442,12 +442,11 @@ cdef int segment_unlink(Segment *segment) noexcept nogil:
 cdef int segment_unlink_files(Segment *segment) noexcept nogil:
     # The .log goes first: a crash in between leaves orphaned indexes, which a load removes. One that came back without
     # its transaction index would have nothing but committed records; the other indexes are made again.
-    cdef int result, rest
-    cdef int aborted = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
-    result = unlink_part(segment, b".log")
+    cdef int rest
+    cdef int result = unlink_part(segment, b".log")
+    cdef int32_t aborted = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
+    close_file(segment.disk, &aborted)
     if aborted != -ENOENT:  # with no room for another open file, say, it may be there all the same
-        if aborted >= 0:
-            segment.disk.close(segment.disk.self, aborted)
         rest = segment_sync_names(segment)
         if rest == 0:
             rest = unlink_part(segment, b".txnindex")

@@ -70,10 +70,6 @@ class InboundRequest:
     @property
     def listener(self) -> int: ...
     @property
-    def client_host(self) -> str:
-        """The peer's address, without its port."""
-
-    @property
     def peer(self) -> str: ...
     @property
     def received_ns(self) -> int: ...

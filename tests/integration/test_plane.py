@@ -1,6 +1,7 @@
 """A plane under real sockets: what it answers, in which order, and what it does with bad input."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -49,8 +50,8 @@ def until(condition: Callable[[], bool]) -> None:
 class Peer:
     """One connection of a test."""
 
-    def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=LIMIT_SECONDS)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection((host, port), timeout=LIMIT_SECONDS)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:
@@ -115,9 +116,9 @@ def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
     before = native_connection.live(), native_memory.live(), native_plane.live()["inbound"]
     made: list[Serving] = []
 
-    def start(answer: Any = echo, kind: str = DATA, **limits: Any) -> Serving:
+    def start(answer: Any = echo, kind: str = DATA, host: str = "127.0.0.1", **limits: Any) -> Serving:
         plane = Plane(
-            kind, [Listener("PLAINTEXT", "127.0.0.1", 0)], answer, RANGES, runtime=runtime, limits=PlaneLimits(**limits)
+            kind, [Listener("PLAINTEXT", host, 0)], answer, RANGES, runtime=runtime, limits=PlaneLimits(**limits)
         )
         port = plane.open()["PLAINTEXT"][1]
         plane.loop.run(plane.start())
@@ -141,6 +142,24 @@ def does_not_disturb(serving: Serving) -> Iterator[None]:
     assert other.ask(b"before") == b"before"
     yield
     assert other.ask(b"after") == b"after"
+
+
+def can_bind(host: str) -> bool:
+    with contextlib.suppress(OSError), socket.create_server((host, 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not can_bind("::1"), reason="no IPv6 here"))]
+)
+def test_a_handler_is_told_who_asks(serve: Callable[..., Serving], host: str) -> None:
+    def who(context: RequestContext, body: memoryview) -> bytes:
+        return struct.pack(">i", context.correlation_id) + context.client_host.encode()
+
+    serving = serve(who, host=host)
+    serving.peers.append(Peer(serving.port, host))
+    assert serving.peers[0].ask(b"") == host.encode()
 
 
 def test_a_request_is_answered(serve: Callable[..., Serving]) -> None:

@@ -54,6 +54,9 @@ class _Served(NamedTuple):
     handle: Handler
 
 
+_AT_ONCE: Final = (bytes, Message)  # what most handlers give; to look for an awaitable costs more
+
+
 class Dispatcher:
     """`table` names a module for each API key; `context` is what its `handle` is given, with the request's message or
     what its `read` makes of the body and the version."""
@@ -84,7 +87,7 @@ class Dispatcher:
         if isinstance(response, asyncio.Future):
             _let_go(body)
             return Later(response, partial(_told_later, call, request))
-        if not isinstance(response, bytes | Message) and isinstance(response, Awaitable):
+        if not isinstance(response, _AT_ONCE) and isinstance(response, Awaitable):
             _let_go(body)
             return _encode_later(call, request, response)
         depends: AbstractSet[object] | None = None

@@ -318,3 +318,15 @@ def test_static_members_that_are_waited_for_with_no_patience_leave_time_for_othe
     assert due_ms > log.now_ms
     log.wait(SESSION_MS)
     assert log.describe().group_state == "Empty"
+
+
+def test_a_rebalance_that_all_its_members_have_left_takes_a_newcomer() -> None:
+    log = GroupLog()
+    log.join("a", client=OLD)
+    (member,) = log.describe().members
+    log.leave("l", (member.member_id, None))
+    described = log.describe()
+    assert (described.group_state, described.members) == ("PreparingRebalance", [])
+    log.join("b", client=OLD)
+    log.wait(2 * SETTINGS.initial_rebalance_delay_ms)
+    assert code(log.answers["b"]) == ErrorCode.NONE

@@ -173,7 +173,7 @@ class ClassicGroup:
             return False
         count = len(self.members)
         for name, _ in protocols:  # noqa: SIM110 - a generator costs more than what it looks at
-            if self._support.get(name) == count:
+            if self._support.get(name, 0) == count:
                 return True
         return False
 

@@ -25,13 +25,23 @@ install_dependencies() {
     KAFKACORE_ONLY=- .venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[$extras]"
 }
 
-# The environment's own marker: when .venv is replaced, the marker goes with it.
-marker=".venv/.kafkacore-${extras//,/-}"
+# The environment's own markers: when .venv is replaced, they go with it. What was installed with more extras will do.
 fingerprint="$(cat pyproject.toml src/kafkacore/_version.py | sha256sum)"
-if [ "$(cat "$marker" 2>/dev/null)" != "$fingerprint" ]; then
+installed() {
+    local marker extra
+    for marker in .venv/.kafkacore-*; do
+        [ "$(cat "$marker" 2>/dev/null)" = "$fingerprint" ] || continue
+        for extra in ${extras//,/ }; do
+            [[ "-${marker#.venv/.kafkacore-}-" == *"-$extra-"* ]] || continue 2
+        done
+        return 0
+    done
+    return 1
+}
+installed || {
     install_dependencies
-    printf '%s\n' "$fingerprint" >"$marker"
-fi
+    printf '%s\n' "$fingerprint" >".venv/.kafkacore-${extras//,/-}"
+}
 
 built="$stamps/extensions"
 missing_extension() {

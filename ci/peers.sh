@@ -55,7 +55,7 @@ for release in "${releases[@]}"; do
     if [ -x .venv/bin/python ] && [ ".peers/kafka-$release/.complete" -nt "$archive" ]; then
         say "archiving the classes of Apache Kafka $release"
         PYTHONPATH=tests/support .venv/bin/python ci/peers/archive.py "$release" >build/archive.log 2>&1 ||
-            { cat build/archive.log >&2; die "no archive of Apache Kafka $release"; }
+            say "this Java writes none (build/archive.log): it starts without"
     fi
 done
 

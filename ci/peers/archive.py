@@ -9,6 +9,8 @@ import tempfile
 
 from brokers import APACHE, ApacheKafka, archive
 
+ARCHIVE_TIMEOUT_S = 120
+
 
 class Archived(ApacheKafka):
     """Its broker's process writes the archive when it ends."""
@@ -30,7 +32,7 @@ def main(release):
         made = archive(release).with_suffix(".part")
         made.unlink(missing_ok=True)
         broker = Archived(name, directory, made)
-        broker.child.terminate()
+        broker.child.terminate(ARCHIVE_TIMEOUT_S)
         if not made.exists():
             sys.exit(broker.child.tail())
         os.replace(made, archive(release))

@@ -20,7 +20,8 @@ TURN_START_TIMEOUT_S = 30  # what the other has left may have to be recovered
 
 def classpath(release):
     """Jars of one Apache Kafka release, the classes of ci/peers/java, and a quiet log configuration."""
-    return f"{PEERS / f'kafka-{release}'}/*:{ROOT / 'ci' / 'peers'}:{PEERS / 'java'}"
+    jars = (PEERS / f"kafka-{release}").resolve()  # by which name the archive knows them
+    return f"{jars}/*:{ROOT / 'ci' / 'peers'}:{PEERS / 'java'}"
 
 
 def archive(release):

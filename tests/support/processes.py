@@ -18,19 +18,25 @@ POLL_S = 0.02
 # Below what the kernel gives to whoever does not care: nobody is given one between its choice here and its use. Each
 # process of tests begins far from where its neighbours do, and takes none twice before it has had all.
 PORTS = range(16_384, 32_768)
-_NEXT_PORT = itertools.count(int(os.getpid() * 0.618 * len(PORTS)))
+_FIRST = int(os.getpid() * 0.618 * len(PORTS)) % len(PORTS)
+_NEXT_PORTS = itertools.cycle([*PORTS[_FIRST:], *PORTS[:_FIRST]])
 
 
 def free_ports(count):
     """Ports that nobody listens on."""
-    found = []
-    while len(found) < count:
-        port = PORTS[next(_NEXT_PORT) % len(PORTS)]
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as whoever is to listen there does
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
+    found = list(itertools.islice(filter(is_free, itertools.islice(_NEXT_PORTS, len(PORTS))), count))
+    assert len(found) == count, f"only {len(found)} of {PORTS} are free"
     return found
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as whoever is to listen there does
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def wait_until(condition, timeout_s=30.0, what="the condition"):

@@ -63,13 +63,12 @@ class KafkaPythonMember:
 
         assignor = {"range": RangePartitionAssignor, "sticky": StickyPartitionAssignor}[strategy]
         self.consumer = KafkaConsumer(
-            bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest",
+            topic, bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest",
             enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
             partition_assignment_strategy=[assignor],
         )  # fmt: skip
         # A leader that hears of the topic while it assigns gives nobody anything, for good: it is to know it before.
         wait_until(lambda: self.consumer.partitions_for_topic(topic), PATIENCE_S, f"{topic} to be known")
-        self.consumer.subscribe([topic])
         self.values = []
 
     def poll(self):

@@ -80,6 +80,8 @@ def test_members_and_state_of_a_group_that_lives_are_described(tools, groups, br
         assert by_header(members, "GROUP", "#PARTITIONS") == {topic: str(PARTITIONS)}
         assert by_header(members, "GROUP", "CLIENT-ID") == {topic: "rdkafka"}
         assert "/127.0.0.1" in members[-1]
+        of_all = [row for row in groups("--describe", "--all-groups", "--members") if topic in row]
+        assert [row[-1] for row in of_all] == [str(PARTITIONS)]
         [state] = [row for row in groups("--describe", "--group", topic, "--state") if topic in row]
         assert {broker.bootstrap, "range", "Stable"} <= set(state)
         refused = tools.attempt(
@@ -115,3 +117,42 @@ def test_the_performance_consumer(tools, broker, topic):
     )  # fmt: skip
     figures = re.split(r",\s*", shown.lines[-1])
     assert int(float(figures[4])) == RECORDS * PARTITIONS
+
+
+def test_offsets_are_reset_in_every_form(groups, tools, broker, consumed, tmp_path):
+    reset = ["--reset-offsets", "--group", consumed, "--topic", consumed]
+
+    def wanted(*form):
+        shown = by_header(groups(*reset, *form, "--dry-run"), "PARTITION", "NEW-OFFSET")
+        assert set(shown) == {"0", "1"}
+        return int(shown["0"]), int(shown["1"])
+
+    end = (RECORDS, RECORDS)
+    assert wanted("--to-earliest") == (0, 0)
+    assert wanted("--to-latest") == end
+    assert wanted("--to-current") == end
+    assert wanted("--to-offset", 3 * RECORDS) == end  # within what there is
+    assert wanted("--shift-by", -3) == (RECORDS - 3, RECORDS - 3)
+    assert wanted("--by-duration", "P1D") == (0, 0)
+    assert wanted("--to-datetime", "2000-01-01T00:00:00.000") == (0, 0)
+    plan = tmp_path / "plan.csv"
+    plan.write_text(f"{consumed},0,4\n{consumed},1,6\n")
+    assert wanted("--from-file", plan) == (4, 6)
+    exported = tools.run(
+        "kafka-consumer-groups", "--bootstrap-server", broker.bootstrap, *reset, "--shift-by", -1, "--export",
+        "--dry-run",
+    )  # fmt: skip
+    assert {f'"{consumed}",{index},{RECORDS - 1}' for index in (0, 1)} <= set(exported.lines)
+    everywhere = ["--reset-offsets", "--group", consumed, "--all-topics", "--to-offset", 2, "--execute"]
+    assert by_header(groups(*everywhere), "PARTITION", "NEW-OFFSET") == {"0": "2", "1": "2"}
+    described = groups("--describe", "--group", consumed, "--offsets")
+    assert by_header(described, "PARTITION", "CURRENT-OFFSET") == {"0": "2", "1": "2"}
+
+
+def test_all_groups_are_described_and_listed_by_type(groups, tools, consumed):
+    [state] = [row for row in groups("--describe", "--all-groups", "--state") if consumed in row]
+    assert "Empty" in state
+    if tools.name == "apache-3.9":
+        return  # its --list knows no types
+    assert by_header(groups("--list", "--type"), "GROUP", "TYPE")[consumed] == "Classic"
+    assert [consumed] not in [row[:1] for row in groups("--list", "--type", "consumer")]

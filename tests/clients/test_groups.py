@@ -50,8 +50,8 @@ def test_two_members_share_partitions_and_the_one_that_stays_takes_all(broker, t
     first = member_class(broker, topic_name, topic_name, strategy)
     members = [first]
     try:
-        poll_until(members, lambda: len(first.values) == RECORDS, "one member reads everything")
-        assert set(first.values) == values()
+        # What was not committed is read again after a rebalance, which a slow machine may add at any time.
+        poll_until(members, lambda: set(first.values) == values(), "one member reads everything")
         first.commit()
         assert first.committed() == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
         second = member_class(broker, topic_name, topic_name, strategy)
@@ -64,8 +64,8 @@ def test_two_members_share_partitions_and_the_one_that_stays_takes_all(broker, t
         )
         assert first.partitions() | second.partitions() == set(range(PARTITIONS))
         fill(broker, topic_name, RECORDS)
-        poll_until(members, lambda: len(first.values + second.values) == 2 * RECORDS, "both read on")
-        assert set(first.values + second.values) == values() | values(RECORDS)
+        everything = values() | values(RECORDS)
+        poll_until(members, lambda: set(first.values + second.values) == everything, "both read on")
         members.remove(first)
         first.close()
         poll_until(members, lambda: len(second.partitions()) == PARTITIONS, "who stays has all partitions")

@@ -133,15 +133,14 @@ def outcomes(report: Path) -> Iterator[Outcome]:
     """A test that fails in two ways, as in the test and after it, is one that failed."""
     found: dict[str, Outcome] = {}
     for case in ET.parse(report).iter("testcase"):
-        place = case.get("classname", "").split(".")
-        test = ".".join(
-            [*place[place.index("integration") + 1 if "integration" in place else 0 :], case.get("name", "")]
-        )
+        module, name = case.get("classname", ""), case.get("name", "")
+        place = f"{module.replace('.', '/')}.py::{name}"
+        test = f"{module.removeprefix('test.integration.')}.{name}"
         wrong = next((each for each in case if each.tag in ("failure", "error")), None)
         skipped = case.find("skipped")
         if wrong is not None:
             outcome = Outcome(test, place, "failed", f"{wrong.get('message', '')}\n{wrong.text or ''}")
-        elif skipped is not None and skipped.get("type") != "pytest.xfail":
+        elif skipped is not None:
             outcome = Outcome(test, place, "skipped", skipped.get("message", ""))
         else:
             outcome = Outcome(test, place, "passed", "")

@@ -195,11 +195,18 @@ class Journal:
             self._appended_as(result, writes, len(batch))
 
     async def _append_elsewhere(self, batch: bytearray, writes: list[_Write]) -> None:
+        result = None
         try:
             result = await self._ports.run_blocking(lambda: self._log.append(batch, _ALL_ACKS, False, True))
+        except Exception:
+            LOG.exception("an append of a coordinator ended without a result; who asked for it comes again")
         finally:
             self._appending = None
-        if not self._closed:
+        if self._closed:
+            return
+        if result is None:
+            self._fail(writes, ErrorCode.REQUEST_TIMED_OUT)  # the log may have it; who comes again has it there twice
+        else:
             self._appended_as(result, writes, len(batch))
             self._append_all()
 

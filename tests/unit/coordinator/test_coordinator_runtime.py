@@ -391,6 +391,22 @@ def test_a_partition_that_is_lost_is_coordinated_no_more(play: Any, error: Error
     play(story)
 
 
+def test_who_waits_for_an_append_that_ends_without_a_result_comes_again(play: Any) -> None:
+    async def story(world: World) -> None:
+        await world.led()
+        await world.put(b"before")
+
+        def append(*_: Any) -> AppendResult:
+            raise MemoryError
+
+        world.log().rolls, world.log().append = 1, append  # type: ignore[method-assign]
+        puts = [world.put(b"a"), world.put(b"b")]
+        assert await asyncio.gather(*puts) == ["REQUEST_TIMED_OUT"] * 2
+        assert await world.put(b"c") == 1
+
+    play(story)
+
+
 def test_who_waits_too_long_is_told_and_the_append_may_still_come_to_be(play: Any) -> None:
     async def story(world: World) -> None:
         shard = await world.led()

@@ -10,6 +10,8 @@ from typing import Any, Self
 from kafkacore._fast.batch import Batches
 from kafkacore.protocol import apis
 from kafkacore.protocol import messages as m
+from kafkacore.protocol.errors import ErrorCode
+from processes import wait_until
 from wire import receive
 
 
@@ -85,11 +87,19 @@ class Dialogue:
         return told.error_code, told.low_watermark
 
     def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
-        """-1 latest, -2 earliest; raises AssertionError where there is an error."""
+        """-1 latest, -2 earliest; raises AssertionError where there is an error. A leader that has just begun may have
+        to be asked again: it tells where its log ends once that is where its high watermark is (KIP-207)."""
         request = m.ListOffsetsRequest
         part = request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=-1)
         asked = request(replica_id=-1, topics=[request.ListOffsetsTopic(name=topic, partitions=[part])])
-        (told,) = self.ask(asked, 5).topics[0].partitions
+        told: Any = None
+
+        def is_told() -> bool:
+            nonlocal told
+            (told,) = self.ask(asked, 5).topics[0].partitions
+            return bool(told.error_code != ErrorCode.OFFSET_NOT_AVAILABLE)
+
+        wait_until(is_told, what=f"the end of {topic}")
         assert told.error_code == 0, (topic, told.error_code)
         found: int = told.offset
         return found

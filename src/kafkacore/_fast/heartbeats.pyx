@@ -35,7 +35,7 @@ cdef uint32_t hash_of(const uint8_t *data, int32_t size) noexcept nogil:
 
 
 cdef inline bint is_same(const uint8_t *data, int32_t size, const Slice *asked) noexcept nogil:
-    return size == asked.size and memcmp(data, asked.data, <size_t> size) == 0
+    return size == asked.size and (size == 0 or memcmp(data, asked.data, <size_t> size) == 0)
 
 
 # --- who is asked for ---

@@ -25,7 +25,8 @@ NO_TOPIC_ID = bytes(TOPIC_ID_BYTES)
 
 cdef inline uint8_t *put_text(uint8_t *p, const Slice *text) noexcept nogil:
     put16(p, text.size)
-    memcpy(p + 2, text.data, text.size)
+    if text.size > 0:
+        memcpy(p + 2, text.data, <size_t> text.size)
     return p + 2 + text.size
 
 

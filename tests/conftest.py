@@ -35,11 +35,12 @@ def pytest_collection_finish():
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item, nextitem):
+def pytest_runtest_protocol(item, nextitem):
     try:
         return (yield)
     finally:
-        # The modules that its file imported, the message classes it made. What failed may be held by its traceback.
+        # The modules that its file imported, the message classes it made. What failed may be held by its traceback, and
+        # until its teardown is over a test holds what its fixtures gave it: a node's cycles would stay for ever.
         if not item.session.testsfailed and (nextitem is None or nextitem.path != item.path):
             look_no_more_at_what_is_old()
 

@@ -8,15 +8,15 @@
 # tests/fuzz/corpus/TARGET.
 source "$(dirname "$0")/common.sh"
 
-targets=(records validator log directory dump metadata messages)
+targets=(records validator log directory dump metadata messages offsets)
 [ $# -ge 2 ] || [ "${1:-}" = all ] || die "usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR], or ci/fuzz.sh all [SECONDS]"
 ci/build.sh test
 root="$PWD"
 copy=build/fuzz
 # What the targets run through; the other extensions are the tree's own.
-modules=(batch codec columns compression cursor describe epochs log log_open log_read message message_set object_sink
-    partition_load producer_info producers record record_scan recovery replay scan schema segment segment_end sidecar
-    text txn_index validate validator view walk)
+modules=(batch batch_builder codec columns compression cursor describe epochs log log_open log_read message message_set
+    object_sink offset_commit offset_records offset_rows partition_load producer_info producers record record_scan recovery
+    replay scan schema segment segment_end sidecar text txn_index validate validator view walk)
 
 mkdir -p "$copy"
 git ls-files -z --cached --others --exclude-standard |

@@ -142,16 +142,31 @@ def test_timestamps_and_codecs_are_the_topics(node: Node) -> None:
     wait_until(lambda: produce(node, timestamp_ms=hour_ago_ms).error_code == ErrorCode.INVALID_TIMESTAMP)
 
 
-def refused(node: Node) -> bool:
-    """Whether a newcomer is hung up on."""
+def connect(node: Node) -> socket.socket | None:
+    """A newcomer's connection; None when it is hung up on."""
     assert node.bootstrap is not None
     host, _, port = node.bootstrap.rpartition(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
-        connection.settimeout(0.2)
-        try:
-            return connection.recv(1) == b""
-        except TimeoutError:
-            return False
+    connection = socket.create_connection((host, int(port)), TIMEOUT_S)
+    connection.settimeout(0.2)
+    try:
+        assert connection.recv(1) == b""
+    except TimeoutError:
+        return connection
+    connection.close()
+    return None
+
+
+def refused(node: Node) -> bool:
+    connection = connect(node)
+    if connection is not None:
+        connection.close()
+    return connection is None
+
+
+def place(node: Node) -> socket.socket:
+    """A connection that is kept, however long those that were closed before still count."""
+    kept: socket.socket = wait_until(lambda: connect(node))
+    return kept
 
 
 def test_connections_are_limited_from_now_on(tmp_path: Path) -> None:
@@ -161,8 +176,7 @@ def test_connections_are_limited_from_now_on(tmp_path: Path) -> None:
         # Some connection must remain for the one that takes it back.
         broker = node._broker
         assert broker is not None
-        host, _, port = str(node.bootstrap).rpartition(":")
-        with socket.create_connection((host, int(port)), TIMEOUT_S):
+        with place(node):
             wait_until(lambda: refused(node))
         wait_until(lambda: not refused(node))
 
@@ -173,7 +187,7 @@ def test_connections_are_limited_from_now_on(tmp_path: Path) -> None:
                 return False  # the place of the newcomer before is not given back yet
 
         wait_until(taken_back)
-        with socket.create_connection((host, int(port)), TIMEOUT_S):
+        with place(node):
             wait_until(lambda: not refused(node))
         assert alter(node, BROKER, "1", max_connection_creation_rate="1000", max_connections="500") == 0
         wait_until(lambda: broker.plane.limits.max_connection_creation_rate == 1000)

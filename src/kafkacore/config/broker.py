@@ -288,9 +288,16 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def advertised_listeners(self) -> tuple[Endpoint, ...]:
-        """What clients and brokers are told to connect to; a host is None where `listeners` has the wildcard."""
+        """What clients and brokers are told to connect to; a host is None where `listeners` has the wildcard.
+
+        While ZooKeeper is migrated from, the control plane's is among them, whatever it is besides (KAFKA-17788).
+        """
+        migrating = self.zookeeper_mode and self.zookeeper_metadata_migration_enable
+        kept = self.control_plane_listener if migrating else None
         return tuple(
-            endpoint for endpoint in self._all_advertised if endpoint.listener not in self.controller_listener_names
+            endpoint
+            for endpoint in self._all_advertised
+            if endpoint.listener not in self.controller_listener_names or (kept and endpoint.listener == kept.listener)
         )
 
     @cached_property

@@ -254,3 +254,13 @@ def test_zookeeper_mode_has_the_defaults_of_3_9():
 def test_a_heartbeat_that_may_miss_its_session_is_told_but_allowed():
     config = BrokerConfig(COMBINED | {"broker.heartbeat.interval.ms": "5000"})
     assert any("at most half of broker.session.timeout.ms=9000" in note for note in config.notes())
+
+
+def test_the_control_planes_listener_is_advertised_during_a_migration_though_it_is_a_controllers_too() -> None:
+    """KAFKA-17788."""
+    migrating = {
+        "zookeeper.metadata.migration.enable": "true", "controller.listener.names": "CONTROL",
+        "controller.quorum.voters": "1@h:9093", "control.plane.listener.name": "CONTROL",
+    }  # fmt: skip
+    config = BrokerConfig(ZOOKEEPER | TWO_BROKER_LISTENERS | migrating)
+    assert "CONTROL" in {endpoint.listener for endpoint in config.advertised_listeners}

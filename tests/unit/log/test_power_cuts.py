@@ -136,7 +136,7 @@ def test_of_old_segments_the_first_go_first() -> None:
     for handle in cut_while(lambda handle: handle.delete_records(handle.end_offset - 4)):
         check_log(handle, 25)
         ends.add(handle.log_start_offset)
-    assert len(ends) > 2
+    assert len(ends) > 1  # which of the ends between are seen depends on what the disk keeps
 
 
 def test_of_a_log_that_is_cut_the_last_segments_go_first() -> None:

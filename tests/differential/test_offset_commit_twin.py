@@ -94,6 +94,7 @@ class Twin:
             yield pack(">h", 1) + key.encode(0), pack(">h", version) + value.encode(version)
 
     def response(self, error):
+        """What the group was asked for is told its error."""
         topic_class = OffsetCommitResponse.OffsetCommitResponseTopic
         partition_class = OffsetCommitResponse.OffsetCommitResponsePartition
         return OffsetCommitResponse(
@@ -102,7 +103,9 @@ class Twin:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partitions=[
-                        partition_class(partition_index=each.partition_index, error_code=own or error)
+                        partition_class(
+                            partition_index=each.partition_index, error_code=own if own == UNKNOWN else error or own
+                        )
                         for each, own in zip(topic.partitions, errors, strict=True)
                     ],
                 )

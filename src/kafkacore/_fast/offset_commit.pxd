@@ -44,7 +44,8 @@ cdef class OffsetCommit(RecordSource):
     cdef readonly int32_t generation_id_or_member_epoch
     cdef readonly int64_t retention_time_ms
     cdef readonly list names                    # of topics; empty until found where the request says an id
-    cdef public int16_t error                   # told of every partition with which nothing else is wrong
+    cdef public int16_t error                   # told of every partition that the group was asked for
+    cdef int16_t too_large                      # what `accept` refuses with; 0 before
     cdef bytes body                             # all slices point into it, or into `found`
     cdef list found                             # names as bytes
     cdef Arena arena

@@ -34,7 +34,7 @@ class OffsetCommit(RecordSource):
     def names(self) -> list[str]:
         """Of its topics; empty where the request says an id that `find` has not been told of. Not to be changed."""
     error: int
-    """Told of every partition with which nothing else is wrong."""
+    """Told of every partition but those that `find` and `refuse` have refused."""
 
     def message(self) -> Any:
         """The request as an OffsetCommitRequest, read anew."""

@@ -28,6 +28,9 @@ cdef enum:
     MAX_ARENA = 96 << 20        # more than those need
     MAX_RESPONSE = 0x7FFFFFFF
     BIG = 32768                 # bytes of a request above which its bytes are read and written without the GIL
+    ANSWER_BYTES = 16           # of an answer, a topic in it and a partition, the most there is beside the name
+    TOPIC_ANSWER_BYTES = 32
+    PARTITION_ANSWER_BYTES = 8
     API = 8
 
 
@@ -249,6 +252,7 @@ cdef class OffsetCommit(RecordSource):
         cdef CommittedPartition *each
         self.written.commit_timestamp = now_ms
         self.written.expire_timestamp = expire_timestamp
+        self.too_large = error
         for i in range(self.request.topics.count):
             topic = &(<CommittedTopic *> self.request.topics.items)[i]
             for j in range(topic.partitions.count):
@@ -314,13 +318,19 @@ cdef class OffsetCommit(RecordSource):
         cdef int gaps = 0
         cdef int32_t i, j
         cdef int fault
+        cdef size_t size = PyBytes_GET_SIZE(prefix) + ANSWER_BYTES
         for i in range(self.request.topics.count):
             topic = &(<CommittedTopic *> self.request.topics.items)[i]
+            size += TOPIC_ANSWER_BYTES + <size_t> topic.name.size
+            size += PARTITION_ANSWER_BYTES * <size_t> topic.partitions.count
             for j in range(topic.partitions.count):
                 each = &(<CommittedPartition *> topic.partitions.items)[j]
                 each.error_code = each.refused or self.error
+                # The group judges metadata: where it has nothing in its log, it tells that of these as well.
+                if self.error and each.refused == self.too_large:
+                    each.error_code = self.error
         writer_init(&writer, MAX_RESPONSE)
-        grow_at_once(&writer, PyBytes_GET_SIZE(prefix) + PyBytes_GET_SIZE(self.body))  # which says more of a partition
+        grow_at_once(&writer, size)
         write_raw(&writer, PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix))
         fault = view_write(RESPONSE.program(self.version), self.request, &writer, &no_gap, 0, &gaps)
         try:

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from group_log import SETTINGS, Client, GroupLog
+from group_log import PARTITIONS, SETTINGS, Client, GroupLog, arrived
 from kafkacore.coordinator.group import commits, outbox, records
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import OffsetCommitRequest
 from kafkacore.protocol.uuid import Uuid
 
 OLD = Client(api_version=3)
@@ -111,6 +112,19 @@ def test_a_commit_that_failed_leaves_the_offset_before_it() -> None:
     log.fail(ErrorCode.MESSAGE_TOO_LARGE)
     assert errors(log.answers["c"]) == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert log.offsets() == {("t", 0): 5}
+
+
+def test_metadata_that_is_too_long_is_no_news_where_nothing_was_stored() -> None:
+    log = GroupLog(SETTINGS._replace(metadata_max_bytes=4), hold=True)
+    one = OffsetCommitRequest.OffsetCommitRequestPartition
+    told = (("12345", 0), ("1234", 1), ("", PARTITIONS))  # the last one does not exist, which no group says
+    partitions = [one(partition_index=index, committed_metadata=metadata) for metadata, index in told]
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=partitions)
+    asked = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
+    log.carry_out(log.shard.offset_commit(arrived(asked), "c", log.now_ms))
+    log.fail(ErrorCode.NOT_ENOUGH_REPLICAS)
+    failed = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert errors(log.answers["c"]) == [failed, failed, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def test_a_commit_that_takes_too_long_may_still_count() -> None:

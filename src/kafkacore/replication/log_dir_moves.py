@@ -14,8 +14,9 @@ from typing import Any, Final
 
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.storage.errors import reason
-from kafkacore.storage.future_logs import Key, MoveCancelled
+from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.replication")
 PART_BYTES: Final = 16 << 20  # copied without a look at whether to go on

@@ -14,7 +14,8 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, ZERO, Uuid
 from kafkacore.replication.log_dir_moves import LogDirMoves
 from kafkacore.storage import partition_metadata
-from kafkacore.storage.log_manager import Key, LogManager
+from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from kafkacore._fast.offset_map import KeyOffsets
     from kafkacore._fast.partition_handle import PartitionHandle
     from kafkacore.config import BrokerConfig
-    from kafkacore.storage.log_manager import Key, LogManager
+    from kafkacore.storage.log_manager import LogManager
+    from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kafkacore._fast.partition_handle import PartitionHandle
     from kafkacore.storage.future_logs import FutureLogs
-    from kafkacore.storage.log_manager import Key, ManagedDirectory
+    from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
     class Owner(Protocol):
         """The log manager."""

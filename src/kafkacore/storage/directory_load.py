@@ -19,7 +19,7 @@ from kafkacore.runtime.files import Files, names_in
 from kafkacore.storage import clean_shutdown, log_loader, names, partition_metadata
 
 if TYPE_CHECKING:
-    from kafkacore.storage.log_manager import ManagedDirectory
+    from kafkacore.storage.managed_directory import ManagedDirectory
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 PROGRESS_S: Final = 5.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkacore._fast.log_settings import LogSettings
     from kafkacore.runtime.files import Files
-    from kafkacore.storage.log_manager import ManagedDirectory
+    from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
     class Owner(Protocol):
         """The log manager."""
@@ -44,8 +44,6 @@ LOG: Final = logging.getLogger("kafkacore.storage")
 
 _ROOM: Final = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 LAST_BYTES: Final = 1 << 20  # copied at once while appends wait
-
-Key = tuple[str, int]
 
 
 class MoveCancelled(Exception):

@@ -26,6 +26,7 @@ from kafkacore.storage.compactions import Compactions
 from kafkacore.storage.directory_load import DirectoryLoad
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 from kafkacore.storage.future_logs import FutureLog, FutureLogs, MoveCancelled
+from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
@@ -33,35 +34,12 @@ SHUT_THREADS: Final = 32
 SHUT_TURNS: Final = 8  # of each thread: to hand it a log takes longer than to shut one that was not used
 MANY_LOGS: Final = 100  # fewer meet no limit
 
-Key = tuple[str, int]
-
 
 class Doomed(NamedTuple):
     """A directory that was renamed and goes when its time has come (file.delete.delay.ms)."""
 
     path: str
     due_ns: int
-
-
-class ManagedDirectory:
-    """A log directory and what lies in it; the log manager's mutex covers the dictionaries."""
-
-    def __init__(self, native: LogDirectory) -> None:
-        self.native = native
-        self.partitions: dict[Key, PartitionHandle] = {}
-        self.recovery_points: dict[Key, int] = {}
-        self.cleaned: dict[Key, int] = {}  # how far the cleaner came
-        self.log_starts: dict[Key, int] = {}
-        self.high_watermarks: dict[Key, int] = {}
-        self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
-        self.checkpointing = threading.Lock()
-        self.clean = False
-        self.failed = False
-        self.cordoned = False
-
-    @property
-    def path(self) -> str:
-        return self.native.path
 
 
 class LogManager:

@@ -1,0 +1,31 @@
+"""A log directory as the log manager and its parts share it."""
+
+from __future__ import annotations
+
+import threading
+
+from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.partition_handle import PartitionHandle
+
+Key = tuple[str, int]  # topic and partition
+
+
+class ManagedDirectory:
+    """A log directory and what lies in it; the log manager's mutex covers the dictionaries."""
+
+    def __init__(self, native: LogDirectory) -> None:
+        self.native = native
+        self.partitions: dict[Key, PartitionHandle] = {}
+        self.recovery_points: dict[Key, int] = {}
+        self.cleaned: dict[Key, int] = {}  # how far the cleaner came
+        self.log_starts: dict[Key, int] = {}
+        self.high_watermarks: dict[Key, int] = {}
+        self.written: dict[str, dict[Key, int]] = {}  # checkpoints as they are on the disk
+        self.checkpointing = threading.Lock()
+        self.clean = False
+        self.failed = False
+        self.cordoned = False
+
+    @property
+    def path(self) -> str:
+        return self.native.path

@@ -165,7 +165,9 @@ def test_metrics_are_where_they_are_asked_for(tmp_path: Path) -> None:
     with started(tmp_path, "metrics.port=0") as node:
         assert node.metrics_address is not None
         with urllib.request.urlopen(node.metrics_address, timeout=20) as page:
-            assert b"kafka_" in page.read()
+            headers = [line for line in page.read().splitlines() if line.startswith(b"# TYPE kafka_")]
+        assert headers
+        assert len(headers) == len(set(headers)), "the listeners' metrics of one name stand together"
 
 
 def test_metrics_tell_what_a_start_has_yet_to_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,10 +60,6 @@ class MetricRegistry:
         """Raises ValueError when it was not added."""
         self._sources.remove(source)
 
-    def gauge(self, group: str, type_: str, name: str, read: Callable[[], float]) -> None:
-        """A single value."""
-        self.add(lambda: (Sample(group, type_, name, Kind.GAUGE, read()),))
-
     def collect(self) -> Iterator[Sample]:
         for source in tuple(self._sources):
             yield from source()

@@ -31,31 +31,43 @@ def prometheus_name(sample: Sample) -> str:
 
 
 def families(samples: Iterable[Sample]) -> Iterator[Metric]:
-    """Samples of one name become one family; their tags are its labels."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
+    """Samples of one name become one family, whatever tags each has, which are its labels: a strict parser refuses a
+    page where a name comes twice, as that of each listener's metrics would."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
     for sample in samples:
         labels = tuple(key.replace("-", "_") for key, _ in sample.tags)
         grouped.setdefault((prometheus_name(sample), labels), []).append(sample)
+    by_name: dict[str, Metric] = {}
     for (name, labels), group in grouped.items():
-        kind, text = group[0].kind, group[0].mbean
-        if kind is Kind.HISTOGRAM:
-            histogram = HistogramMetricFamily(name, text, labels=labels)
-            for sample in group:
-                assert isinstance(sample.value, Buckets)
-                histogram.add_metric([tag for _, tag in sample.tags], _cumulative(sample.value), sample.value.total)
-            yield histogram
-            continue
-        simple = (
-            CounterMetricFamily(name, text, labels=labels)
-            if kind is Kind.COUNTER
-            else GaugeMetricFamily(name, text, labels=labels)
-        )
+        made = _family(name, labels, group)
+        if name in by_name:
+            by_name[name].samples.extend(made.samples)
+        else:
+            by_name[name] = made
+    yield from by_name.values()
+
+
+def _family(name: str, labels: tuple[str, ...], group: list[Sample]) -> Metric:
+    """Of samples that have the same labels."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+    first = group[0]
+    text = first._replace(tags=()).mbean
+    if first.kind is Kind.HISTOGRAM:
+        histogram = HistogramMetricFamily(name, text, labels=labels)
         for sample in group:
-            assert not isinstance(sample.value, Buckets)
-            simple.add_metric([tag for _, tag in sample.tags], sample.value)
-        yield simple
+            assert isinstance(sample.value, Buckets)
+            histogram.add_metric([tag for _, tag in sample.tags], _cumulative(sample.value), sample.value.total)
+        return histogram
+    simple = (
+        CounterMetricFamily(name, text, labels=labels)
+        if first.kind is Kind.COUNTER
+        else GaugeMetricFamily(name, text, labels=labels)
+    )
+    for sample in group:
+        assert not isinstance(sample.value, Buckets)
+        simple.add_metric([tag for _, tag in sample.tags], sample.value)
+    return simple
 
 
 def _cumulative(value: Buckets) -> list[tuple[str, float]]:

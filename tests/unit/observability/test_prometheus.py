@@ -22,8 +22,13 @@ def registry() -> MetricRegistry:
             ),
         )
     )
-    made.gauge("kafka.network", "RequestChannel", "RequestQueueSize", lambda: 3)
+    made.add(lambda: (Sample("kafka.network", "RequestChannel", "RequestQueueSize", Kind.GAUGE, 3),))
+    made.add(lambda: (queue_of("controller", 4),))
     return made
+
+
+def queue_of(listener: str, size: int) -> Sample:
+    return Sample("kafka.network", "RequestChannel", "RequestQueueSize", Kind.GAUGE, size, (("listener", listener),))
 
 
 def test_a_sample_keeps_kafkas_name() -> None:
@@ -40,6 +45,15 @@ def test_exposition_has_counters_gauges_and_cumulative_buckets() -> None:
     assert 'kafka_network_requestmetrics_totaltimems_bucket{le="5",request="Fetch"} 3.0' in text
     assert 'kafka_network_requestmetrics_totaltimems_bucket{le="+Inf",request="Fetch"} 4.0' in text
     assert 'kafka_network_requestmetrics_totaltimems_sum{request="Fetch"} 12.5' in text
+
+
+def test_a_name_has_one_header_whatever_labels_its_samples_have() -> None:
+    lines = expose(registry()).decode().splitlines()
+    headers = [line for line in lines if line.startswith("# TYPE ")]
+    assert len(headers) == len({line.split()[2] for line in headers}) == 3
+    name = "kafka_network_requestchannel_requestqueuesize"
+    begin = lines.index(f"# HELP {name} kafka.network:type=RequestChannel,name=RequestQueueSize")
+    assert lines[begin + 1 :][:3] == [f"# TYPE {name} gauge", f"{name} 3.0", f'{name}{{listener="controller"}} 4.0']
 
 
 async def ask(port: int, request: bytes) -> bytes:

@@ -1,11 +1,13 @@
 """A plane's metrics carry Kafka's names and count what happened."""
 
+import asyncio
 import socket
 import struct
 import time
 
 import pytest
 
+from kafkacore.network.later import Later
 from kafkacore.network.listeners import Listener
 from kafkacore.network.metrics import HISTOGRAM, Histogram, Measure, PlaneMetrics
 from kafkacore.network.plane import Plane
@@ -58,5 +60,33 @@ def test_names_and_counts(kind: str, prefix: str) -> None:
     assert isinstance(total, Histogram)
     assert sum(total.counts) == 6
     assert len(total.counts) == len(total.bounds) + 1
+    plane.loop.run(plane.stop(), 10)
+    runtime.close()
+
+
+def test_what_a_parked_request_waits_for_is_remote_time() -> None:
+    wait_ms = 20
+
+    def parked(context: RequestContext, body: memoryview) -> Later[bytes]:
+        loop = asyncio.get_running_loop()
+        told = loop.create_future()
+        loop.call_later(wait_ms / 1000, told.set_result, None)
+        return Later(told, lambda _: answer(context, body))
+
+    runtime = Runtime(data_processors=1, spin_us=0)
+    plane = Plane(DATA, [Listener("L", "127.0.0.1", 0)], parked, [(CLUSTER, 0, 0)], runtime=runtime)
+    port = plane.open()["L"][1]
+    plane.loop.run(plane.start())
+    with socket.create_connection(("127.0.0.1", port), 10) as peer:
+        peer.sendall(struct.pack(">ihhih", 12, CLUSTER, 0, 5, -1) + b"\0\0")
+        assert peer.recv(8, socket.MSG_WAITALL) == struct.pack(">ii", 4, 5)
+    deadline = time.monotonic() + 10
+    found: dict[str, Measure] = {}
+    while not found:  # counted once its answer is out, which its peer may see first
+        assert time.monotonic() < deadline
+        found = {m.name: m for m in PlaneMetrics(plane)() if "request" in dict(m.tags)}
+    remote = found["RemoteTimeMs"].value
+    assert isinstance(remote, Histogram)
+    assert remote.total >= wait_ms / 2
     plane.loop.run(plane.stop(), 10)
     runtime.close()

@@ -187,11 +187,6 @@ class Plane:
         for answers in self._lasting.values():
             answers.forget(self.native, changed)
 
-    @property
-    def response_tasks(self) -> int:
-        """Handlers that run, or wait."""
-        return len(self._going)
-
     async def _swept(self, limit_ms: float) -> None:
         """Until no connection and no handler is left, and the processors have let go of the plane."""
         loop = asyncio.get_running_loop()
@@ -262,6 +257,7 @@ class Plane:
 
     def _park(self, inbound: InboundRequest, body: memoryview, later: Later[Response]) -> None:
         """A task for each would be most of what a member of a large group costs."""
+        inbound.local_done()
         if _is_released(body):
             inbound.let_go()
 

@@ -10,7 +10,6 @@ class CoordinatorMetrics:
 
     def __init__(self) -> None:
         self.loads = 0
-        self.failed_loads = 0
         self.load_ms = 0.0
         self.longest_load_ms = 0.0
         self.batches = 0

@@ -270,7 +270,6 @@ class _Seat(Generic[S]):
         known = isinstance(error, (KafkaError, OSError, ValueError))
         LOG.error("%s: its coordinator is not loaded: %s", self.name, error, exc_info=None if known else error)
         self.state = State.FAILED
-        self._metrics.failed_loads += 1
 
     def unload(self, error: ErrorCode) -> None:
         """Whoever waits is answered; nothing is decided any more."""

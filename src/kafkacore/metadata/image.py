@@ -102,10 +102,6 @@ class MetadataImage(NamedTuple):
 
     # --- topics ---
 
-    @property
-    def topic_count(self) -> int:
-        return len(self.topics_by_name)
-
     def topic_at(self, row: int) -> Topic:
         topic = self.topic_chunks[row // TOPIC_CHUNK_ROWS][row % TOPIC_CHUNK_ROWS]
         if topic is None:

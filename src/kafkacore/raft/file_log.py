@@ -182,9 +182,6 @@ class FileLog(LogEpochs):
     def delete_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._snapshots.delete(snapshot_id)
 
-    def snapshot_time_ms(self, snapshot_id: OffsetAndEpoch) -> int:
-        return self._snapshots.modified_ms(snapshot_id)
-
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         self._handle.truncate_fully(snapshot_id.offset)
         self._end_offset = self._handle.end_offset

@@ -15,7 +15,6 @@ TOPIC: Final = "__cluster_metadata"
 PARTITION: Final = 0
 FETCH_MAX_WAIT_MS: Final = 500
 FETCH_MAX_BYTES: Final = 1 << 20  # the default of controller.quorum.fetch.max.bytes
-FETCH_TOPIC_IDS_SINCE: Final = 13
 
 
 def only(request: Any, topics: Sequence[Any], index_of: Callable[[Any], int]) -> Any | None:

@@ -68,9 +68,6 @@ class SnapshotFiles:
         self._ids = [each for each in self._ids if each != snapshot_id]
         self._files.unlink(self._path(snapshot_id))
 
-    def modified_ms(self, snapshot_id: OffsetAndEpoch) -> int:
-        return self._files.modified_ms(self._path(snapshot_id))
-
 
 class SnapshotError(LogDirectoryError):
     """A snapshot that is damaged or incomplete. Another replica, or the one before it, has what it should hold."""

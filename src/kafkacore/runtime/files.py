@@ -45,9 +45,6 @@ class Files(Protocol):
 
     def size(self, path: str) -> int: ...
 
-    def modified_ms(self, path: str) -> int:
-        """When it was written last, in milliseconds of the day's clock."""
-
     def rename(self, old: str, new: str) -> None:
         """Atomic; `new` may exist. Durable after `sync_directory`."""
 
@@ -119,9 +116,6 @@ class OsFiles:
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size
-
-    def modified_ms(self, path: str) -> int:
-        return os.stat(path).st_mtime_ns // 1_000_000
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new)

@@ -20,7 +20,6 @@ from kafkacore.runtime.loops import LoopThread
 DATA: Final = "data"
 CONTROLLER: Final = "controller"
 CONTROL: Final = "control"
-KINDS: Final = (DATA, CONTROLLER, CONTROL)
 
 SPIN_US: Final = 80
 # Data processors give way to every thread that can hold the GIL: loops, and all threads of the control plane, run as

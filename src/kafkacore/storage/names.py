@@ -66,11 +66,6 @@ def topic_name_problem(name: str) -> str | None:
     return None
 
 
-def collision_key(name: str) -> str:
-    """Topics with the same key have metrics of the same name, where `.` becomes `_`: the second is refused."""
-    return name.replace(".", "_")
-
-
 def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE, unique: str = "") -> str:
     """`topic-partition`, or `topic-partition.UNIQUE-kind` with 32 hexadecimal digits that make it the only one.
 

@@ -94,7 +94,7 @@ def test_rows_of_deleted_partitions_are_used_again() -> None:
             *[partition(100 + round_number, index, [1]) for index in range(20)],
             RemoveTopicRecord(topic_id=uuid(100 + round_number)),
         )
-    assert (image.partition_rows, image.topic_rows, image.partition_count, image.topic_count) == (20, 1, 0, 0)
+    assert (image.partition_rows, image.topic_rows, image.partition_count, len(image.topics_by_name)) == (20, 1, 0, 0)
     assert list(rows_led_by(image.partition_chunks, 1)) == []
 
 

@@ -7,7 +7,6 @@ from kafkacore.storage.names import (
     Kind,
     PartitionDirectory,
     checkpoint_name,
-    collision_key,
     file_name,
     parse_checkpoint_name,
     parse_file_name,
@@ -39,10 +38,6 @@ def test_topic_names_that_are_allowed(name):
 )
 def test_topic_names_that_are_not(name, problem):
     assert problem in topic_name_problem(name)
-
-
-def test_dots_and_underscores_collide():
-    assert collision_key("a.b_c") == collision_key("a_b.c") != collision_key("a-b-c")
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -188,8 +188,9 @@ def judge(suite: Suite, found: list[Outcome]) -> bool:
     for each in failed:
         why = suite.why(each.test)
         say(f"  fail {each.test}: {why}" if why else f"  FAIL {each.test}: nobody has said why")
-    for reason, times in Counter(each.said for each in found if each.state == "skipped").items():
-        say(f"  skip {times} by the suite itself: {reason}")
+    skipped = Counter((each.test.split(".")[0], each.said) for each in found if each.state == "skipped")
+    for (module, reason), times in skipped.items():
+        say(f"  skip {times} of {module} by the suite itself: {reason}")
     for each in unexplained:
         say(f"\n{each.test}\n{each.said[:SHOWN_CHARACTERS]}\n")
     if not counts["passed"]:

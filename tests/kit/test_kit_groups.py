@@ -95,6 +95,24 @@ def test_a_session_goes_on_by_heartbeats_that_its_coordinator_never_sees() -> No
         assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize("assignment", [b"?", b"no assignment"])
+def test_a_group_whose_leader_assigns_in_a_form_of_its_own_is_shown_all_the_same(assignment: bytes) -> None:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0")
+    with Broker() as broker:
+        ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
+        asked = JoinGroupRequest(
+            group_id="g", protocol_type="consumer", protocols=[protocol], session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+        )  # fmt: skip
+        joined = ask(broker.bootstrap, asked, 3)
+        given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)
+        sync = SyncGroupRequest(
+            group_id="g", generation_id=joined.generation_id, member_id=joined.member_id, assignments=[given]
+        )
+        assert ask(broker.bootstrap, sync, 2).assignment == assignment
+        assert [each.assignment for each in broker.groups["g"].members] == [{}]
+
+
 def test_offsets_expire_when_the_group_has_been_empty_for_long() -> None:
     with Broker(topics=["t"], configs={"offsets.retention.minutes": 60 * 24}) as broker:
         broker.produce("t", "x")

@@ -109,6 +109,10 @@ def test(kafka, kafka_topic, number, request):
     if request.config.getoption("--kafka-per-run"):
         with pytest.raises(AttributeError, match="uses kafka_broker"):
             kafka.refuse("Produce", error=19)
+
+def test_fails_where_all_share_one(kafka, kafka_topic, request):
+    kafka.produce(kafka_topic, "x")
+    assert not request.config.getoption("--kafka-per-run")
 """
 LIGHT = """
 import sys
@@ -214,8 +218,14 @@ def test_modules_of_the_broker_are_imported_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(("options", "brokers"), [((), 2), (("--kafka-per-run",), 1)])
-def test_workers_of_xdist_have_one_each_or_one_for_all(tmp_path: Path, options: tuple[str, ...], brokers: int) -> None:
+def test_workers_of_xdist_have_one_each_or_one_for_all_of_which_a_failed_test_shows_what_it_did(
+    tmp_path: Path, options: tuple[str, ...], brokers: int
+) -> None:
     (tmp_path / "test_shared.py").write_text(SHARED, encoding="utf-8")
     told = run(tmp_path, "-p", "xdist.plugin", "-n", "2", *options)
-    assert "4 passed" in told, told
+    assert ("4 passed" if options else "5 passed") in told, told
     assert len(set((tmp_path / "seen").read_text(encoding="utf-8").split())) == brokers
+    if options:
+        section = told[told.index("last requests of kafka, of all workers (call)") :]
+        assert re.search(r"#\d+ Produce v12 of 'kafkacore\.testing' for test-fails-where-all-share-one\.gw", section)
+        assert re.search(r"kafkacore\.server: node 1 is ready", section[section.index("log of kafkacore (call)") :])

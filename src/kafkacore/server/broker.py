@@ -194,11 +194,12 @@ class BrokerServer:
         from kafkacore.server.groups import Groups
 
         context, rolls = self.context, HeartbeatRolls(environment)
-        self.plane.native.install(ApiKey.HEARTBEAT, rolls.api())
-        return Groups(
+        made = Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
             self.timers, self._blocking, rolls,
         )  # fmt: skip
+        self.plane.native.install(ApiKey.HEARTBEAT, rolls.api())
+        return made
 
     def _advertised(self) -> list[AdvertisedListener]:
         """What clients are told: a port 0 is the one that was bound, the wildcard is this machine's name."""

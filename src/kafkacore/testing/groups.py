@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 from kafkacore.protocol.messages import ConsumerProtocolAssignment, OffsetFetchRequest
 from kafkacore.testing.words import UnknownName, unknown
 
@@ -29,7 +30,8 @@ _DESCRIBE: Final = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, None, "", "")
 
 
 class Member(NamedTuple):
-    """`assignment`: partitions by topic, of consumers; empty for other protocols and while the group rebalances."""
+    """`assignment`: partitions by topic, of consumers; empty for other protocols, while the group rebalances, and where
+    a leader has given bytes that are no consumer's assignment (which no broker looks at)."""
 
     member_id: str
     instance_id: str | None
@@ -161,6 +163,7 @@ class Groups(Mapping[str, GroupInfo]):
 def _member(told: Any, protocol_type: str) -> Member:
     assignment: dict[str, list[int]] = {}
     if protocol_type == _CONSUMER and told.member_assignment:
-        decoded, _ = ConsumerProtocolAssignment.decode_prefix(told.member_assignment[2:], 0)
-        assignment = {each.topic: sorted(each.partitions) for each in decoded.assigned_partitions}
+        with contextlib.suppress(ProtocolError):
+            decoded, _ = ConsumerProtocolAssignment.decode_prefix(told.member_assignment[2:], 0)
+            assignment = {each.topic: sorted(each.partitions) for each in decoded.assigned_partitions}
     return Member(told.member_id, told.group_instance_id, told.client_id, told.client_host, assignment)

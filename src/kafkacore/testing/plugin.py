@@ -6,6 +6,7 @@ environment that has kafkacore loads this module.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Generator, Iterator
@@ -27,6 +28,9 @@ MARKER: Final = (
 _BROKER_WORDS: Final = frozenset({"configs", "topics", "time", "start_ms", "record"})
 _TOPIC_WORDS: Final = frozenset({"partitions", "topic_configs"})
 _WORKER_KEY: Final = "kafkacore_bootstrap"  # in what pytest-xdist hands to its workers
+_OF_ALL: Final = (
+    "kafkacore_of_all_workers"  # of a worker's report: its test has failed with the broker of the whole run
+)
 _NAMES: Final = itertools.count(1)
 _REQUESTS_SHOWN: Final = 20
 
@@ -69,6 +73,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     broker = config.stash.get(_shared, None)
     if broker is not None:
         broker.close()
+        _log_lines(config).__exit__()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -80,7 +85,10 @@ def pytest_configure_node(node: Any) -> None:
     if _shared not in config.stash:
         from kafkacore.testing.broker import Broker
 
-        config.stash[_shared] = Broker()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_log_lines(config))
+            config.stash[_shared] = Broker(record=config.getini("kafka_record"))
+            stack.pop_all()  # until pytest ends
     node.workerinput[_WORKER_KEY] = config.stash[_shared].bootstrap
 
 
@@ -175,15 +183,35 @@ def pytest_runtest_makereport(
     if report.failed:
         for name in ("kafka_broker", "kafka"):
             broker = getattr(item, "funcargs", {}).get(name)
-            shown = broker.requests.show(_REQUESTS_SHOWN) if broker is not None and hasattr(broker, "requests") else ""
-            if shown:
-                report.sections.append((f"last requests of {name} ({report.when})", shown))
-        lines = item.config.stash.get(_lines, None)
-        if lines is not None and lines.lines:
-            report.sections.append((f"log of kafkacore ({report.when})", "\n".join(lines.lines)))
+            if broker is not None and hasattr(broker, "requests"):
+                _show_requests(report, broker, name)
+            elif broker is not None:
+                setattr(report, _OF_ALL, True)
+        _show_lines(report, item.config)
     if report.when == "teardown" and (kept := item.config.stash.get(_lines, None)) is not None:
         kept.lines.clear()
     return report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """In pytest-xdist's controller: what the broker of the whole run did is known only here."""
+    worker = getattr(report, "node", None)
+    if worker is not None and getattr(report, _OF_ALL, False) and _shared in worker.config.stash:
+        _show_requests(report, worker.config.stash[_shared], "kafka, of all workers")
+        _show_lines(report, worker.config)
+
+
+def _show_requests(report: pytest.TestReport, broker: Broker, whose: str) -> None:
+    shown = broker.requests.show(_REQUESTS_SHOWN)
+    if shown:
+        report.sections.append((f"last requests of {whose} ({report.when})", shown))
+
+
+def _show_lines(report: pytest.TestReport, config: pytest.Config) -> None:
+    lines = config.stash.get(_lines, None)
+    if lines is not None and lines.lines:
+        report.sections.append((f"log of kafkacore ({report.when})", "\n".join(lines.lines)))
 
 
 def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkacore.metadata.image import ConfigKey
+from kafkacore.metadata.image import ConfigKey, MetadataImage
 from kafkacore.protocol.uuid import Uuid
 
 
@@ -47,3 +47,13 @@ class MetadataDelta:
         self.features |= later.features
         self.producer_ids |= later.producer_ids
         self.kept |= later.kept
+
+
+def rows_of_older_topics(image: MetadataImage, delta: MetadataDelta) -> set[int]:
+    """The changed rows, in the newer root, of topics that were there before: none, where topics were created and
+    nothing else happened."""
+    created = [image.topic_at(row).partition_rows for row in delta.topics_created.values()]
+    # All that a new topic has is a change. Mostly there is nothing else, which is seen without a look at every row.
+    if sum(map(len, created)) == len(delta.partition_rows) and not any(-1 in rows for rows in created):
+        return set()
+    return delta.partition_rows.difference(*created)

@@ -154,7 +154,8 @@ class MetadataImage(NamedTuple):
 
     def set_config(self, resource_type: int, name: str) -> Mapping[str, str]:
         """Likewise; only what has a value."""
-        return {key: value for key, value in self.config(resource_type, name).items() if value is not None}
+        told = self.configs.get((resource_type, name))
+        return {key: value for key, value in told.items() if value is not None} if told else {}
 
     def topic_overrides(self, name: str) -> Mapping[str, str]:
         return self.set_config(TOPIC, name)

@@ -7,13 +7,14 @@ that the planes look partitions up in is made once for all of them.
 from __future__ import annotations
 
 import logging
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle, lead_alone
 from kafkacore.config import BrokerConfig, TopicConfig
-from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
 from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, PartitionChunk, alike
 from kafkacore.protocol.errors import ErrorCode
@@ -52,8 +53,9 @@ class Hosted:
         self.partitions: dict[int, PartitionHandle] = {}
 
     def placed(self) -> Placed:
-        count = max(self.partitions) + 1
-        return self.name, self.topic_id, [self.partitions.get(index) for index in range(count)]
+        partitions = self.partitions
+        count = max(partitions) + 1
+        return self.name, self.topic_id, [*map(partitions.get, range(count))]
 
 
 # Name, id, and the partitions by index: None where another broker has it. As the native table takes it.
@@ -133,7 +135,9 @@ class ReplicaManager:
         else:
             names = [name for kind, name in delta.configs if kind == TOPIC]
             self._configure(image, [self._by_name[name] for name in names if name in self._by_name])
-        for topic_row, rows in _by_topic(image, delta).items():
+        for topics, first, count in _side_by_side(map(image.topic_at, delta.topics_created.values())):
+            self._place_created(image, topics, first, count)
+        for topic_row, rows in _by_topic(image, rows_of_older_topics(image, delta)).items():
             self._place(image, image.topic_at(topic_row), rows)
 
     def _apply_all(self, image: MetadataImage) -> None:
@@ -161,6 +165,27 @@ class ReplicaManager:
             if new:
                 self._open(hosted, new, chunk.directory_of(at, replicas.index(self._node_id)))
             self._become(image, topic.name, [known[index] for index in indexes], chunk, at, replicas)
+
+    def _place_created(self, image: MetadataImage, topics: Sequence[Topic], first: int, count: int) -> None:
+        """New topics, with `count` rows from `first` on: where this broker has them alone, as an only one does, they
+        get their role in one call."""
+        at = first % CHUNK_ROWS
+        if count == 0 or not self._has_alone(chunk := image.partition_chunks[first // CHUNK_ROWS], at, count):
+            for topic in topics:
+                self._place(image, topic, topic.partition_rows)
+            return
+        directory = chunk.directory_of(at, 0)
+        handles: list[PartitionHandle] = []
+        for topic in topics:
+            hosted = Hosted(topic.name, topic.topic_id, self.settings_of(image, topic.name))
+            self._open(hosted, range(len(topic.partition_rows)), directory)
+            handles += hosted.partitions.values()
+        lead_alone(handles, self._node_id, chunk.leader_epoch[at], chunk.partition_epoch[at])
+
+    def _has_alone(self, chunk: PartitionChunk, at: int, count: int) -> bool:
+        """Whether this broker is the only replica and the leader of all these rows, and they say the same."""
+        leads = chunk.leader[at] == self._node_id and chunk.replicas_of(at) == (self._node_id,)
+        return leads and chunk.alike(at, count)
 
     def _open(self, hosted: Hosted, indexes: Sequence[int], directory: Uuid) -> None:
         self._topics[hosted.topic_id] = self._by_name[hosted.name] = hosted
@@ -253,7 +278,7 @@ class ReplicaManager:
     def settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
         """What a topic's logs go by. One object for all topics that are configured alike: most are."""
         overrides = image.topic_overrides(topic)
-        key = tuple(sorted(overrides.items()))
+        key = tuple(sorted(overrides.items())) if overrides else ()
         settings = self._settings.get(key)
         if settings is None:
             config = TopicConfig(self._config, overrides)
@@ -271,13 +296,35 @@ class ReplicaManager:
             partition.close()
 
 
-def _by_topic(image: MetadataImage, delta: MetadataDelta) -> dict[int, Sequence[int]]:
-    """The changed rows by the row of their topic."""
-    created = {topic_row: image.topic_at(topic_row).partition_rows for topic_row in delta.topics_created.values()}
-    changed: dict[int, list[int]] = {}
-    for row in delta.partition_rows.difference(*created.values()):
-        changed.setdefault(image.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS], []).append(row)
-    return {**created, **changed}
+def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, int]]:
+    """Topics whose rows, those of each in its order, follow each other within one chunk: their first row, and how many.
+    0 of them for a topic that has its rows in no such order."""
+    group: list[Topic] = []
+    start = end = 0
+    for topic in topics:
+        rows = topic.partition_rows
+        first = rows[0] if rows else 0
+        last = first + len(rows)
+        fits = first % CHUNK_ROWS + len(rows) <= CHUNK_ROWS and rows == array("i", range(first, last))
+        if group and not (fits and first == end and end % CHUNK_ROWS):
+            yield group, start, end - start
+            group = []
+        if not fits:
+            yield [topic], 0, 0
+            continue
+        start = start if group else first
+        group.append(topic)
+        end = last
+    if group:
+        yield group, start, end - start
+
+
+def _by_topic(image: MetadataImage, rows: Iterable[int]) -> dict[int, list[int]]:
+    """Rows by the row of their topic."""
+    made: dict[int, list[int]] = {}
+    for row in rows:
+        made.setdefault(image.partition_chunks[row // CHUNK_ROWS].topic[row % CHUNK_ROWS], []).append(row)
+    return made
 
 
 def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:

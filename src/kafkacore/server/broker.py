@@ -17,7 +17,7 @@ from kafkacore._fast.hot import Hot, publish_table
 from kafkacore._fast.table import Table
 from kafkacore.config import BrokerConfig
 from kafkacore.config.listeners import SECURITY_PROTOCOLS
-from kafkacore.metadata.delta import MetadataDelta
+from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.network.limits import limits_from, physical_memory_bytes
@@ -366,7 +366,7 @@ class BrokerServer:
             self.plane.forget(None)
             return
         changed: set[object] = {*delta.topics_created, *delta.topics_deleted}
-        changed.update(topic.topic_id for topic in image.topics_of_rows(delta.partition_rows))
+        changed.update(topic.topic_id for topic in image.topics_of_rows(rows_of_older_topics(image, delta)))
         if changed:
             self.plane.forget(changed)
 

@@ -67,9 +67,6 @@ class BrokerLogs:
         if self._preferred:
             self._open_preferred(topic, topic_id, indexes, settings)
         placed = self._manager.create(topic, topic_id, indexes, wanted, settings)
-        for partition in placed:
-            if partition.settings is not settings:
-                partition.configure(settings)
         for lies_in in {partition.directory for partition in placed}:
             if lies_in.path != wanted and lies_in.path in self._ids:
                 there = self._ids[lies_in.path]

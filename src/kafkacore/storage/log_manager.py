@@ -251,7 +251,11 @@ class LogManager:
         if settings is None:
             settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
-        found = self._with_topic_id(topic_id, self._held(keys))
+        held = self._held(keys)
+        found = self._with_topic_id(topic_id, held) if held else held
+        for handle in found.values():
+            if handle.settings is not settings:
+                handle.configure(settings)
         missing = [key for key in keys if key not in found] if found else keys
         with self._mutex:
             for directory, part in self._spread(missing, path):

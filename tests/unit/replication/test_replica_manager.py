@@ -12,6 +12,7 @@ from kafkacore._fast.io import LogDirectory
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
+from kafkacore.metadata.partitions import CHUNK_ROWS
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
@@ -120,6 +121,57 @@ def test_every_partition_of_a_wide_topic_has_the_role_that_its_row_says(world: W
         (index, "leader" if leader == ME else "follower", epoch) if ME in replicas else None
         for index, (leader, replicas, epoch) in enumerate(said)
     ]
+
+
+def told_of(world: World, name: str, count: int) -> list[Any]:
+    handles = [world.replicas.by_name(name, index) for index in range(count)]
+    return [handle and (handle.topic, handle.index, handle.role, handle.leader_epoch) for handle in handles]
+
+
+UNLIKE: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "leader": {"leader": OTHER, "replicas": (ME, OTHER)},
+    "replicas": {"replicas": (ME, OTHER)},
+    "epoch": {"epoch": 5},
+    "order": {},
+    "freed row": {"epoch": 5},
+}
+
+
+@pytest.mark.parametrize("odd", UNLIKE)
+def test_topics_created_together_are_each_what_their_rows_say(world: World, odd: str) -> None:
+    """More rows than a chunk has; a topic's last partition is unlike the others."""
+    count, number = 7, CHUNK_ROWS // 7 * 2
+    unlike = 0 if odd == "freed row" else CHUNK_ROWS // 14
+    world.topic("older", ID_A, *[partition(ID_A, index, epoch=1) for index in range(3)])
+    if odd == "freed row":
+        world.topic("gone", ID_B, partition(ID_B, 0))
+        world.topic("behind it", Uuid(b"c" * 16), partition(Uuid(b"c" * 16), 0, epoch=3))
+        world.commit(RemoveTopicRecord(topic_id=ID_B))  # whose row is the first new topic's first
+    records: list[Any] = [PartitionChangeRecord(topic_id=ID_A, partition_id=1, leader=ME)]
+    expected = {}
+    for at in range(number):
+        name, topic_id = f"t{at}", Uuid(at.to_bytes(16, "big"))
+        made = [partition(topic_id, index, epoch=3) for index in range(count)]
+        if at == unlike:
+            made[-1] = partition(topic_id, count - 1, **({"epoch": 3} | UNLIKE[odd]))
+        records += [
+            TopicRecord(name=name, topic_id=topic_id),
+            *(made[::-1] if odd == "order" and at == unlike else made),
+        ]
+        expected[name] = [
+            (name, each.partition_id, "leader" if each.leader == ME else "follower", each.leader_epoch) for each in made
+        ]
+    world.commit(*records)
+    assert {name: told_of(world, name, count) for name in expected} == expected
+    assert told_of(world, "older", 3) == [("older", index, "leader", 1 + (index == 1)) for index in range(3)]
+    placed = {name: [handle and handle.index for handle in handles] for name, _, handles in world.published[-1][0]}
+    assert placed == {name: list(range(count)) for name in expected}
+
+
+def test_a_topic_is_created_whose_partitions_nobody_leads(world: World) -> None:
+    world.topic("a", ID_A, *[partition(ID_A, index, leader=-1) for index in range(2)])
+    assert told_of(world, "a", 2) == [("a", index, "follower", 0) for index in range(2)]
 
 
 @pytest.mark.parametrize(("at_broker", "at_topic"), [("2", None), ("1", "2")])

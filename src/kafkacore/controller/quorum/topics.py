@@ -264,7 +264,7 @@ class Placement:
         columns = self._columns
         begin, partition = len(columns), first
         for placement, alike in groupby(placed):
-            count = sum(1 for _ in alike)
+            count = len(list(alike))
             columns.number(topic_id, partition, count)
             partition += count
             known = self._known(tuple(placement))

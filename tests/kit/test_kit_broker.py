@@ -85,6 +85,24 @@ def test_nothing_is_left_of_one_that_was_used_in_every_way() -> None:
     assert descriptors() == open_files
 
 
+def test_nothing_waits_for_a_collection_of_garbage() -> None:
+    def use() -> None:
+        with Broker(topics=["t"]) as broker:
+            broker.produce("t", "value")
+
+    use()
+    gc.collect()
+    gc.disable()
+    try:
+        use()
+        before = descriptors()
+        for _ in range(2):
+            use()
+        assert descriptors() == before
+    finally:
+        gc.enable()
+
+
 def test_its_files_are_in_memory_where_the_machine_has_a_place_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker() as broker:
         assert broker.directory.startswith("/dev/shm/")

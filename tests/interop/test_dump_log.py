@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import struct
 import subprocess
 import time
 from contextlib import closing
@@ -21,9 +22,18 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SUFFIXES = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
 RECORDS = 30
 DAMAGED = 60
+DECODER_PACKAGE = "org.apache.kafka.tools.api"
 OPTIONS = {
-    ".log": [(), ("--deep-iteration",), ("--print-data-log",), ("--print-data-log", "--skip-record-metadata")],
-    ".index": [(), ("--index-sanity-check",), ("--verify-index-only",)],
+    ".log": [
+        (),
+        ("--deep-iteration",),
+        ("--print-data-log",),
+        ("--print-data-log", "--skip-record-metadata"),
+        ("--deep-iteration", "--skip-record-metadata"),
+        ("--deep-iteration", "--max-bytes", "700"),
+        ("--key-decoder-class", f"{DECODER_PACKAGE}.StringDecoder"),
+    ],
+    ".index": [(), ("--index-sanity-check",), ("--verify-index-only",), ("--max-message-size", "200000")],
     ".timeindex": [(), ("--index-sanity-check",), ("--verify-index-only",)],
     ".checkpoint": [(), ("--cluster-metadata-decoder",)],
 }
@@ -162,6 +172,21 @@ def test_segments_of_old_releases(tools, ours, tmp_path):
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(old_messages.segment())
     assert compare(tools, ours, [path]) == len(OPTIONS[".log"])
+
+
+@pytest.mark.parametrize(("key", "value"), [("Long", "Integer"), ("Integer", None), (None, "Long")])
+def test_keys_and_values_that_are_numbers(tools, ours, tmp_path, key, value):
+    path = tmp_path / "00000000000000000000.log"
+    builder = RecordBatchBuilder()
+    for number in (0, 1, -1, 2**63 - 1, -(2**63)):
+        builder.append(1_700_000_000_000, struct.pack(">q", number), struct.pack(">q", ~number))
+    builder.append(1_700_000_000_001, None, None)
+    path.write_bytes(builder.build())
+    options = []
+    for option, decoder in (("--key-decoder-class", key), ("--value-decoder-class", value)):
+        options += [] if decoder is None else [option, f"{DECODER_PACKAGE}.{decoder}Decoder"]
+    theirs = tools.run("kafka-dump-log", "--files", path, *options)
+    assert ours(path, *options) == (0, theirs.out, theirs.err)
 
 
 def test_metadata_records_of_every_type(tools, ours, tmp_path):

@@ -2,7 +2,7 @@
 ProducerStateManager).
 """
 
-from libc.errno cimport EFBIG, EIO, ENOMEM
+from libc.errno cimport EFBIG, ENOMEM
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
@@ -20,6 +20,7 @@ cdef extern from "<fcntl.h>" nogil:
 
 cdef enum:
     MAX_SMALL_BYTES = 64 << 20
+    SHORT_BYTES = 512
     METADATA_BYTES = 64
     SNAPSHOT_NAME_BYTES = 32
 
@@ -62,10 +63,26 @@ cdef int write_small_file(const Disk *disk, const char *directory, const char *n
     return result
 
 
+cdef int64_t read_whole(const Disk *disk, int file, uint8_t **data) noexcept nogil:
+    """A start reads three such files a log: where they are as short as they are, their size is not asked for."""
+    cdef int64_t room = SHORT_BYTES
+    cdef int64_t size, got
+    while True:
+        data[0] = <uint8_t *> malloc(<size_t> room)
+        got = disk.pread(disk.self, file, data[0], <size_t> room, 0) if data[0] != NULL else -ENOMEM
+        if 0 <= got < room:
+            return got  # short only at the end
+        free(data[0])
+        data[0] = NULL
+        size = disk.size(disk.self, file) if got >= 0 else got
+        if size < 0 or size > MAX_SMALL_BYTES:
+            return size if size < 0 else -EFBIG
+        room = size + 1
+
+
 cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil:
     cdef char *path = join(directory, name, b"")
     cdef int64_t size
-    cdef int64_t got
     cdef int file
     data[0] = NULL
     if path == NULL:
@@ -74,16 +91,7 @@ cdef int64_t read_small_file(const Disk *disk, const char *directory, const char
     free(path)
     if file < 0:
         return file
-    size = disk.size(disk.self, file)
-    if size > MAX_SMALL_BYTES:
-        size = -EFBIG
-    if size >= 0:
-        data[0] = <uint8_t *> malloc(<size_t> size + 1)
-        got = disk.pread(disk.self, file, data[0], <size_t> size, 0) if data[0] != NULL else -ENOMEM
-        if got != size:
-            free(data[0])
-            data[0] = NULL
-            size = got if got < 0 else -EIO
+    size = read_whole(disk, file, data)
     disk.close(disk.self, file)
     return size
 

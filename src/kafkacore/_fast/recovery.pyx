@@ -297,7 +297,7 @@ cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
     cdef SegmentEnd found
     cdef int result = 0
     if not load.recovered[last]:
-        result = segment_find_end(segment, &found)
+        result = segment_find_end(segment, load.log.config.index_interval_bytes, &found)
         if result == 0 and recovery.plan.clean and found.times_are_whole:
             segment_note_end(segment, &found)
             end_offset[0] = found.next_offset
@@ -310,7 +310,7 @@ cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
             result = recover_segment(recovery, last)
             result = result if result < 0 else 0
     if result == 0:
-        result = segment_find_end(segment, &found)
+        result = segment_find_end(segment, load.log.config.index_interval_bytes, &found)
     if result < 0:
         return result
     segment_note_end(segment, &found)

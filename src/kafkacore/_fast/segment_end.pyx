@@ -37,13 +37,15 @@ cdef int read_last_entry(const Disk *disk, int file, int entry_bytes, uint8_t *r
     return 1
 
 
-cdef int64_t last_indexed(Segment *segment) noexcept nogil:
+cdef int64_t last_indexed(Segment *segment, int64_t interval_bytes) noexcept nogil:
     """Position of the last batch that the offset index has; 0 for none."""
     cdef uint8_t raw[OFFSET_ENTRY_BYTES]
     cdef int64_t position
     cdef int found
     if segment.offset_count:
         return segment.offset_index[segment.offset_count - 1].position
+    if segment.size <= min(interval_bytes, <int64_t> SCAN_BYTES):
+        return 0
     found = last_entry(segment, &segment.offset_index_file, b".index", OFFSET_ENTRY_BYTES, raw)
     if found <= 0:
         return found
@@ -112,12 +114,12 @@ cdef int scan_tail(Segment *segment, int64_t position, SegmentEnd *found) noexce
     return 0
 
 
-cdef int segment_find_end(Segment *segment, SegmentEnd *found) noexcept nogil:
+cdef int segment_find_end(Segment *segment, int64_t interval_bytes, SegmentEnd *found) noexcept nogil:
     cdef int64_t position
     cdef int result = segment_open_log(segment)
     if result < 0:
         return result
-    position = last_indexed(segment)
+    position = last_indexed(segment, interval_bytes)
     if position < 0:
         return <int> position
     result = last_time(segment, found)
@@ -142,7 +144,7 @@ cdef int segment_wake(Segment *segment) noexcept nogil:
     if result == -EINVAL:
         result = segment_reset_indexes(segment)
     if result == 0:
-        result = segment_find_end(segment, &found)
+        result = segment_find_end(segment, 0, &found)
     if result < 0:
         return result
     segment_note_end(segment, &found)

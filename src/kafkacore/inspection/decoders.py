@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import struct
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from kafkacore._fast import tables
+from kafkacore._fast import tables, text
 from kafkacore._fast.batch import ControlRecordType, InvalidRecordError, Record
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.records import RECORD_TYPES, MetadataError, decode_framed
@@ -35,6 +36,51 @@ Decoder = Callable[[Record], Decoded]
 
 class UndecodableError(KafkaError):
     """A record that the chosen decoder cannot be for: another topic's."""
+
+
+# --- Java classes ---------------------------------------------------------------------------------------------------
+
+
+def _string(data: bytes) -> str:
+    return text.replaced(data).decode()
+
+
+def _integer(data: bytes) -> int:
+    return int(_INTEGER.unpack_from(data)[0])
+
+
+def _long(data: bytes) -> int:
+    return int(_LONG.unpack_from(data)[0])
+
+
+_INTEGER: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+# Those of Apache Kafka's own that say something of a record: its DefaultDecoder tells an array's address.
+_CLASSES: Final[dict[str, Callable[[bytes], object]]] = {
+    "org.apache.kafka.tools.api.StringDecoder": _string,
+    "org.apache.kafka.tools.api.IntegerDecoder": _integer,
+    "org.apache.kafka.tools.api.LongDecoder": _long,
+}
+
+
+def by_class(key_class: str, value_class: str) -> Decoder:
+    """What kafka-dump-log's --key-decoder-class and --value-decoder-class make, of those classes. It raises
+    UndecodableError for a record that has fewer bytes than the class reads."""
+
+    def decoded(record: Record) -> Decoded:
+        return Decoded(_by_class(key_class, record.key, record), _by_class(value_class, record.value, record))
+
+    return decoded
+
+
+def _by_class(name: str, data: bytes | None, record: Record) -> object:
+    try:
+        return None if data is None else _CLASSES[name](data)
+    except struct.error:
+        raise UndecodableError(
+            f"{name.rpartition('.')[2]} cannot read the {len(data or b'')} bytes of the record at offset "
+            f"{record.offset}"
+        ) from None
 
 
 # --- control records -----------------------------------------------------------------------------------------------

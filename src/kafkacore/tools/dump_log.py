@@ -6,10 +6,10 @@ import argparse
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkacore.inspection.decoders import Decoder
     from kafkacore.inspection.dump import DumpOptions
@@ -26,6 +26,10 @@ _DECODERS: Final = {
     "share-group-state": "__share_group_state",
 }
 _NO_LIMIT: Final = -1
+_INT_MAX: Final = (1 << 31) - 1  # kafka-dump-log's way of saying that there is no limit
+_CLASSES: Final = ("StringDecoder", "IntegerDecoder", "LongDecoder")
+_PACKAGE: Final = "org.apache.kafka.tools.api"
+_KEY_CLASS, _VALUE_CLASS = "--key-decoder-class", "--value-decoder-class"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,11 +42,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, topic in _DECODERS.items():
         help_ = f"keys and values as records of {topic}"
         decoders.add_argument(f"--{name}-decoder", dest="decoder", action="store_const", const=name, help=help_)
+    decoders.add_argument("--remote-log-metadata-decoder", action=_NotHere, help="not here: there is no tiered storage")
+    for option, what in ((_KEY_CLASS, "keys"), (_VALUE_CLASS, "values")):
+        help_ = f"{what} as {_PACKAGE}'s {', '.join(_CLASSES)} (default: the first) show them"
+        parser.add_argument(option, type=_decoder_class, metavar="CLASS", help=help_)
     parser.add_argument(
-        "--max-bytes", type=int, default=_NO_LIMIT, metavar="N", help="of each segment, no batch beyond its first N"
+        "--max-bytes",
+        type=_max_bytes,
+        default=_NO_LIMIT,
+        metavar="N",
+        help="of each segment, no batch beyond its first N",
     )
     parser.add_argument(
-        "--max-message-size", type=int, metavar="N", help="greatest size of a batch that an index may point to"
+        "--max-message-size",
+        type=_max_message_size,
+        metavar="N",
+        help="greatest size of a batch that an index may point to",
     )
     parser.add_argument("--index-sanity-check", action="store_true", help="only what a broker checks of indexes")
     parser.add_argument("--verify-index-only", action="store_true", help="no line for each entry of an index")
@@ -57,6 +72,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json: one object a line")
 
 
+class _NotHere(argparse.Action):
+    """An option of kafka-dump-log's that is refused by its name."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **settings)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(
+            f"{self.option_strings[0]}: there is no tiered storage here, and its records are not known; "
+            "kafka-dump-log decodes them, --print-data-log shows their bytes"
+        )
+
+
+def _decoder_class(name: str) -> str:
+    package, _, simple = name.rpartition(".")
+    if simple in _CLASSES and package in (_PACKAGE, ""):
+        return f"{_PACKAGE}.{simple}"
+    raise argparse.ArgumentTypeError(
+        f"{name} is none of {', '.join(_CLASSES)}; others are Java, which kafka-dump-log loads"
+    )
+
+
+def _at_least(least: int, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise argparse.ArgumentTypeError(f"{text} is no number of bytes, {least} or more")
+    return int(text)
+
+
+def _max_bytes(text: str) -> int:
+    asked = _at_least(0, text)
+    return asked if asked < _INT_MAX else _NO_LIMIT
+
+
+def _max_message_size(text: str) -> int:
+    return _at_least(1, text)
+
+
 def run(arguments: argparse.Namespace) -> int:
     from kafkacore.inspection.dump import dump_files, expand
     from kafkacore.inspection.report import Report
@@ -64,6 +116,13 @@ def run(arguments: argparse.Namespace) -> int:
     paths = [re.sub("/+", "/", path) for path in [*arguments.files.split(","), *arguments.paths] if path]
     if not paths:
         print("kafkacore: dump-log needs the path of a file or directory", file=sys.stderr)
+        return 2
+    if arguments.decoder is not None and (arguments.key_decoder_class or arguments.value_decoder_class):
+        print(
+            f"kafkacore: --{arguments.decoder}-decoder reads keys and values: {_KEY_CLASS} and {_VALUE_CLASS} do "
+            "not go with it",
+            file=sys.stderr,
+        )
         return 2
     report = Report(sys.stdout.buffer, sys.stderr, as_json=arguments.output == "json")
     try:
@@ -93,9 +152,9 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:
     return DumpOptions(
         RecordOptions(
             records=arguments.deep_iteration,
-            contents=arguments.print_data_log,
+            contents=arguments.print_data_log or bool(arguments.key_decoder_class or arguments.value_decoder_class),
             skip_metadata=arguments.skip_record_metadata,
-            decoder=_decoder(arguments.decoder),
+            decoder=_decoder(arguments),
             max_bytes=arguments.max_bytes,
         ),
         IndexOptions(
@@ -106,9 +165,12 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:
     )
 
 
-def _decoder(name: str | None) -> Decoder | None:
-    if name is None:
+def _decoder(arguments: argparse.Namespace) -> Decoder | None:
+    """None where the records' contents are no more than text."""
+    text = _decoder_class(_CLASSES[0])
+    classes = (arguments.key_decoder_class or text, arguments.value_decoder_class or text)
+    if arguments.decoder is None and classes == (text, text):
         return None
-    from kafkacore.inspection.decoders import DECODERS
+    from kafkacore.inspection.decoders import DECODERS, by_class
 
-    return DECODERS[name]
+    return by_class(*classes) if arguments.decoder is None else DECODERS[arguments.decoder]

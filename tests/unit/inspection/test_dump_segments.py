@@ -296,3 +296,49 @@ def test_a_device_has_no_end(tmp_path, capfd):
     (tmp_path / NAME).symlink_to("/dev/zero")
     assert main(["dump-log", str(tmp_path / NAME)]) == 1
     assert "is a device" in capfd.readouterr().err
+
+
+def test_keys_and_values_as_numbers_in_json(dump):
+    builder = RecordBatchBuilder(base_offset=7)
+    builder.append(NOW, struct.pack(">q", -2), b"v\xff")
+    lines, err = dump(builder.build(), "--key-decoder-class", "LongDecoder", "-o", "json")
+    assert json.loads(lines[3])["key"] == -2
+    assert json.loads(lines[3])["payload"] == "v\ufffd"
+    assert err == ""
+
+
+def test_a_number_of_too_few_bytes(dump):
+    """What lies before it is told; kafka-dump-log ends there with a stack trace."""
+    builder = RecordBatchBuilder(base_offset=7)
+    builder.append(NOW, None, struct.pack(">i", 5))
+    builder.append(NOW, None, b"abc")
+    lines, err = dump(builder.build(), "--value-decoder-class", "IntegerDecoder", code=1)
+    assert [line.rpartition(" payload: ")[2] for line in lines[3:]] == ["5", ""]
+    assert err == f"DIR/{NAME}: IntegerDecoder cannot read the 3 bytes of the record at offset 8\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--remote-log-metadata-decoder"], "there is no tiered storage here"),
+        (["--key-decoder-class", "com.example.Avro"], "com.example.Avro is none of StringDecoder, IntegerDecoder"),
+        (["--value-decoder-class", "kafka.LongDecoder"], "kafka.LongDecoder is none of"),
+        (["--max-bytes", "-5"], "-5 is no number of bytes, 0 or more"),
+        (["--max-message-size", "0"], "0 is no number of bytes, 1 or more"),
+        (["--offsets-decoder", "--transaction-log-decoder"], "not allowed with argument --offsets-decoder"),
+    ],
+)
+def test_options_that_are_refused(options, told, capfd):
+    with pytest.raises(SystemExit, match="2"):
+        main(["dump-log", "00000000000000000000.log", *options])
+    assert told in " ".join(capfd.readouterr().err.split())
+
+
+def test_two_decoders_for_one_record(capfd):
+    assert main(["dump-log", "0.log", "--offsets-decoder", "--key-decoder-class", "LongDecoder"]) == 2
+    assert "do not go with it" in capfd.readouterr().err
+
+
+def test_a_limit_that_kafka_dump_log_takes_for_none(dump):
+    lines, _ = dump(batch(7, b"one") + b"\0" * 5, "--max-bytes", str(2**31 - 1))
+    assert lines[3] == f"Found 5 invalid bytes at the end of {NAME}"

@@ -155,6 +155,40 @@ def test_an_index_of_the_last_segment_that_lies_is_made_again(tmp_path: Path) ->
     assert index.read_bytes() == good
 
 
+def test_the_index_of_a_short_segment_is_not_looked_at(tmp_path: Path) -> None:
+    """A node has tens of thousands of them."""
+    builder = RecordBatchBuilder()
+    builder.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 50)
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), SETTINGS)
+    handle.become_leader(1, 0)
+    handle.append(builder.build())
+    handle.shut()
+    index = tmp_path / "t-0" / f"{0:020d}.index"
+    index.unlink()
+    index.symlink_to(index)  # which nobody can open
+    assert loaded(tmp_path).end_offset == 1
+    index.unlink()
+    index.touch()
+    again = loaded(tmp_path)
+    again.become_leader(1, 1)
+    for _ in range(10):
+        again.append(batch())
+    again.shut()
+    assert len(index.read_bytes()) > 2 * 8
+    assert loaded(tmp_path).end_offset == 11
+
+
+@pytest.mark.parametrize("size_bytes", [511, 512, 513, 600])
+def test_leader_epochs_of_a_file_of_any_size(tmp_path: Path, size_bytes: int) -> None:
+    path = made(tmp_path, batches=120) / "leader-epoch-checkpoint"
+    count, lacking = divmod(size_bytes - len("0\n99\n") - 10 * len("100 0\n"), len("110 10\n"))
+    epochs = [(100 + at, at) for at in range(10 + count)]
+    epochs[-1] = (epochs[-1][0] * 10**lacking, epochs[-1][1])
+    path.write_text(f"0\n{len(epochs)}\n" + "".join(f"{epoch} {at}\n" for epoch, at in epochs))
+    assert path.stat().st_size == size_bytes
+    assert loaded(tmp_path).leader_epochs() == epochs
+
+
 def test_a_corrupt_batch_cuts_the_log_there_and_drops_what_follows(tmp_path: Path) -> None:
     path = made(tmp_path)
     log = path / f"{5:020d}.log"

@@ -149,7 +149,7 @@ class BrokerConfig(BrokerKeys):
         """Likewise of one setting that is set."""
         key = self.key(name)
         if key is None:
-            yield f"{name}: unknown key, kept but not used"
+            yield self.keys.unknown(name)
         elif key.generation == "3.9" and not self.zookeeper_mode:
             yield f"{name}: removed in Kafka 4.0, has no effect in KRaft mode"
         elif not key.honoured:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _TABLES: Final = os.path.join(os.path.dirname(__file__), "tables")
+_ALIKE: Final = 0.85  # of difflib's ratio: a slip of the pen, not another word
 
 
 class Key:
@@ -112,6 +113,13 @@ class Keys:
 
     def names(self) -> Iterator[str]:
         return iter(self._table())
+
+    def unknown(self, name: str) -> str:
+        """What to tell of a name that is no key: the one it is most like, if it is like any."""
+        from difflib import get_close_matches
+
+        close = get_close_matches(name, self._table(), n=1, cutoff=_ALIKE)
+        return f"{name}: unknown key, kept but not used" + "".join(f"; do you mean {each}?" for each in close)
 
     def documentation(self, name: str) -> str:
         """What the key does, in a sentence or two, as DescribeConfigs shows it."""

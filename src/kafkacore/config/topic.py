@@ -109,7 +109,7 @@ def notes(keys: Keys, values: Mapping[str, str]) -> Iterator[str]:
     for name in values:
         key = keys.get(name)
         if key is None:
-            yield f"{name}: unknown key, kept but not used"
+            yield keys.unknown(name)
         elif (problem := stored(key, values)[1]) is not None:
             yield f"{problem}; it is kept and not used"
         elif not key.honoured:

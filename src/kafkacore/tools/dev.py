@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME:PARTITIONS",
-        help="create a topic, unless it is there already",
+        help="create a topic, unless it is there already (NAME alone: of one partition)",
     )
     parser.add_argument(
         "--port", type=int, default=0, metavar="N", help="where clients connect to (default: a free one)"

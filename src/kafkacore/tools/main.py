@@ -100,7 +100,7 @@ def _usage(unknown: str | None) -> str:
     lines = [f"kafkacore: there is no command {unknown!r}"] if unknown else []
     lines += ["usage: kafkacore COMMAND ...", "", "commands:"]
     lines += [f"  {name:<10}{what}" for name, what in COMMANDS.items()]
-    lines += ["", "`kafkacore COMMAND --help` tells more."]
+    lines += ["", "`kafkacore COMMAND --help` tells more, `kafkacore --version` the version."]
     return "\n".join(lines)
 
 

@@ -17,9 +17,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     info = commands.add_parser(
         "info",
         help="tell what the log directories belong to, and what is wrong (of what is in logs: dump-log --verify)",
+        description="Tells what the log directories belong to and what is wrong with them; the exit code is 1 where "
+        "something is. What is in logs: kafkacore dump-log --verify.",
     )
     _add_config(info)
-    formatting = commands.add_parser("format", help="format the log directories")
+    formatting = commands.add_parser(
+        "format",
+        help="format the log directories",
+        description="Formats the log directories of a node, before its first start. `kafkacore storage random-uuid` "
+        "makes an ID; --standalone makes the node a cluster by itself.",
+    )
     _add_config(formatting)
     _add_format_arguments(formatting)
     commands.add_parser("random-uuid", help="print a random UUID, as for a cluster id")

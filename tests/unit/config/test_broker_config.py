@@ -250,6 +250,7 @@ def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
     file = tmp_path / "server.properties"
     more = {
         "my.plugin.key": "x",
+        "log.segment.byte": "4194304",
         "zookeeper.set.acl": "true",
         "quota.window.num": "3",
         of_one: "4",
@@ -263,6 +264,7 @@ def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
     assert made.get("my.plugin.key") == "x"
     assert {record.getMessage() for record in caplog.records} == {
         "my.plugin.key: unknown key, kept but not used",
+        "log.segment.byte: unknown key, kept but not used; do you mean log.segment.bytes?",
         "zookeeper.set.acl: removed in Kafka 4.0, has no effect in KRaft mode",
         "quota.window.num: valid, but without effect here: quotas are stored and not enforced yet",
         f"{of_one}: valid, but without effect here: max.connections.per.ip is of the broker as a whole",

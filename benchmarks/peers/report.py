@@ -56,15 +56,17 @@ def table(results, rows, names):
     return "\n".join(lines) + "\n"
 
 
-def plot(results, rows, names, path):
-    """One small chart for each row, a bar for each contestant, whiskers from the lowest to the highest."""
+def plot(results, rows, names, words, path):
+    """One small chart for each row, a bar for each contestant, whiskers from the lowest to the highest; `words` tell of
+    the run."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    columns = 3
-    figure, axes = plt.subplots(-(-len(rows) // columns), columns, figsize=(14, 3.2 * -(-len(rows) // columns)))
+    columns = min(3, len(rows))
+    lines = -(-len(rows) // columns)
+    figure, axes = plt.subplots(lines, columns, figsize=(4.7 * columns, 3.2 * lines), squeeze=False)
     for axis, (row, (title, shown, _)) in zip(axes.flat, rows.items(), strict=False):
         present = [(name, [one[shown] for one in results[row][name] if shown in one]) for name in names]
         present = [(name, values) for name, values in present if values]
@@ -75,13 +77,15 @@ def plot(results, rows, names, path):
         ]
         colours = ["#c0392b" if name == "kafkacore" else "#7f8c8d" for name, _ in present]
         axis.bar([name for name, _ in present], middles, yerr=whiskers, color=colours, capsize=3)
-        if min(middles) > 0 and max(middles) > LOGARITHMIC_FROM * min(middles):
+        if middles and min(middles) > 0 and max(middles) > LOGARITHMIC_FROM * min(middles):
             axis.set_yscale("log")  # else all but one bar would be flat
         axis.set_title(title, fontsize=9)
         axis.set_ylabel(shown, fontsize=8)
-        axis.tick_params(labelsize=7, rotation=20)
+        axis.tick_params(labelsize=7)
+        axis.tick_params("x", rotation=20)
     for axis in list(axes.flat)[len(rows) :]:
         axis.remove()
+    figure.supxlabel(words, fontsize=6, wrap=True)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
@@ -93,5 +97,5 @@ def write(out, results, rows, names, rounds, directory):
     text = f"{words}.\n\n{table(results, rows, names)}"
     (out / "peers.md").write_text(text)
     (out / "peers.json").write_text(json.dumps({"conditions": words, "results": results}, indent=1))
-    plot(results, rows, names, out / "peers.png")
+    plot(results, rows, names, words, out / "peers.png")
     return text

@@ -291,7 +291,8 @@ def plot(figures, brokers, path):
             heights = [middle(figures[broker, name, load])[1] for name in names]
             axis.bar([x + 0.2 * at for x in range(len(names))], heights, width=0.2, label=load)
         axis.set_yscale("log")
-        axis.set_xticks(range(len(names)), names, rotation=20, ha="right", fontsize=7)
+        middle_bar = 0.1 * (len(LOADS) - 1)
+        axis.set_xticks([x + middle_bar for x in range(len(names))], names, rotation=20, ha="right", fontsize=7)
         axis.set_title(broker)
         axis.set_ylabel("p99 us")
     axes.flat[0].legend()

@@ -54,7 +54,7 @@ class AutoTopics:
                 if topic.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     there.add(topic.name)
                 else:
-                    LOG.warning("topic %s was not created: %s", topic.name, topic.error_message)
+                    LOG.warning("topic %s was not created: %s%s", topic.name, topic.error_message, _remedy(topic))
         except (KafkaError, OSError, TimeoutError) as error:
             LOG.warning("%d topics were not created, clients will ask again: %s", len(names), error)
         finally:
@@ -65,6 +65,15 @@ class AutoTopics:
     def close(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+
+def _remedy(topic: Any) -> str:
+    """Kafka's defaults want three brokers for the topic of groups, which whoever runs one meets without having asked."""
+    if topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
+        return ""
+    key = "offsets.topic.replication.factor" if topic.name == OFFSETS_TOPIC else "default.replication.factor"
+    waits = "; groups wait for it" if topic.name == OFFSETS_TOPIC else ""
+    return f" (set {key} to no more than there are brokers{waits})"
 
 
 def _creatable(config: BrokerConfig, name: str) -> Any:

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import CreateTopicsResponse
@@ -31,6 +33,7 @@ class Controller:
         self.topics: list[Any] = []
         self.answer = asyncio.Event()
         self.fail = False
+        self.refusal = ErrorCode.NONE
 
     async def create(self, request: Any) -> Any:
         self.asked.append([topic.name for topic in request.topics])
@@ -39,7 +42,8 @@ class Controller:
         if self.fail:
             raise error_for(ErrorCode.NOT_CONTROLLER)
         result = CreateTopicsResponse.CreatableTopicResult
-        return CreateTopicsResponse(topics=[result(name=topic.name) for topic in request.topics])
+        told = {"error_code": self.refusal, "error_message": "no"}
+        return CreateTopicsResponse(topics=[result(name=topic.name, **told) for topic in request.topics])
 
 
 async def settle() -> None:
@@ -62,6 +66,24 @@ def test_a_topic_under_way_is_not_asked_for_again() -> None:
         assert controller.asked[-1] == ["a"]
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("__consumer_offsets", "offsets.topic.replication.factor"), ("orders", "default.replication.factor")],
+)
+def test_what_wants_more_brokers_than_there_are_is_told_with_its_key(name: str, key: str, caplog: Any) -> None:
+    async def story() -> None:
+        controller = Controller()
+        controller.refusal = ErrorCode.INVALID_REPLICATION_FACTOR
+        controller.answer.set()
+        topics = AutoTopics(controller.create, CONFIG)
+        topics.request([name])
+        assert not await topics.asked(name)
+
+    asyncio.run(story())
+    [told] = [record.getMessage() for record in caplog.records]
+    assert f"topic {name} was not created: no (set {key} to" in told
 
 
 def test_a_failure_lets_the_next_request_ask_again() -> None:

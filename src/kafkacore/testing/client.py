@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore.network.client import NodeClient
-from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import CreateTopicsRequest, FetchRequest, MetadataRequest, ProduceRequest
 from kafkacore.testing.logs import LogRecord
 from kafkacore.testing.words import as_bytes, as_text
@@ -71,7 +71,7 @@ class Client:
         response = await self._node.request(request, _PRODUCE)
         told = response.responses[0].partition_responses[0]
         if told.error_code:
-            raise error_for(ErrorCode(told.error_code), told.error_message)
+            raise _error(told.error_code, f"{topic}-{partition}", told.error_message)
         offset: int = told.base_offset
         return offset
 
@@ -105,7 +105,7 @@ class Client:
             raise error_for(ErrorCode(response.error_code))
         told = response.responses[0].partitions[0]
         if told.error_code:
-            raise error_for(ErrorCode(told.error_code))
+            raise _error(told.error_code, f"{topic}-{partition} from offset {offset}")
         return [
             LogRecord(each.offset, each.timestamp, each.key, each.value, each.headers)
             for batch in Batches(told.records or b"")
@@ -113,3 +113,8 @@ class Client:
             for each in batch
             if each.offset >= offset
         ]
+
+
+def _error(code: int, place: str, message: str | None = None) -> KafkaError:
+    """Tells what it was about, which an error's own words do not."""
+    return error_for(code, f"{place}: {message or ErrorCode(code).message}")

@@ -78,11 +78,23 @@ def tell(node: DemoNode, text: list[bytes]) -> None:
     latency(node.bootstrap)
     share_and_take_over(node.bootstrap, text[: len(text) // GROUP_SHARE or 1])
     kill_and_recover(node, text)
+    say_where_to_go()
+
+
+def say_where_to_go() -> None:
+    """Commands as they can be typed here."""
     heading("Where to go next")
-    say("kafkacore dev --topic mine:3          a node to try your own client on; it says where it listens")
-    say("kafkacore storage format --help       a node that stays: format a directory, then `kafkacore start`")
+    kafkacore = "kafkacore" if shutil.which("kafkacore") else sys.argv[0]
+    steps = {
+        f"{kafkacore} dev --topic mine:3": "a node to try your own client on; it says where it listens",
+        f"{kafkacore} storage format --help": "a node that stays: format a directory, then `kafkacore start`",
+    }
     if (Path(__file__).parents[3] / "Makefile").exists():  # a checkout, not what a wheel installed
-        say("make test                             the same, against Apache Kafka's own clients and tools")
+        steps["docs/testing.md, examples/"] = "a broker in the process of your own tests, and programs to copy"
+        steps["make test"] = "the same as here, against Apache Kafka's own clients and tools"
+    width = max(map(len, steps)) + 3
+    for step, what in steps.items():
+        say(f"{step:<{width}}{what}")
 
 
 class DemoNode:
@@ -304,7 +316,7 @@ def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
     """SIGKILL at a third of the way, a new process on the same directory, and a count of what is there."""
     heading("SIGKILL in mid-produce")
     create_topic(node.bootstrap, "survivor", 1)
-    writer = Writer(node.bootstrap, "survivor", 1, {"enable.idempotence": True, "linger.ms": 1})
+    writer = Writer(node.bootstrap, "survivor", 1, {"enable.idempotence": True, "linger.ms": 20})
     third = len(text) // 3
     writer.write(text[:third], flush=False)
     writer.wait_for(third // 2)

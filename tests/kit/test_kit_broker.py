@@ -254,9 +254,9 @@ def test_a_log_that_there_is_not_is_named_with_those_that_there_are() -> None:
 
 def test_what_is_refused_is_told_with_its_partition() -> None:
     with Broker(topics=["t"]) as broker:
-        with pytest.raises(KafkaError, match="^absent-4: "):
+        with pytest.raises(KafkaError, match=r"^absent-4: "):
             broker.produce("absent", "x", partition=4)
-        with pytest.raises(KafkaError, match="^t-0 from offset 7: "):
+        with pytest.raises(KafkaError, match=r"^t-0 from offset 7: "):
             broker.consume("t", 1, offset=7)
 
 

@@ -68,7 +68,7 @@ class AutoTopics:
 
 
 def _remedy(topic: Any) -> str:
-    """Kafka's defaults want three brokers for the topic of groups, which whoever runs one meets without having asked."""
+    """Kafka's defaults want three brokers for the topic of groups: whoever runs one meets that without having asked."""
     if topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
         return ""
     key = "offsets.topic.replication.factor" if topic.name == OFFSETS_TOPIC else "default.replication.factor"

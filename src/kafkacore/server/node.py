@@ -33,7 +33,7 @@ from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
 
 if TYPE_CHECKING:
-    from kafkacore.observability.metrics import MetricRegistry, Source
+    from kafkacore.observability.metrics import MetricRegistry, Sample, Source
     from kafkacore.server.broker import BrokerServer
     from kafkacore.server.controller import ControllerServer
     from kafkacore.storage.log_manager import LogManager
@@ -424,7 +424,7 @@ class Node:
         if self._metrics is None:
             return
         from kafkacore.observability.planes import plane_source
-        from kafkacore.server.metrics import broker_metrics
+        from kafkacore.server.metrics import broker_metrics  # the broker serves without it by now
 
         for role in (self._broker, self._controller):
             if role is not None:
@@ -434,10 +434,12 @@ class Node:
             self._show(lambda: broker_metrics(broker))
 
     def _show_recovery(self, manager: LogManager) -> None:
-        if self._metrics is not None:
-            from kafkacore.server.metrics import recovery_metrics
+        def source() -> Iterable[Sample]:
+            from kafkacore.server.metrics import recovery_metrics  # most starts are over before anybody asks
 
-            self._show(lambda: recovery_metrics(manager))
+            return recovery_metrics(manager)
+
+        self._show(source)
 
     # --- stopping ---
 

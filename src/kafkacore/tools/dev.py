@@ -9,10 +9,13 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.properties import parse_overrides
+from kafkacore.tools import plain
 
 if TYPE_CHECKING:
     import argparse
@@ -23,6 +26,17 @@ DESCRIPTION: Final = "Runs a temporary node, broker and controller in one, witho
 NODE_ID: Final = 1
 HOST: Final = "127.0.0.1"
 MAX_PORT: Final = 65535
+
+
+class Arguments(NamedTuple):
+    """What `add_arguments` asks for."""
+
+    topic: list[str]
+    port: int
+    dir: str | None
+    override: list[str]
+    json: bool
+    with_parent: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +58,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--with-parent", action="store_true", help="stop when the process that started this one ends")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def read_plain(words: Sequence[str]) -> Arguments | None:
+    """Options in full, as programs that start a node for themselves write them; None: not so."""
+    given = plain.read(words, ("--topic", "--port", "--dir", "--override"), ("--json", "--with-parent"))
+    if given is None or given.files:
+        return None
+    port = given.last("--port")
+    port = "0" if port is None else port
+    if not (port.isascii() and port.isdigit()):
+        return None
+    return Arguments(
+        topic=given.values["--topic"],
+        port=int(port),
+        dir=given.last("--dir"),
+        override=given.values["--override"],
+        json="--json" in given.flags,
+        with_parent="--with-parent" in given.flags,
+    )
+
+
+def run(arguments: Arguments) -> int:
     from kafkacore.server.node import Node, NodeFailed
     from kafkacore.server.registrar import RegistrationRefused
     from kafkacore.tools import running
@@ -113,13 +146,14 @@ def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConf
 
 def prepare(config: BrokerConfig) -> None:
     """Formats what is not formatted. Raises LogDirectoryError, FormatError's message as ConfigError, OSError."""
-    from kafkacore._fast.uuid import Uuid
     from kafkacore.storage import meta_properties
-    from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 
     known = meta_properties.read(config.metadata_log_dir)
     if known is not None and all(meta_properties.read(each) is not None for each in config.all_log_dirs):
         return
+    from kafkacore._fast.uuid import Uuid
+    from kafkacore.storage.format import FormatError, FormatOptions, format_directories
+
     cluster_id = str(Uuid.random()) if known is None or known.cluster_id is None else known.cluster_id
     options = FormatOptions(cluster_id, ignore_formatted=True, standalone=not config.controller_quorum_voters)
     try:

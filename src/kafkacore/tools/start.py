@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig, ConfigError
+from kafkacore.tools import plain
 
 if TYPE_CHECKING:
     import argparse
@@ -34,22 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_plain(words: Sequence[str]) -> Arguments | None:
-    """FILE and overrides in full, as every service's definition has them; None: argparse is to say what is meant, or
-    what is wrong. It and the translations that it looks for cost a start 4 ms.
-    """
-    files: list[str] = []
-    overrides: list[str] = []
-    rest = iter(words)
-    for word in rest:
-        if word == "--override":
-            overrides.append(next(rest, "-"))
-        elif word.startswith("--override="):
-            overrides.append(word.partition("=")[2])
-        else:
-            files.append(word)
-    if len(files) != 1 or any(each.startswith("-") for each in (*files, *overrides)):
+    """FILE and overrides in full, as every service's definition has them; None: not so."""
+    given = plain.read(words, ("--override",))
+    if given is None or len(given.files) != 1:
         return None
-    return Arguments(files[0], overrides)
+    return Arguments(given.files[0], given.values["--override"])
 
 
 def run(arguments: Arguments) -> int:

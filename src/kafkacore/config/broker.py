@@ -72,11 +72,11 @@ class BrokerConfig(BrokerKeys):
         self.__dict__["_values"] = {}
         self.__dict__["inherited"] = {}
         self.__dict__["keys"] = BROKER_3_9 if self.zookeeper_mode else BROKER
-        for source in (self.static, self.dynamic_default, self.dynamic_broker):
+        for source in (self.static, self.dynamic_default, self.dynamic_broker):  # the last is what counts
             for name, text in source.items():
                 key = self.key(name)
                 if key is not None:
-                    parse(key, text)
+                    self._values[name] = parse(key, text)
         relations.check(self)
 
     # What the constructor leaves in the instance, for type checkers.
@@ -131,13 +131,13 @@ class BrokerConfig(BrokerKeys):
         return self.get(name) is not None
 
     def value(self, name: str) -> Value:
-        if name not in self._values:
-            key = self.key(name)
-            if key is None:
-                raise KeyError(name)
-            text = self.get(name)
-            self._values[name] = default(key) if text is None else parse(key, text)
-        return self._values[name]
+        """What is set was parsed when this was made; what is not set is what it is by default."""
+        if name in self._values:
+            return self._values[name]
+        key = self.key(name)
+        if key is None:
+            raise KeyError(name)
+        return default(key)
 
     def notes(self) -> Iterator[str]:
         """One line for each setting that is unknown, was removed from Kafka, or has no effect here."""

@@ -109,7 +109,7 @@ class Keys:
         return key
 
     def get(self, name: str) -> Key | None:
-        return self[name] if name in self else None  # noqa: SIM401
+        return self._keys.get(name) or (self[name] if name in self._table() else None)
 
     def names(self) -> Iterator[str]:
         return iter(self._table())

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Final, TypeAlias
 
 from kafkacore.config.addresses import AddressError, parse_address, parse_limits, parse_voter
@@ -99,6 +100,7 @@ def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | No
         return None, error
 
 
+@cache  # every configuration of a process asks for the same ones
 def default(key: Key) -> Value:
     """The typed default; None where Kafka's is null. Raises ConfigError where Kafka demands a value."""
     if key.required:

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
 from kafkacore.controller.quorum.decisions import Decision, Settings
-from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partition_records import Record
@@ -162,10 +161,9 @@ def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, cl
     """The last incarnation is over: without a clean end its replicas may have lost records that were acknowledged."""
     chunks = image.partition_chunks
     if image.elr_enabled and not clean:
-        changes = LeaderChanges(image, settings, unclean=broker_id)
         rows = dict.fromkeys(rows_with_isr(chunks, broker_id)) | dict.fromkeys(rows_with_elr(chunks, broker_id))
-        return changes.records(rows)
-    return LeaderChanges(image, settings, removed=broker_id).records(rows_with_isr(chunks, broker_id))
+        return _led_anew(image, settings, rows, unclean=broker_id)
+    return _led_anew(image, settings, rows_with_isr(chunks, broker_id), removed=broker_id)
 
 
 def register_controller(image: MetadataImage, request: Any) -> Decision:
@@ -250,7 +248,7 @@ def _leads(image: MetadataImage, broker: BrokerRegistration) -> bool:
 def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
     """Out of every ISR, then fenced."""
     rows = rows_with_isr(image.partition_chunks, broker.broker_id)
-    records = LeaderChanges(image, settings, removed=broker.broker_id).records(rows)
+    records = _led_anew(image, settings, rows, removed=broker.broker_id)
     records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE))
     return records
 
@@ -259,7 +257,7 @@ def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistratio
     """Then it may lead what has no leader."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE)
     rows = rows_led_by(image.partition_chunks, -1)
-    return [change, *LeaderChanges(image, settings, added=broker.broker_id).records(rows)]
+    return [change, *_led_anew(image, settings, rows, added=broker.broker_id)]
 
 
 def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
@@ -267,7 +265,16 @@ def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration)
         broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
     )
     rows = rows_with_isr(image.partition_chunks, broker.broker_id)
-    return [change, *LeaderChanges(image, settings, removed=broker.broker_id).records(rows)]
+    return [change, *_led_anew(image, settings, rows, removed=broker.broker_id)]
+
+
+def _led_anew(image: MetadataImage, settings: Settings, rows: Iterable[int], **broker: int) -> list[Record]:
+    """What becomes of those partitions, as LeaderChanges says; `broker` is the one that comes or goes."""
+    if not image.partition_chunks:
+        return []
+    from kafkacore.controller.quorum.leaders import LeaderChanges  # not before there is a partition
+
+    return LeaderChanges(image, settings, **broker).records(rows)
 
 
 def _directories_offline(
@@ -277,9 +284,9 @@ def _directories_offline(
     if not failed:
         return []
     records: list[Record] = []
-    changes = LeaderChanges(image, settings, removed=broker.broker_id)
     for directory in failed:
-        records += changes.records(rows_in_directory(image.partition_chunks, broker.broker_id, directory))
+        rows = rows_in_directory(image.partition_chunks, broker.broker_id, directory)
+        records += _led_anew(image, settings, rows, removed=broker.broker_id)
     left = [each for each in broker.directories if each not in failed]
     records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records

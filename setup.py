@@ -36,6 +36,11 @@ def compile_flags() -> list[str]:
     return flags + sanitizer_flags()
 
 
+def link_flags() -> list[str]:
+    # Code and what is read beside it in one piece: two mappings less for each of seventy libraries that a start opens.
+    return ["-pthread", "-Wl,-z,noseparate-code"]
+
+
 def sanitizer_flags() -> list[str]:
     coverage = os.environ.get("KAFKACORE_COVERAGE", "") == "1"
     flags = ["-fsanitize-coverage=trace-pc,trace-cmp"] if coverage else []
@@ -49,7 +54,7 @@ def extensions() -> list[Extension]:
             [str(source)],
             include_dirs=[str(FAST)],
             extra_compile_args=compile_flags(),
-            extra_link_args=["-pthread", *sanitizer_flags()],
+            extra_link_args=[*link_flags(), *sanitizer_flags()],
             libraries=["dl"],
         )
         for source in sorted(FAST.glob("*.pyx"))

@@ -1,6 +1,7 @@
 """What a start needs of shared libraries, opened on another core while this one imports Python.
 
-A tenth of a start goes into opening some eighty of them, and none of that needs the GIL.
+A tenth of a start goes into opening some eighty of them, and none of that needs the GIL. What is opened and not needed
+would be in the way: each time that memory is mapped, the other core is interrupted.
 """
 
 from __future__ import annotations
@@ -8,15 +9,31 @@ from __future__ import annotations
 import os
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Final
 
 from kafkacore._fast import preload
 
-_FIRST = ("_ssl", "uvloop/loop")  # the largest, wherever on the path they are
-_NOT_STARTED = ("sim", "probe")  # what only tests load
+# Of Python and of uvloop, wherever on the path they are: the largest, then by turns as they are needed.
+_FIRST: Final = (
+    "_ssl", "uvloop/loop", "_typing", "math", "array", "_bisect", "_struct", "binascii", "_json", "fcntl", "_heapq",
+    "_socket", "select", "_posixsubprocess", "_opcode", "_contextvars", "_asyncio", "_queue", "_random", "_sha512",
+    "_sha2", "resource",
+)  # fmt: skip
+# How the names of our own begin that a start does not import.
+_NOT_STARTED: Final = (
+    "client", "column", "compact", "describe", "fault", "heartbeats", "java_text", "message_set", "offset_",
+    "old_messages", "preload", "probe", "producer_", "record_scan", "row_write", "scan", "sidecar", "sim", "text",
+    "validator",
+)  # fmt: skip
 
 
 def open_libraries() -> preload.Preload:
     """Begins; whoever asked waits for the end before the process ends."""
+    return preload.Preload(libraries())
+
+
+def libraries() -> list[str]:
+    """Their paths, in the order in which they are opened; most of the first ones are not where they are looked for."""
     suffix = EXTENSION_SUFFIXES[0]
     own = os.path.dirname(preload.__file__)
     found = [f"{place}/{name}{suffix}" for name in _FIRST for place in sys.path if place]
@@ -25,4 +42,4 @@ def open_libraries() -> preload.Preload:
         for name in sorted(os.listdir(own))
         if name.endswith(suffix) and not name.startswith(_NOT_STARTED)
     ]
-    return preload.Preload(found)
+    return found

@@ -2,6 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from kafkacore.tools import ahead
 
 PROGRAM = """
 import sys
@@ -15,7 +20,7 @@ began = broker.BrokerServer.start
 
 async def noted(self):
     await began(self)
-    print("\\n".join(sys.modules), flush=True)
+    print("\\n".join(f"{name} {getattr(module, '__file__', None) or ''}" for name, module in sys.modules.items()))
 
 broker.BrokerServer.start = noted
 node = Node(config)
@@ -31,16 +36,18 @@ NOT_NEEDED = (
     "kafkacore.config.group",
     "kafkacore.config.client_metrics",
     "kafkacore.config.changes",
-    "kafkacore.controller.common.placement",
+    "kafkacore.controller.common",
     "kafkacore.controller.quorum.config_rules",
     "kafkacore.controller.quorum.configuration",
     "kafkacore.controller.quorum.elections",
+    "kafkacore.controller.quorum.leaders",
     "kafkacore.controller.quorum.producer_ids",
     "kafkacore.controller.quorum.quotas",
     "kafkacore.controller.quorum.reassignments",
     "kafkacore.controller.quorum.topics",
     "kafkacore.inspection",
     "kafkacore.metadata.snapshot",
+    "kafkacore.server.metrics",
     "kafkacore.storage.cleaner",
     "kafkacore.storage.log_upkeep",
     "kafkacore.testing",
@@ -48,6 +55,7 @@ NOT_NEEDED = (
     "kafkacore._fast.compact",
     "kafkacore._fast.offset_",
     "kafkacore._fast.sim",
+    "argparse",
     "cramjam",
     "hypothesis",
     "numpy",
@@ -56,10 +64,26 @@ NOT_NEEDED = (
 )
 
 
-def test_a_start_imports_no_more_than_it_needs(tmp_path):
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """By the time that a node serves: the files of modules by their names."""
+    directory = str(tmp_path_factory.mktemp("started") / "node")
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path / "node")], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", PROGRAM, directory], capture_output=True, text=True, check=True, timeout=60
     )
-    imported = ran.stdout.split()
-    assert "kafkacore._fast.plane" in imported, ran.stderr
+    found = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
+    assert "kafkacore._fast.plane" in found, ran.stderr
+    return found
+
+
+def test_a_start_imports_no_more_than_it_needs(imported):
     assert [name for name in imported if name.startswith(NOT_NEEDED)] == []
+
+
+def test_the_libraries_that_a_start_imports_are_those_that_are_opened_ahead(imported):
+    """Ours: which of Python's there are is another question for each of its releases."""
+    opened = {Path(path).name for path in ahead.libraries() if "/_fast/" in path}
+    needed = {Path(file).name for file in imported.values() if file.endswith(".so") and "/_fast/" in file}
+    needed -= {name for name in needed if name.startswith("preload.")}  # who opens them
+    assert sorted(opened - needed) == [], "opened for nothing"
+    assert sorted(needed - opened) == [], "not opened ahead"

@@ -57,7 +57,10 @@ class LogDirectoryInspection:
             self._try(OffsetCheckpoint(self._directory, name).read)
         self._sort_out(sorted(found))
         if has_metadata:
+            before = len(self._findings.problems)
             self._find_metadata(found)
+            if len(self._findings.problems) == before:
+                self._find_refusals()
         if self.live and not running and not clean_shutdown.exists(self._directory):
             self._findings.remarks.append(
                 f"{self._directory}: was not shut down in order; the next start looks through its logs"
@@ -141,6 +144,17 @@ class LogDirectoryInspection:
         except (LogDirectoryError, OSError) as error:
             problems = [reason(error)]
         self._findings.add_problems(problems, "files of the metadata log")
+
+    def _find_refusals(self) -> None:
+        """What is whole, and no start takes."""
+        from kafkacore.inspection.finalized import refusals
+
+        try:
+            self._findings.problems += refusals(self._directory)
+        except (LogDirectoryError, OSError) as error:
+            self._findings.problems.append(reason(error))
+        except (KafkaError, ProtocolError, CodecError) as error:
+            self._findings.problems.append(f"{self._directory}: {error}")
 
 
 def examine_log(path: str) -> tuple[list[str], list[str]]:

@@ -6,7 +6,11 @@ import sys
 
 import pytest
 
+from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore._fast.uuid import Uuid
+from kafkacore.metadata.records import RecordWriter
+from kafkacore.protocol.features import LATEST_METADATA_VERSION
+from kafkacore.protocol.messages import FeatureLevelRecord
 from kafkacore.storage import clean_shutdown, meta_properties, partition_metadata
 from kafkacore.storage.bootstrap import encode_bootstrap
 from kafkacore.storage.checkpoints import RECOVERY_POINT
@@ -225,6 +229,49 @@ def test_a_bootstrap_checkpoint_that_is_torn(node):
     (node.root / "a" / "bootstrap.checkpoint").write_bytes(b"")
     problems, _ = node.info()
     assert problems[0] == "a/bootstrap.checkpoint: does not begin with the header of a snapshot"
+
+
+def test_a_format_of_a_release_that_is_too_old(node):
+    bootstrap = node.root / "a" / "bootstrap.checkpoint"
+    bootstrap.write_bytes(encode_bootstrap({"metadata.version": 20}, 0))
+    (problem,), _ = node.info()
+    assert problem.startswith("a/bootstrap.checkpoint: metadata.version 20 is finalised, and 3.9-IV0 (21) to 4.3-IV0")
+
+
+def test_levels_that_the_metadata_log_finalises(node):
+    """The snapshot tells them, what follows it in the log tells them anew, and what precedes it no more."""
+    node.has_run()
+    metadata = node.root / "a" / "__cluster_metadata-0"
+    snapshot = metadata / "00000000000000000002-0000000001.checkpoint"
+    snapshot.write_bytes(encode_bootstrap({"metadata.version": 30}, 0))
+
+    def levels(base_offset, level):
+        record = FeatureLevelRecord(name="metadata.version", feature_level=level)
+        builder = RecordBatchBuilder(base_offset=base_offset)
+        builder.append(0, None, RecordWriter(LATEST_METADATA_VERSION).encode(record))
+        return builder.build()
+
+    for suffix in ("index", "timeindex"):
+        (metadata / f"{LOG}.{suffix}").touch()
+    segment = metadata / f"{LOG}.log"
+    segment.write_bytes(levels(0, 31) + levels(1, 32))
+    assert node.info() == ([], [])
+    segment.write_bytes(levels(0, 31) + levels(1, 32) + levels(2, 33))
+    (problem,), _ = node.info()
+    assert problem.startswith("a/__cluster_metadata-0: metadata.version 33 is finalised, and 3.9-IV0 (21) to 4.3-IV0")
+    segment.write_bytes(levels(2, 29) + levels(3, 34)[:-1])
+    assert node.info() == ([], [])
+
+
+def test_metadata_records_of_a_newer_release(node):
+    node.has_run()
+    builder = RecordBatchBuilder(base_offset=5)
+    builder.append(0, None, bytes((1, 99, 0)))
+    metadata = node.root / "a" / "__cluster_metadata-0"
+    for suffix, data in (("log", builder.build()), ("index", b""), ("timeindex", b"")):
+        (metadata / f"{LOG}.{suffix}").write_bytes(data)
+    (problem,), _ = node.info()
+    assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: the metadata batch at offset 5 cannot be read: ")
 
 
 def test_a_directory_that_nothing_can_be_written_to(node, tmp_path):

@@ -69,7 +69,7 @@ def heartbeats(open_plane):
 
 @pytest.mark.parametrize("version", range(5))
 def test_a_heartbeat_of_a_roll_is_answered_and_its_time_noted(heartbeats, version):
-    roll = heartbeats.rolls.publish("g", 5, [("two", None), ("one", None)])
+    roll = heartbeats.rolls.publish("g", 5, [("two", None, b""), ("one", None, b"")])
     assert roll.silence_ms(1) is None
     assert heartbeats.answered(version) == 0
     heartbeats.clock.advance_ms(1500)
@@ -81,7 +81,7 @@ def test_a_heartbeat_of_a_roll_is_answered_and_its_time_noted(heartbeats, versio
 
 
 def test_what_does_not_fit_is_the_handler_s(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [("one", None), ("static", "i-1"), ("", "")])
+    roll = heartbeats.rolls.publish("g", 5, [("one", None, b""), ("static", "i-1", b""), ("", "", b"")])
     assert heartbeats.answered(group_id="h") == "handler"
     assert heartbeats.answered(group_id="") == "handler"
     assert heartbeats.answered(generation_id=4) == "handler"
@@ -101,14 +101,14 @@ def test_what_does_not_fit_is_the_handler_s(heartbeats):
 
 
 def test_a_roll_that_is_forgotten_is_withdrawn(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [("one", None)])
+    roll = heartbeats.rolls.publish("g", 5, [("one", None, b"")])
     assert heartbeats.answered() == 0
     del roll
     assert heartbeats.answered() == "handler"
 
 
 def test_a_group_of_ten_thousand(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [(f"member-{number}", None) for number in range(10_000)])
+    roll = heartbeats.rolls.publish("g", 5, [(f"member-{number}", None, b"") for number in range(10_000)])
     for number in (0, 4_321, 9_999):
         assert heartbeats.answered(member_id=f"member-{number}") == 0
         assert roll.silence_ms(number) == 0
@@ -118,12 +118,12 @@ def test_a_group_of_ten_thousand(heartbeats):
 def test_groups_whose_ids_meet_in_one_place_are_bounded(heartbeats):
     """Whoever chooses them so costs a processor no more than a few comparisons; the handler serves the others."""
     ids = list(itertools.islice(ids_that_meet(), CHAIN_LENGTH + 2))
-    rolls = [heartbeats.rolls.publish(each, 5, [("one", None)]) for each in ids]
+    rolls = [heartbeats.rolls.publish(each, 5, [("one", None, b"")]) for each in ids]
     answers = [heartbeats.answered(group_id=each) for each in ids]
     assert answers == [0] * CHAIN_LENGTH + ["handler"] * 2
     rolls[3].withdraw()
     assert [heartbeats.answered(group_id=each) for each in (ids[2], ids[3], ids[4])] == [0, "handler", 0]
-    rolls[3] = heartbeats.rolls.publish(ids[-1], 5, [("one", None)])
+    rolls[3] = heartbeats.rolls.publish(ids[-1], 5, [("one", None, b"")])
     assert heartbeats.answered(group_id=ids[-1]) == 0
 
 
@@ -138,7 +138,7 @@ def ids_that_meet():
 
 
 def test_a_gate_s_error_and_its_punt_are_kept(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [("one", None)])
+    roll = heartbeats.rolls.publish("g", 5, [("one", None, b"")])
     plane = heartbeats.data_plane.plane
     plane.publish_gate(GatePolicy("serve", [{"action": "error", "api_key": HEARTBEAT, "error": 16, "times": 1}]))
     assert [heartbeats.answered(), heartbeats.answered()] == [16, 0]
@@ -148,7 +148,7 @@ def test_a_gate_s_error_and_its_punt_are_kept(heartbeats):
 
 
 def test_a_heartbeat_that_is_cut_off_goes_to_the_handler(heartbeats):
-    heartbeats.rolls.publish("g", 5, [("one", None)])
+    heartbeats.rolls.publish("g", 5, [("one", None, b"")])
     whole = m.HeartbeatRequest(group_id="g", generation_id=5, member_id="one").encode(3)
     heartbeats.client.send_frame(b"\0\x0c\0\3" + bytes(4) + b"\xff\xff" + whole[:-3])
     found = []

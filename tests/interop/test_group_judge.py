@@ -170,7 +170,7 @@ class Story:
             case ApiKey.JOIN_GROUP:
                 effects = shard.join_group(caller, request, waiter, now)
             case ApiKey.SYNC_GROUP:
-                effects = shard.sync_group(request, waiter, now)
+                log.sync_as(request, waiter)
             case ApiKey.HEARTBEAT:
                 log.answers[waiter] = log.heartbeat_as(request)
             case ApiKey.LEAVE_GROUP:

@@ -15,7 +15,7 @@ from group_rolls import Rolls
 from kafkacore._fast.offset_commit import OffsetCommit
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.core import Counts
-from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
+from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.protocol.errors import ErrorCode
@@ -184,7 +184,17 @@ class GroupLog:
             protocol_name=protocol_name,
             assignments=given,
         )
-        self.carry_out(self.shard.sync_group(request, waiter, self.now_ms))
+        return self.sync_as(request, waiter)
+
+    def sync_as(self, request: SyncGroupRequest, waiter: Any) -> Any:
+        """By a processor where that can tell, as a broker does, else by the shard."""
+        answer = self.rolls.sync_group(request)
+        if answer is None:
+            self.carry_out(self.shard.sync_group(request, waiter, self.now_ms))
+        else:
+            effects = Effects()
+            effects.answers.append(Answer(waiter, answer))
+            self.carry_out(effects)
         return self.answers.get(waiter)
 
     def heartbeat(self, member: str, generation: int, group: str = "g", instance: str | None = None) -> int:

@@ -1,4 +1,4 @@
-"""The processors' part in heartbeats, for shards that tests drive by a clock of their own."""
+"""The processors' part in heartbeats and SyncGroups, for shards that tests drive by a clock of their own."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from kafkacore._fast.env import Environment, ManualClock
 from kafkacore._fast.heartbeats import HeartbeatRoll, HeartbeatRolls
+from kafkacore.protocol.messages import SyncGroupResponse
 
 
 class Rolls:
@@ -18,9 +19,19 @@ class Rolls:
         self._at_ms = now_ms()
         self._native = HeartbeatRolls(Environment(self._clock))
         self.noted = 0
+        self.synced = 0
+        self._protocols: dict[str, tuple[str | None, str | None]] = {}  # by group, as last published
 
-    def publish(self, group_id: str, generation_id: int, members: Iterable[tuple[str, str | None]]) -> Roll:
-        return Roll(self, self._native.publish(group_id, generation_id, members))
+    def publish(
+        self,
+        group_id: str,
+        generation_id: int,
+        members: Iterable[tuple[str, str | None, bytes]],
+        protocol_type: str | None,
+        protocol_name: str | None,
+    ) -> Roll:
+        self._protocols[group_id] = protocol_type, protocol_name
+        return Roll(self, self._native.publish(group_id, generation_id, members, protocol_type, protocol_name))
 
     def heartbeat(self, request: Any) -> bool:
         """Whether it is answered without the shard, and without an error."""
@@ -28,6 +39,20 @@ class Rolls:
         noted = self._native.note(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
         self.noted += noted
         return noted
+
+    def sync_group(self, request: Any) -> SyncGroupResponse | None:
+        """What is answered without the shard, or None. By the latest version that the request can have, and with what
+        that leaves out of what the shard would say."""
+        version = 3 if None in (request.protocol_type, request.protocol_name) else 5
+        told = self._native.sync_group(request.encode(version), version)
+        if told is None:
+            return None
+        self.synced += 1
+        answer = SyncGroupResponse.decode(told, version)
+        protocols = self._protocols[request.group_id]
+        assert version < 5 or protocols == (answer.protocol_type, answer.protocol_name)
+        answer.protocol_type, answer.protocol_name = protocols
+        return answer
 
     def go_on(self) -> None:
         now_ms = self._now_ms()
@@ -48,3 +73,6 @@ class Roll:
     def silence_ms(self, place: int) -> int | None:
         self._home.go_on()
         return self._native.silence_ms(place)
+
+    def is_synced(self, place: int) -> bool:
+        return self._native.is_synced(place)

@@ -16,7 +16,7 @@ from typing import Any
 from group_log import Client, arrived, told
 from group_rolls import Rolls
 from kafkacore.coordinator.group import records
-from kafkacore.coordinator.group.effects import Append, Effects, GroupRecord
+from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.protocol.errors import ErrorCode
@@ -160,6 +160,15 @@ class World:
     def heartbeat(self, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
         """By a processor where that can tell."""
         return HeartbeatResponse() if self.rolls.heartbeat(request) else shard.heartbeat(request, self.now)
+
+    def sync_group(self, shard: GroupShard, request: SyncGroupRequest, waiter: Any) -> Effects:
+        """Likewise."""
+        answer = self.rolls.sync_group(request)
+        if answer is None:
+            return shard.sync_group(request, waiter, self.now)
+        effects = Effects()
+        effects.answers.append(Answer(waiter, answer))
+        return effects
 
     def _new_uuid(self) -> bytes:
         self._count += 1
@@ -324,7 +333,7 @@ class Consumer:
                 for place, member in enumerate(members)
             ],
         )
-        self._ask(lambda shard, waiter: shard.sync_group(request, waiter, self.world.now), self._synced)
+        self._ask(lambda shard, waiter: self.world.sync_group(shard, request, waiter), self._synced)
 
     def _synced(self, answer: Any) -> None:
         if answer.error_code:

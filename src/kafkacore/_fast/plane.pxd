@@ -21,7 +21,7 @@ from kafkacore._fast.table cimport PartitionTable
 from kafkacore._fast.timer cimport Wheel
 
 cdef enum:
-    HOT_APIS = 13         # keys 0 to 12, Produce to Heartbeat; a NULL entry is not hot
+    HOT_APIS = 15         # keys 0 to 14, Produce to SyncGroup; a NULL entry is not hot
     API_KEYS = 96         # keys from 0 that a plane may serve
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40

@@ -1,5 +1,5 @@
 """The hot messages as C structs, and their programs: Produce 3-13, Fetch 4-18, ListOffsets 1-11, Heartbeat 0-4,
-request headers 1-2.
+SyncGroup 0-5, request headers 1-2.
 
 The structs are the tables' structs under their own names, all versions together; comments say since when a field is
 there. `<message>_program(version)` is NULL for a version that is not bound. Programs are made when this module is
@@ -184,6 +184,26 @@ ctypedef struct HeartbeatResponse:
     int32_t throttle_time_ms            # 1+
     int16_t error_code
 
+ctypedef struct SyncGroupRequestAssignment:
+    Slice member_id
+    Slice assignment
+
+ctypedef struct SyncGroupRequest:
+    Slice group_id
+    int32_t generation_id
+    Slice member_id
+    Slice group_instance_id             # 3+, may be null
+    Slice protocol_type                 # 5+, may be null
+    Slice protocol_name                 # 5+, may be null
+    Array assignments                   # of SyncGroupRequestAssignment
+
+ctypedef struct SyncGroupResponse:
+    int32_t throttle_time_ms            # 1+
+    int16_t error_code
+    Slice protocol_type                 # 5+, may be null
+    Slice protocol_name                 # 5+, may be null
+    Slice assignment
+
 cdef const Program *request_header_program(int version) noexcept nogil
 cdef const Program *produce_request_program(int version) noexcept nogil
 cdef const Program *produce_response_program(int version) noexcept nogil
@@ -193,6 +213,8 @@ cdef const Program *list_offsets_request_program(int version) noexcept nogil
 cdef const Program *list_offsets_response_program(int version) noexcept nogil
 cdef const Program *heartbeat_request_program(int version) noexcept nogil
 cdef const Program *heartbeat_response_program(int version) noexcept nogil
+cdef const Program *sync_group_request_program(int version) noexcept nogil
+cdef const Program *sync_group_response_program(int version) noexcept nogil
 
 # The header of a request's frame. The body's offset in the frame, or -1 for an unknown API or a header that does not
 # fit (Kafka closes such a connection). Version 0 headers, which only ControlledShutdown 0 has, have a null client id.

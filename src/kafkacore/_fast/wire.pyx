@@ -248,6 +248,32 @@ cdef tuple layout_heartbeat_response():
     }
 
 
+cdef tuple layout_sync_group_request_assignment():
+    cdef SyncGroupRequestAssignment s
+    return sizeof(s), {
+        "member_id": at(&s, &s.member_id), "assignment": at(&s, &s.assignment),
+    }
+
+
+cdef tuple layout_sync_group_request():
+    cdef SyncGroupRequest s
+    return sizeof(s), {
+        "group_id": at(&s, &s.group_id), "generation_id": at(&s, &s.generation_id),
+        "member_id": at(&s, &s.member_id), "group_instance_id": at(&s, &s.group_instance_id),
+        "protocol_type": at(&s, &s.protocol_type), "protocol_name": at(&s, &s.protocol_name),
+        "assignments": at(&s, &s.assignments),
+    }
+
+
+cdef tuple layout_sync_group_response():
+    cdef SyncGroupResponse s
+    return sizeof(s), {
+        "throttle_time_ms": at(&s, &s.throttle_time_ms), "error_code": at(&s, &s.error_code),
+        "protocol_type": at(&s, &s.protocol_type), "protocol_name": at(&s, &s.protocol_name),
+        "assignment": at(&s, &s.assignment),
+    }
+
+
 cdef Binding REQUEST_HEADER = Binding("RequestHeader", 1, 2, {
     "RequestHeader": layout_request_header(),
 })
@@ -297,6 +323,13 @@ cdef Binding HEARTBEAT_REQUEST = Binding("HeartbeatRequest", 0, 4, {
 cdef Binding HEARTBEAT_RESPONSE = Binding("HeartbeatResponse", 0, 4, {
     "HeartbeatResponse": layout_heartbeat_response(),
 })
+cdef Binding SYNC_GROUP_REQUEST = Binding("SyncGroupRequest", 0, 5, {
+    "SyncGroupRequestAssignment": layout_sync_group_request_assignment(),
+    "SyncGroupRequest": layout_sync_group_request(),
+})
+cdef Binding SYNC_GROUP_RESPONSE = Binding("SyncGroupResponse", 0, 5, {
+    "SyncGroupResponse": layout_sync_group_response(),
+})
 
 BINDINGS = {binding.name: binding for binding in (
     REQUEST_HEADER,
@@ -308,6 +341,8 @@ BINDINGS = {binding.name: binding for binding in (
     LIST_OFFSETS_RESPONSE,
     HEARTBEAT_REQUEST,
     HEARTBEAT_RESPONSE,
+    SYNC_GROUP_REQUEST,
+    SYNC_GROUP_RESPONSE,
 )}
 
 
@@ -345,6 +380,14 @@ cdef const Program *heartbeat_request_program(int version) noexcept nogil:
 
 cdef const Program *heartbeat_response_program(int version) noexcept nogil:
     return HEARTBEAT_RESPONSE.program(version)
+
+
+cdef const Program *sync_group_request_program(int version) noexcept nogil:
+    return SYNC_GROUP_REQUEST.program(version)
+
+
+cdef const Program *sync_group_response_program(int version) noexcept nogil:
+    return SYNC_GROUP_RESPONSE.program(version)
 
 
 # --- headers ---

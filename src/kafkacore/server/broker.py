@@ -199,6 +199,7 @@ class BrokerServer:
             self.timers, self._blocking, rolls,
         )  # fmt: skip
         self.plane.native.install(ApiKey.HEARTBEAT, rolls.api())
+        self.plane.native.install(ApiKey.SYNC_GROUP, rolls.sync_group_api())
         return made
 
     def _advertised(self) -> list[AdvertisedListener]:

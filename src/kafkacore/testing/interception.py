@@ -20,7 +20,9 @@ from kafkacore.testing.faults import TOPIC_LISTS, Dropped, RequestFault, named_t
 from kafkacore.testing.recorder import RecordedRequest, Requests
 
 # What processors answer by themselves: of these a gate brings to Python what somebody wants to see.
-_HOT: Final = (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT, ApiKey.METADATA)
+_HOT: Final = (
+    ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.METADATA,
+)  # fmt: skip
 _NO_ACKS: Final = 0
 _OF_SESSIONS: Final = frozenset({
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,

@@ -1,11 +1,16 @@
-"""Heartbeats that a stable group's shard leaves to processors, and sessions that go on by what was heard there."""
+"""Heartbeats and SyncGroups that a stable group's shard leaves to processors, and what it makes of their notes."""
+
+from typing import Any
 
 import pytest
 
-from group_log import SESSION_MS, SETTINGS, Client, GroupLog
+from group_log import REBALANCE_MS, SESSION_MS, SETTINGS, Client, GroupLog
+from kafkacore.coordinator.group.classic import ClassicGroup
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import SyncGroupRequest, SyncGroupResponse
 
 OLD = Client(api_version=3)
+ROUNDS = REBALANCE_MS // (SESSION_MS - 1) + 1  # of heartbeats, until who has not asked for its assignment is late
 
 
 def noted(log: GroupLog, member: str, generation: int, instance: str | None = None) -> bool:
@@ -17,14 +22,13 @@ def noted(log: GroupLog, member: str, generation: int, instance: str | None = No
 
 @pytest.fixture
 def stable() -> tuple[GroupLog, list[str], int]:
-    """A group of two, of which the first heartbeat was served by the shard."""
+    """A group of two, its leader the first."""
     log = GroupLog()
     ids, generation = log.form()
-    assert not noted(log, ids[0], generation)
     return log, ids, generation
 
 
-def test_after_one_heartbeat_all_members_of_the_generation_are_answered_without_the_shard(
+def test_from_when_it_is_stable_all_members_of_the_generation_are_answered_without_the_shard(
     stable: tuple[GroupLog, list[str], int],
 ) -> None:
     log, ids, generation = stable
@@ -103,7 +107,7 @@ def test_the_next_generation_has_a_roll_of_its_own(stable: tuple[GroupLog, list[
     assert log.heartbeat(other, generation) == ErrorCode.REBALANCE_IN_PROGRESS
     assert log.join("other", member=other).generation_id == generation + 1
     log.sync("synced", other, generation + 1, {other: b"all"})
-    assert [noted(log, other, generation + 1) for _ in range(2)] == [False, True]
+    assert noted(log, other, generation + 1)
     assert log.heartbeat(other, generation) == ErrorCode.ILLEGAL_GENERATION
 
 
@@ -111,3 +115,95 @@ def test_a_group_that_is_loaded_has_a_roll_with_its_first_heartbeat(stable: tupl
     log, ids, generation = stable
     again = log.restarted()
     assert [noted(again, each, generation) for each in ids] == [False, True]
+
+
+# --- SyncGroup ---
+
+
+def joined_pair() -> tuple[GroupLog, list[str]]:
+    """Of generation 1; the first leads, and has brought the assignments: the group is stable."""
+    log = GroupLog()
+    for waiter in ("one", "two"):
+        log.join(waiter, client=OLD)
+    log.wait(SETTINGS.initial_rebalance_delay_ms * 2)
+    ids = [log.answers.pop(waiter).member_id for waiter in ("one", "two")]
+    assert log.sync("led", ids[0], 1, {ids[0]: b"first", ids[1]: b"second"}).assignment == b"first"
+    assert log.rolls.synced == 0
+    return log, ids
+
+
+def by_the_shard(log: GroupLog, request: SyncGroupRequest) -> SyncGroupResponse:
+    effects = log.shard.sync_group(request, "shard", log.now_ms)
+    [(_, response)] = effects.answers
+    return response
+
+
+def test_a_follower_is_given_its_assignment_as_by_the_shard() -> None:
+    log, ids = joined_pair()
+    given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=ids[0], assignment=b"other")]
+    named = {"protocol_type": "consumer", "protocol_name": "range"}
+    cases: list[dict[str, Any]] = [
+        {},
+        {"member_id": ids[0]},
+        {"member_id": ids[0], "assignments": given},
+        {"generation_id": 0},
+        {"member_id": "nobody"},
+        {"group_id": "other"},
+        {"group_instance_id": "static"},
+        named,
+        named | {"protocol_type": "connect"},
+        named | {"protocol_name": "sticky"},
+        named | {"protocol_name": ""},
+    ]
+    for case in cases:
+        request = SyncGroupRequest(**({"group_id": "g", "generation_id": 1, "member_id": ids[1]} | case))
+        native = log.rolls.sync_group(request)
+        told = by_the_shard(log, request)
+        version = 5 if "protocol_name" in case else 3
+        assert (native is None) == bool(told.error_code), case
+        assert native is None or native.encode(version) == told.encode(version), case
+
+
+def test_who_was_given_its_assignment_by_a_processor_is_not_late() -> None:
+    log, ids = joined_pair()
+    assert log.sync("followed", ids[1], 1).assignment == b"second"
+    assert log.rolls.synced == 1
+    for _ in range(ROUNDS):
+        log.wait(SESSION_MS - 1)
+        for each in ids:
+            assert log.heartbeat(each, 1) == ErrorCode.NONE
+    assert log.describe().group_state == "Stable"
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_who_was_not_is_late_also_when_the_roll_was_withdrawn_meanwhile(asks: bool) -> None:
+    log, (leader, other) = joined_pair()
+    if asks:
+        log.sync("followed", other, 1)
+    group = log.shard._core.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    group.withdraw_roll()
+    assert group.late_members() == ([] if asks else [other])
+    assert not noted(log, leader, 1)
+    assert noted(log, leader, 1)
+    assert group.late_members() == ([] if asks else [other])
+    for _ in range(ROUNDS):
+        log.wait(SESSION_MS - 1)
+        for each in (leader, other):
+            log.heartbeat(each, 1)
+    assert log.describe().group_state == ("Stable" if asks else "PreparingRebalance")
+
+
+def test_a_static_member_that_is_replaced_takes_its_assignment_from_a_roll_with_its_new_id() -> None:
+    log = GroupLog()
+    log.join("one", instance="i-1")
+    log.wait(SETTINGS.initial_rebalance_delay_ms * 2)
+    first = log.answers.pop("one").member_id
+    log.sync("one", first, 1, {first: b"all"}, instance="i-1")
+    again = log.join("again", instance="i-1", client=Client(api_version=9)).member_id
+    assert log.sync("late", first, 1, instance="i-1").error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert log.sync("early", again, 1, instance="i-1").assignment == b"all"
+    assert log.heartbeat(again, 1, instance="i-1") == ErrorCode.NONE
+    assert log.rolls.synced == 0
+    assert log.sync("then", again, 1, instance="i-1").assignment == b"all"
+    assert log.rolls.synced == 1

@@ -271,11 +271,16 @@ class ClassicGroup:
         member.session_timeout_ms = session_ms
 
     def publish_roll(self, rolls: Rolls) -> None:
-        """Of a stable group, once: its members' heartbeats are answered without it until something changes."""
+        """Of a stable group, once: its members' heartbeats and SyncGroups are answered without it until something
+        changes."""
         if self._roll is None and self.state == STABLE:
             members = self.members.values()
             self._roll = rolls.publish(
-                self.group_id, self.generation_id, [(each.member_id, each.instance_id) for each in members]
+                self.group_id,
+                self.generation_id,
+                [(each.member_id, each.instance_id, each.assignment) for each in members],
+                self.protocol_type,
+                self.protocol_name,
             )
             for place, member in enumerate(members):
                 member.heard_by = self._roll, place
@@ -284,6 +289,21 @@ class ClassicGroup:
         roll, self._roll = self._roll, None
         if roll is not None:
             roll.withdraw()
+            self._note_synced(roll)
+
+    def late_members(self) -> list[str]:
+        """Who has not asked for its assignment in this generation, in the order of their ids."""
+        if self._roll is not None:
+            self._note_synced(self._roll)
+        return sorted(self.pending_sync)
+
+    def _note_synced(self, roll: Roll) -> None:
+        """Who was given it by the roll."""
+        for member_id in tuple(self.pending_sync):
+            member = self.members.get(member_id)  # of a static member that was replaced the old id stays
+            heard_by = None if member is None else member.heard_by
+            if heard_by is not None and heard_by[0] is roll and roll.is_synced(heard_by[1]):
+                self.pending_sync.discard(member_id)
 
     def park_join(self, member: Member, parked: Parked | None) -> Parked | None:
         """Returns what was parked before."""

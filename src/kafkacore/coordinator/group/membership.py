@@ -80,6 +80,8 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
         if error == ErrorCode.NONE:
             group.transition_to(STABLE, core.now_ms)
             core.counts.completed_rebalances += 1
+            if core.rolls is not None:
+                group.publish_roll(core.rolls)  # most members ask for their assignments now
         else:
             prepare_or_complete(core, group, f"the assignment could not be stored: {error.name}")
 

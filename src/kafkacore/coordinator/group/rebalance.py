@@ -280,7 +280,7 @@ def synced(core: Core, group: ClassicGroup, member_id: str) -> None:
 
 
 def _pending_sync_expired(core: Core, group: ClassicGroup, generation_id: int) -> None:
-    late = sorted(group.pending_sync)
+    late = group.late_members()
     waits = group.state in (COMPLETING_REBALANCE, STABLE) and generation_id == group.generation_id
     if not core.is_here(group) or not waits or not late:
         return

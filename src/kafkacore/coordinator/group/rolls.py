@@ -1,7 +1,7 @@
-"""Heartbeats that need no decision: a stable group's members may be answered without its shard, which asks when a
-session would end how long nothing was heard.
+"""Heartbeats and SyncGroups that need no decision: a stable group's members may be answered without its shard, which
+asks when a session would end how long nothing was heard, and who was given its assignment when somebody would be late.
 
-`_fast.heartbeats` has the processors' rolls; a shard that is given none answers every heartbeat itself.
+`_fast.heartbeats` has the processors' rolls; a shard that is given none answers every request itself.
 """
 
 from __future__ import annotations
@@ -19,8 +19,18 @@ class Roll(Protocol):
     def silence_ms(self, place: int) -> int | None:
         """How long the member at this place of the list has not been heard of; None: never by this roll."""
 
+    def is_synced(self, place: int) -> bool:
+        """Whether that member was given its assignment by this roll."""
+
 
 class Rolls(Protocol):
-    def publish(self, group_id: str, generation_id: int, members: Iterable[tuple[str, str | None]]) -> Roll:
-        """From now on heartbeats of these (id, instance id) in this generation are answered. No other roll of the group
-        is published."""
+    def publish(
+        self,
+        group_id: str,
+        generation_id: int,
+        members: Iterable[tuple[str, str | None, bytes]],
+        protocol_type: str | None,
+        protocol_name: str | None,
+    ) -> Roll:
+        """From now on heartbeats and SyncGroups of these (id, instance id, assignment) in this generation are answered.
+        No other roll of the group is published."""

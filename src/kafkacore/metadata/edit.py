@@ -14,7 +14,7 @@ from kafkacore.metadata import image as images
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
 from kafkacore.metadata.partition_records import ChangeRun, PartitionRecords, PartitionRun, Record, Records
-from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, successive
+from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk, consecutive, successive
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, broker_of, controller_of
 from kafkacore.metadata.sharded import ShardedEdit
@@ -194,7 +194,7 @@ class Edit:
             self._put_topic(topic_row, topic._replace(partition_rows=rows))
         first, end, partitions = run.first, run.first + run.count, run.columns.partition
         known = len(rows)
-        if self._free_partitions is None and partitions[first:end] == array("i", range(known, known + run.count)):
+        if self._free_partitions is None and partitions[first:end] == consecutive(known, run.count):
             self._append_rows(rows, topic_row, run)
             return
         for index in range(first, end):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkacore.metadata.partitions import NOTHING_RARE, Ids, PartitionColumns, Rare
+from kafkacore.metadata.partitions import NOTHING_RARE, Ids, PartitionColumns, Rare, consecutive
 from kafkacore.protocol.errors import ProtocolError
 from kafkacore.protocol.messages import Message, message_class
 from kafkacore.protocol.uuid import Uuid
@@ -50,7 +50,7 @@ class PartitionRecords(PartitionColumns):
     def number(self, topic_id: Uuid, first: int, count: int) -> None:
         """New partitions of a topic, from `first` on. What they have is told by `place`, of many topics at once."""
         self.topic_ids += topic_id * count
-        self.partition += array("i", range(first, first + count))
+        self.partition += consecutive(first, count)
 
     def place(self, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]) -> None:
         """What the next `count` partitions have, that were numbered and not placed yet."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from kafkacore._named_tuple import NamedTuple
@@ -257,6 +258,13 @@ class PartitionChunk(PartitionColumns):
         """New rows, one for each row of a topic: this is how every created partition comes here."""
         self.topic += topics
         self.take(source, first, len(topics))
+
+
+@lru_cache(maxsize=16)
+def consecutive(first: int, count: int) -> array[int]:
+    """`count` numbers from `first` on. Shared by all who ask, mostly for a new topic's few partitions: not to be
+    changed."""
+    return array("i", range(first, first + count))
 
 
 def successive(rows: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -305,7 +305,8 @@ def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, i
         rows = topic.partition_rows
         first = rows[0] if rows else 0
         last = first + len(rows)
-        fits = first % CHUNK_ROWS + len(rows) <= CHUNK_ROWS and rows == array("i", range(first, last))
+        in_chunk = first >= 0 and first % CHUNK_ROWS + len(rows) <= CHUNK_ROWS
+        fits = in_chunk and rows == array("i", range(first, last))
         if group and not (fits and first == end and end % CHUNK_ROWS):
             yield group, start, end - start
             group = []

@@ -145,15 +145,16 @@ class TopicCreation:
                 )
 
     def _check_configs(self, topic: Any) -> dict[str, str]:
+        if not topic.configs:
+            return {}
         nulls = [config.name for config in topic.configs if config.value is None]
         if nulls:
             raise error_for(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(nulls))
         overrides = {config.name: config.value for config in topic.configs}
-        if overrides:
-            try:
-                TopicConfig.validate(self._settings.config, overrides)
-            except ConfigError as error:
-                raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
+        try:
+            TopicConfig.validate(self._settings.config, overrides)
+        except ConfigError as error:
+            raise error_for(ErrorCode.INVALID_CONFIG, str(error)) from None
         return overrides
 
 
@@ -205,6 +206,13 @@ class PartitionGrowth:
         self._count += len(replicas)
         # What is over the limit fails the whole request, and soon.
         limit_records(self._count)
+
+
+def _spans(placed: Placed) -> list[tuple[list[int], int]]:
+    """Placements that are the same and follow each other, with how many they are."""
+    if placed.count(placed[0]) == len(placed):
+        return [(placed[0], len(placed))]  # as where there is one broker
+    return [(placement, len(list(alike))) for placement, alike in groupby(placed)]
 
 
 class Placement:
@@ -263,8 +271,7 @@ class Placement:
         """The records of new partitions of a topic, to be finished."""
         columns = self._columns
         begin, partition = len(columns), first
-        for placement, alike in groupby(placed):
-            count = len(list(alike))
+        for placement, count in _spans(placed):
             columns.number(topic_id, partition, count)
             partition += count
             known = self._known(tuple(placement))

@@ -17,16 +17,16 @@ from kafkacore.protocol.messages import (
     UpdateFeaturesRequest,
 )
 
-BROKER = 4
+BROKER, CLIENT_METRICS = 4, 16
 SET, APPEND = 0, 2
 BEFORE_ELR = 25  # of one broker's min.insync.replicas nothing is taken with it
 LIMIT_S = 5  # a hundredth of it is enough
 
 
-async def alter(harness, name, *changes, operation=SET):
+async def alter(harness, name, *changes, operation=SET, kind=BROKER):
     made = IncrementalAlterConfigsRequest
     configs = [made.AlterableConfig(name=key, config_operation=operation, value=value) for key, value in changes]
-    resource = made.AlterConfigsResource(resource_type=BROKER, resource_name=name, configs=configs)
+    resource = made.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     response = await harness.controller.incremental_alter_configs(Caller(), made(resources=[resource]))
     return response.responses[0]
 
@@ -67,6 +67,16 @@ def test_what_a_broker_may_have_is_taken(run) -> None:
         assert harness.controller.image.config(BROKER, "") == dict(changes)
 
     run(story, level=BEFORE_ELR)
+
+
+def test_nothing_is_added_to_a_list_of_client_metrics_as_apache_kafka_knows_no_types_of_them(run) -> None:
+    async def story(harness):
+        for operation, error in ((APPEND, ErrorCode.INVALID_CONFIG), (SET, 0), (APPEND, ErrorCode.INVALID_CONFIG)):
+            result = await alter(harness, "m", ("metrics", "a"), operation=operation, kind=CLIENT_METRICS)
+            assert result.error_code == error
+        assert harness.controller.image.config(CLIENT_METRICS, "m") == {"metrics": "a"}
+
+    run(story)
 
 
 @pytest.mark.parametrize("name", ["1_0", " 1", "1 ", "x", "9" * 5000])

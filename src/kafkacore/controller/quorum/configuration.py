@@ -33,6 +33,7 @@ KEYS: Final[Mapping[int, Keys]] = {
     CLIENT_METRICS: CLIENT_METRICS_KEYS,
     GROUP: GROUP_KEYS,
 }
+_TYPED: Final = (TOPIC, BROKER)  # the resources of which Apache Kafka's controller knows which keys are lists
 
 
 class Change(NamedTuple):
@@ -90,7 +91,8 @@ class ConfigAlteration:
             if operation not in NAMES:
                 raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
             row = keys.get(name)
-            if operation in (APPEND, SUBTRACT) and (row is None or row.type != "list"):
+            is_list = row is not None and row.type == "list" and key[0] in _TYPED
+            if operation in (APPEND, SUBTRACT) and not is_list:
                 problem = f"Can't {NAMES[operation]} to key {name} because its type is not LIST."
                 raise error_for(ErrorCode.INVALID_CONFIG, problem)
             value = changed(current.get(name), operation, config.value, None if row is None else row.default)

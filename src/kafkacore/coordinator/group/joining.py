@@ -173,7 +173,7 @@ class Joining:
         if member_id in group.pending_members:
             if request.group_instance_id is not None:
                 # A static member is never told to join again; Kafka fails here, too.
-                self._parked.answer(JoinGroupResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR))
+                self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
             else:
                 self._add(group, member_id)
             return

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from brokers import APACHE, InTurns
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.batch import Batches, ControlRecordType
 from kafkacore.storage import quorum_state
 from kafkacore.storage.checkpoints import CLEANER_OFFSET, LeaderEpochCheckpoint, OffsetCheckpoint
 from kafkacore.storage.names import parse_checkpoint_name
@@ -96,9 +96,9 @@ class Directory(InTurns):
     def quorum_state_version(self):
         return json.loads((self.log_dirs[0] / METADATA / quorum_state.NAME).read_bytes())["data_version"]
 
-    def batches(self, topic):
-        """Of all its partitions, in the order of offsets in each."""
-        segments = (path for each in self.log_dirs for path in sorted(each.glob(f"{topic}-[0-9]/*.log")))
+    def batches(self, topic, partition="[0-9]"):
+        """Of all its partitions, or of one, in the order of offsets in each."""
+        segments = (path for each in self.log_dirs for path in sorted(each.glob(f"{topic}-{partition}/*.log")))
         return [batch for path in segments for batch in Batches(path.read_bytes())]
 
 
@@ -113,6 +113,26 @@ def partitions():
 
 def offset(line):
     return int(line.split()[0])
+
+
+def newest(batches):
+    """Offset and value of the last record of each key that counts: of a transaction that was aborted none does."""
+    found, undecided = {}, {}
+    for batch in batches:
+        if not batch.is_control:
+            into = undecided.setdefault(batch.producer_id, {}) if batch.is_transactional else found
+            into.update({record.key: (record.offset, record.value) for record in batch})
+            continue
+        (record,) = batch
+        ended = undecided.pop(batch.producer_id, {})
+        if record.control_type == ControlRecordType.COMMIT:
+            found.update((key, last) for key, last in ended.items() if last[0] > found.get(key, (-1,))[0])
+    assert not undecided
+    return found
+
+
+def records_in(batch):
+    return sum(1 for _ in batch)
 
 
 def difference(one, other, at="it"):
@@ -229,10 +249,17 @@ class Story:
         self.ask("java-administration", "upgrade", *UPGRADE, *quorum)
 
     def compact(self, name):
-        """Lets the log cleaner have all that it may ever have, which is all but the active segments."""
+        """Lets the log cleaner have all that it may ever have, which is all but the active segments. Of each key it
+        leaves the newest; and it takes away, but where the active segment has all: a marker that it begins with is of
+        now, and records of then roll none.
+        """
+        before = [self.directory.batches("compacted", number) for number in range(PARTITIONS["compacted"])]
         self.ask("java-writes", "lag", 0)
         wait_until(self.compacted, what=f"the log cleaner of {name}")
         self.ask("java-writes", "lag", "-")
+        after = [self.directory.batches("compacted", number) for number in range(PARTITIONS["compacted"])]
+        assert list(map(newest, after)) == list(map(newest, before)), name
+        assert sum(map(records_in, after[0])) < sum(map(records_in, before[0])), name
 
     def compacted(self):
         for number in range(PARTITIONS["compacted"]):

@@ -149,6 +149,8 @@ cdef int epochs_read(Log *log, const char *text, int64_t size) noexcept nogil:
     cdef int64_t count, epoch, start_offset
     if read_number(&at, end) != 0:
         return -EINVAL
+    if at == end:
+        return 0  # as Kafka takes a file that ends there
     count = read_number(&at, end)
     if count < 0:
         return -EINVAL

@@ -20,6 +20,8 @@ REPLICATION_OFFSET: Final = "replication-offset-checkpoint"
 CLEANER_OFFSET: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH: Final = "leader-epoch-checkpoint"
 _VERSION: Final = "0"
+_MAX_EPOCH: Final = (1 << 31) - 1
+_MAX_OFFSET: Final = (1 << 63) - 1
 
 
 class OffsetCheckpoint:
@@ -57,10 +59,12 @@ class LeaderEpochCheckpoint:
         """Epochs and their start offsets; empty where there is no such file. Raises MalformedFileError, OSError."""
         entries: list[tuple[int, int]] = []
         for line in _read_entries(self._files, self.path):
-            fields = line.split()
+            fields = line.split(" ")
             if len(fields) != 2:
                 raise MalformedFileError(self.path, f"line {line!r} is not an epoch and an offset")
             epoch, offset = _numbers(self.path, line, fields)
+            if not (0 <= epoch <= _MAX_EPOCH and 0 <= offset <= _MAX_OFFSET):
+                raise MalformedFileError(self.path, f"line {line!r} is no epoch and no offset that there can be")
             entries.append((epoch, offset))
         return entries
 
@@ -82,8 +86,8 @@ def _read_entries(files: Files, path: str) -> list[str]:
         return []
     except UnicodeDecodeError:
         raise MalformedFileError(path, "is not text in UTF-8") from None
-    lines = text.splitlines()
-    if len(lines) < 2 and (not lines or lines[0] == _VERSION):
+    lines = text.removesuffix("\n").replace("\r\n", "\n").split("\n")
+    if lines in ([""], [_VERSION]):
         return []
     if lines[0] != _VERSION:
         raise MalformedFileError(path, f"has version {lines[0]!r}, and only version {_VERSION} is known")

@@ -189,6 +189,12 @@ def test_leader_epochs_of_a_file_of_any_size(tmp_path: Path, size_bytes: int) ->
     assert loaded(tmp_path).leader_epochs() == epochs
 
 
+@pytest.mark.parametrize("text", ["", "0", "0\n"])
+def test_leader_epochs_of_a_file_without_a_count_are_none(tmp_path: Path, text: str) -> None:
+    (made(tmp_path) / "leader-epoch-checkpoint").write_text(text)
+    assert loaded(tmp_path).leader_epochs() == []
+
+
 def test_a_corrupt_batch_cuts_the_log_there_and_drops_what_follows(tmp_path: Path) -> None:
     path = made(tmp_path)
     log = path / f"{5:020d}.log"

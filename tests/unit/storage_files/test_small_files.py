@@ -156,8 +156,15 @@ def test_a_torn_checkpoint_names_the_file_and_the_problem(tmp_path, content, pro
     assert problem in str(error.value)
 
 
-@pytest.mark.parametrize("content", [b"0\n1\n0\n", b"0\n1\n0 x\n", b"0\n1\n0 1 2\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"0\n1\n0\n", b"0\n1\n0 x\n", b"0\n1\n0 1 2\n", b"0\n1\n0\x0b1\n", b"0\n1\x0b0 1\n", b"0\n1\n0 -1\n",
+        b"0\n1\n-1 0\n", b"0\n1\n2147483648 0\n", b"0\n1\n0 9223372036854775808\n", b"0\n1", b"x",
+    ],
+)  # fmt: skip
 def test_torn_leader_epochs_are_refused(tmp_path, content):
+    """By the node, too: tests/fuzz/test_damaged_node.py."""
     (tmp_path / "leader-epoch-checkpoint").write_bytes(content)
     with pytest.raises(MalformedFileError):
         LeaderEpochCheckpoint(str(tmp_path)).read()

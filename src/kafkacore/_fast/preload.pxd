@@ -1,4 +1,5 @@
-"""A thread that opens shared libraries. Owns the paths that it reads; joined at the latest when its handle goes."""
+"""A thread that opens shared libraries and touches memory. Owns the paths that it reads; joined at the latest when its
+handle goes. The memory is the interpreter's."""
 
 from kafkacore._fast.sync cimport Thread
 

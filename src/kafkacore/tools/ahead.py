@@ -1,4 +1,4 @@
-"""What a start needs of shared libraries, opened on another core while this one imports Python.
+"""What a start needs of libraries and memory, opened and touched on another core while this one imports Python.
 
 A tenth of a start goes into opening some eighty of them, and none of that needs the GIL. What is opened and not needed
 would be in the way: each time that memory is mapped, the other core is interrupted.
@@ -25,11 +25,13 @@ _NOT_STARTED: Final = (
     "old_messages", "preload", "probe", "producer_", "record_scan", "row_write", "scan", "sidecar", "sim", "text",
     "validator",
 )  # fmt: skip
+ARENA_BYTES: Final = 7 << 20  # what the objects of a start take up, and no more: it would be of no use to anybody
 
 
 def open_libraries() -> preload.Preload:
     """Begins; whoever asked waits for the end before the process ends."""
-    return preload.Preload(libraries())
+    other_allocator = "PYTHONMALLOC" in os.environ  # one that has no arenas
+    return preload.Preload(libraries(), 0 if other_allocator else ARENA_BYTES)
 
 
 def libraries() -> list[str]:

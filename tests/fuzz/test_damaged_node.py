@@ -19,6 +19,7 @@ import forgetful_workload as workload
 from dialogue import Dialogue
 from file_damage import Damage, damages
 from forgetful_workload import Workload
+from kafkacore.inspection.directories import describe_directories
 from kafkacore.server.node import Node
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError
 from kafkacore.tools import dev
@@ -73,7 +74,10 @@ def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.Log
     try:
         node = started(directory)
     except (LogDirectoryError, MalformedFileError) as error:
-        return None if file in str(error) else f"refused, and not by the file's name: {error}"
+        if file not in str(error):
+            return f"refused, and not by the file's name: {error}"
+        sound = describe_directories(dev.configuration(str(directory), 0, OVERRIDES), [].append)
+        return f"refused, and storage info says that all is well: {error}" if sound else None
     try:
         assert node.bootstrap is not None
         with Dialogue(node.bootstrap) as asked:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from kafkacore.config import BrokerConfig
 from kafkacore.inspection.findings import Findings
 from kafkacore.inspection.log_directory import LogDirectoryInspection
+from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import directories, meta_properties
 from kafkacore.storage.directories import Loaded
@@ -104,7 +105,10 @@ def _check_logs(
     for directory in found:
         inspection = LogDirectoryInspection(directory, findings, topic_ids)
         in_kraft = not config.zookeeper_mode and (directory not in formatted or formatted[directory].version > 0)
-        inspection.run(has_metadata=in_kraft and directory == config.metadata_log_dir)
+        inspection.run(
+            has_metadata=in_kraft and directory == config.metadata_log_dir,
+            voter=_voter(config, formatted.get(directory)),
+        )
         for name in inspection.live:
             other = holders.setdefault(name, directory)
             if other != directory:
@@ -112,6 +116,13 @@ def _check_logs(
                     f"{os.path.join(directory, name)}: the same partition is in {other}; "
                     "move the older of the two directories away"
                 )
+
+
+def _voter(config: BrokerConfig, properties: MetaProperties | None) -> ReplicaKey | None:
+    """Who votes with a directory, where its id tells (KIP-853)."""
+    if properties is None or properties.directory_id is None or "controller" not in config.process_roles:
+        return None
+    return ReplicaKey(config.node_id, properties.directory_id)
 
 
 def _say_list(say: Callable[[str], None], title: str, endings: tuple[str, str], lines: list[str]) -> None:

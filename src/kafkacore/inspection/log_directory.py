@@ -10,6 +10,7 @@ from kafkacore._fast.compression import CodecError
 from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kafkacore.inspection.findings import Findings
+from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.files import lock_holder
 from kafkacore.storage import bootstrap, clean_shutdown, directory_lock, names, partition_metadata, quorum_state
 from kafkacore.storage.checkpoints import (
@@ -45,8 +46,8 @@ class LogDirectoryInspection:
         self.live: list[str] = []
         self._directory, self._findings, self._topic_ids = directory, findings, topic_ids
 
-    def run(self, *, has_metadata: bool) -> None:
-        """`has_metadata`: the metadata log belongs into this directory."""
+    def run(self, *, has_metadata: bool, voter: ReplicaKey | None = None) -> None:
+        """`has_metadata`: the metadata log belongs into this directory; `voter`: who would vote with it."""
         try:
             running = self._find_lock()
             found = [entry.name for entry in os.scandir(self._directory) if entry.is_dir()]
@@ -60,7 +61,7 @@ class LogDirectoryInspection:
             before = len(self._findings.problems)
             self._find_metadata(found)
             if len(self._findings.problems) == before:
-                self._find_refusals()
+                self._find_refusals(voter)
         if self.live and not running and not clean_shutdown.exists(self._directory):
             self._findings.remarks.append(
                 f"{self._directory}: was not shut down in order; the next start looks through its logs"
@@ -145,12 +146,11 @@ class LogDirectoryInspection:
             problems = [reason(error)]
         self._findings.add_problems(problems, "files of the metadata log")
 
-    def _find_refusals(self) -> None:
-        """What is whole, and no start takes."""
-        from kafkacore.inspection.finalized import refusals
+    def _find_refusals(self, voter: ReplicaKey | None) -> None:
+        from kafkacore.inspection.refusals import MetadataInspection
 
         try:
-            self._findings.problems += refusals(self._directory)
+            MetadataInspection(self._directory, voter, self._findings).run()
         except (LogDirectoryError, OSError) as error:
             self._findings.problems.append(reason(error))
         except (KafkaError, ProtocolError, CodecError) as error:

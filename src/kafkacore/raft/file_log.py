@@ -28,7 +28,7 @@ NOBODY: Final = -1
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
 _KEY: Final = "internal.metadata.log.segment.bytes"
-_NO_EPOCH_LEFT: Final = (
+NO_EPOCH_LEFT: Final = (
     "has at offset {} the leader epoch {}, the greatest there is: no leader can be elected after it. No checksum covers"
     " an epoch: restore the file, or where other controllers have the log, remove this replica's directory of it"
 )
@@ -71,7 +71,7 @@ class FileLog(LogEpochs):
         log_loader.load(self._handle, path, clean=False, recovery_point=_UNCLEAN_RECOVERY_POINT, files=files)
         for epoch, start in self._handle.leader_epochs():
             if epoch >= ANY_EPOCH:
-                raise MalformedFileError(self._file_of_epoch(path, epoch, start), _NO_EPOCH_LEFT.format(start, epoch))
+                raise MalformedFileError(self._file_of_epoch(path, epoch, start), NO_EPOCH_LEFT.format(start, epoch))
             self.epochs.note(epoch, start)
         # A crash between receiving a snapshot and emptying the log leaves one that ends before it.
         ids = self._snapshots.ids()

@@ -1,6 +1,7 @@
 """`kafkacore storage info` on directories that something happened to: each thing is named, with its path."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -261,6 +262,27 @@ def test_levels_that_the_metadata_log_finalises(node):
     assert problem.startswith("a/__cluster_metadata-0: metadata.version 33 is finalised, and 3.9-IV0 (21) to 4.3-IV0")
     segment.write_bytes(levels(2, 29) + levels(3, 34)[:-1])
     assert node.info() == ([], [])
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_a_voter_on_another_directory(node, others):
+    """The only voter would wait for itself; among several, another may lead."""
+    text = node.properties.read_text().replace("quorum.voters=1@", "quorum.bootstrap.servers=")
+    node.properties.write_text(text)
+    for name in ("a", "b"):
+        shutil.rmtree(node.root / name)
+    mine, its = Uuid.random(), Uuid.random()
+    voters = [f"1@localhost:9093:{mine}", *([f"2@localhost:9094:{its}"] if others else [])]
+    options = ["-c", str(node.properties), "-t", CLUSTER_ID, "--initial-controllers", ",".join(voters)]
+    assert main(["storage", "format", *options]) == 0
+    assert node.info() == ([], [])
+    path = node.root / "a" / "meta.properties"
+    path.write_text(path.read_text().replace(str(mine), str(Uuid.random())))
+    problems, remarks = node.info()
+    (told,) = remarks if others else problems
+    assert (problems == []) == others
+    assert told.startswith("a/meta.properties: controller 1 has directory id ")
+    assert str(mine) in told
 
 
 def test_metadata_records_of_a_newer_release(node):

@@ -10,6 +10,7 @@ source "$(dirname "$0")/common.sh"
 
 targets=(records validator log directory dump metadata messages offsets)
 [ $# -ge 2 ] || [ "${1:-}" = all ] || die "usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR], or ci/fuzz.sh all [SECONDS]"
+[[ " all ${targets[*]} " == *" $1 "* ]] || die "no target is called $1; there are ${targets[*]}, and all"
 ci/build.sh test
 root="$PWD"
 copy=build/fuzz

@@ -236,7 +236,7 @@ def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
         )
         say(f"each has one partition, {time.perf_counter() - began:.1f} s after the first came")
         writer.write(text[:third])
-        wait_for(lambda: sum(each.count for each in members) >= third, f"{third:,} records read by the group")
+        wait_for(lambda: committed(members) == third, f"{third:,} records read by the group")
         say(f"together they have read {third:,} records and committed how far they are")
         victim = members.pop()
         victim.kill()
@@ -246,23 +246,27 @@ def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
         say(
             f"pid {victim.pid} was killed; {time.perf_counter() - began:.1f} s later the others have its partition, too"
         )
-        wait_for(lambda: victim.count + sum(each.count for each in members) >= len(text), "everything read")
+        wait_for(lambda: committed([victim, *members]) == len(text), "everything read")
         say(f"all {len(text):,} records are read, none of them missed")
     finally:
         for member in members:
             member.kill()
 
 
+def committed(members: list[Member]) -> int:
+    """Records up to which the group has read, in all partitions, whoever had them."""
+    return sum(max(each.committed.get(str(partition), 0) for each in members) for partition in range(PARTITIONS))
+
+
 class Member:
-    """A consumer in a process of its own, which prints its partitions and how many records it has read and
-    committed."""
+    """A consumer in a process of its own, which prints its partitions and the offsets that it has committed."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         command = [sys.executable, "-c", MEMBER, bootstrap, topic, group, str(SESSION_MS)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
         self.pid = self._process.pid
         self.partitions: list[int] = []
-        self.count = 0
+        self.committed: dict[str, int] = {}
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
 
@@ -270,7 +274,7 @@ class Member:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             told = json.loads(line)
-            self.partitions, self.count = told["partitions"], told["count"]
+            self.partitions, self.committed = told["partitions"], told["committed"]
 
     def kill(self) -> None:
         self._process.kill()
@@ -280,25 +284,30 @@ class Member:
         self._process.stdout.close()
 
 
-# What a member's process runs: it commits before it tells, so that what it told is not read again by another one.
+# What a member's process runs. Where a rebalance comes between reading and committing, the records are read again by
+# whoever has the partition then.
 MEMBER: Final = """
 import json, sys
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 bootstrap, topic, group, session_ms = sys.argv[1:]
 consumer = Consumer({
     "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0,
     "enable.auto.commit": False, "session.timeout.ms": int(session_ms), "heartbeat.interval.ms": 200,
 })
 consumer.subscribe([topic])
-count, told = 0, None
+committed, told = {}, ""
 while True:
-    records = consumer.consume(1000, 0.1)
-    if records:
-        consumer.commit(asynchronous=False)
-        count += len(records)
-    now = {"partitions": sorted(each.partition for each in consumer.assignment()), "count": count}
+    if consumer.consume(1000, 0.1):
+        try:
+            done = consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            print("a member of the group will read again:", error, file=sys.stderr)
+        else:
+            committed |= {each.partition: each.offset for each in done if each.error is None and each.offset > 0}
+    partitions = sorted(each.partition for each in consumer.assignment())
+    now = json.dumps({"partitions": partitions, "committed": committed})
     if now != told:
-        print(json.dumps(now), flush=True)
+        print(now, flush=True)
         told = now
 """
 

@@ -1,0 +1,28 @@
+"""What `make demo` shows, on a small text: every chapter comes, and ends well."""
+
+import subprocess
+
+from processes import ROOT
+
+TIMEOUT_S = 100
+KAFKACORE = ROOT / ".venv" / "bin" / "kafkacore"
+
+
+def test_the_demo_tells_its_whole_story() -> None:
+    done = subprocess.run(
+        [KAFKACORE, "demo", "--records", "3000"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for told in (
+        "3,000 lines of Python's standard library",
+        "A node, broker and controller, with nothing configured",
+        "written, lz4, acknowledged by all replicas",
+        "read back, each record the one sent, in order",
+        "does the same with 300 records",
+        "One record at a time, 1,000 times",
+        "all 300 records are read, none of them missed",
+        "all 3,000 acknowledged records are there, each once and in order: nothing was lost",
+        "dev --topic mine:3",
+        "make test",
+    ):
+        assert told in done.stdout, done.stdout

@@ -42,7 +42,7 @@ class Uuid(bytes):
             value[8] = value[8] & 0x3F | 0x80
             # The first six bits are the first character.
             if value[0] >> 2 != _MINUS:
-                return cls(value)
+                return bytes.__new__(cls, value)  # whose length needs no look: a request makes a thousand
 
     def __str__(self) -> str:
         return urlsafe_b64encode(self)[:22].decode()

@@ -393,6 +393,21 @@ class Edit:
         return self.transaction
 
 
+def next_root(
+    base: MetadataImage, records: Records, offsets: tuple[int, int], epoch: int, timestamp_ms: int
+) -> tuple[MetadataImage, MetadataDelta | None]:
+    """The root after a committed batch with its first and last offset, and what lies between; None: everything may.
+
+    Raises MetadataError, as an Edit does."""
+    first, last = offsets
+    if all(_REPLAYERS.get(record.NAME) is _nothing for record in records):
+        # Of the log of a quiet cluster that is every batch but a few, and a start replays thousands of them.
+        return base._replace(offset=last, epoch=epoch, timestamp_ms=timestamp_ms), MetadataDelta()
+    edit = Edit(base)
+    edit.replay_batch(records, first)
+    return edit.freeze(last, epoch, timestamp_ms), None if edit.aborted else edit.delta
+
+
 def _nothing(edit: Edit, record: Any, offset: int) -> None:
     """A NoOpRecord shows that the log is alive (KIP-835)."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kafkacore.metadata.delta import MetadataDelta
-from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.edit import next_root
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Record, Records, record_count
 
@@ -59,9 +59,7 @@ class MetadataPublisher:
         self._advance(head, delta)
 
     def _replay(self, records: Records, base: int, last: int, epoch: int, timestamp_ms: int) -> None:
-        edit = Edit(self._head)
-        edit.replay_batch(records, base)
-        self._advance(edit.freeze(last, epoch, timestamp_ms), None if edit.aborted else edit.delta)
+        self._advance(*next_root(self._head, records, (base, last), epoch, timestamp_ms))
 
     def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         self._head = head

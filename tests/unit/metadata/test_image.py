@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, TOPIC, MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, rows_led_by, rows_with_elr, rows_with_isr, rows_with_replica
 from kafkacore.metadata.records import MetadataError, RecordWriter, decode_batch, decode_record
@@ -296,3 +296,53 @@ def test_one_image_has_one_snapshot_whatever_the_order_in_which_it_came_about() 
     users = [UserScramCredentialRecord(name=name, mechanism=1, iterations=4096) for name in "abcdefgh"]
     one, other = (replay(EMPTY_IMAGE, FEATURES, *each) for each in (users, reversed(users)))
     assert list(records_of(one)) == list(records_of(other))
+
+
+@pytest.mark.parametrize("open_transaction", [False, True])
+def test_a_batch_that_only_says_that_the_log_is_alive_leaves_all_but_its_place(open_transaction: bool) -> None:
+    base = everything()
+    if open_transaction:
+        base = replay(base, BeginTransactionRecord(name="t"), TopicRecord(name="new", topic_id=uuid(70)))
+    records = [NoOpRecord(), NoOpRecord()]
+    edit = Edit(base)
+    edit.replay_batch(records, base.offset + 1)
+    root, delta = next_root(base, records, (base.offset + 1, base.offset + 2), 7, 8)
+    assert (root.offset, root.epoch, root.timestamp_ms) == (base.offset + 2, 7, 8)
+    assert root == edit.freeze(base.offset + 2, 7, 8) and not delta and delta is not None
+
+
+def test_the_next_root_tells_what_changed_and_of_an_aborted_transaction_that_it_does_not_know() -> None:
+    base = everything()
+    root, delta = next_root(base, [NoOpRecord(), TopicRecord(name="t", topic_id=uuid(70))], (90, 91), 7, 8)
+    assert root.offset == 91 and root.topic("t") and list(delta.topics_created) == [uuid(70)]
+    root, _ = next_root(root, [BeginTransactionRecord(name="x"), RemoveTopicRecord(topic_id=uuid(70))], (92, 93), 7, 8)
+    root, delta = next_root(root, [AbortTransactionRecord()], (94, 94), 7, 8)
+    assert delta is None and root.topic("t")
+
+
+def test_a_batch_is_decoded_alike_alone_and_among_others() -> None:
+    writer = RecordWriter(metadata_version(30))
+    batches = [
+        [NoOpRecord()],
+        [TopicRecord(name="t", topic_id=uuid(1)), *(partition(1, index, [1, 2]) for index in range(20))],
+        [PartitionChangeRecord(partition_id=index, topic_id=uuid(1), leader=2) for index in range(20)],
+        [NoOpRecord(), TopicRecord(name="u", topic_id=uuid(2))],
+    ]
+    data = []
+    for records in batches:
+        builder = RecordBatchBuilder()
+        for value in writer.encode_all(records):
+            builder.append(0, None, value)
+        data.append(builder.build())
+
+    def told(encoded: bytes) -> list[list[str]]:
+        images = []
+        for batch in Batches(encoded):
+            edit = Edit(images[-1] if images else replay(EMPTY_IMAGE, FEATURES))
+            edit.replay_batch(decode_batch(batch), 0)
+            images.append(edit.freeze(0, 0, 0))
+        return [[repr(record) for record in records_of(image)] for image in images]
+
+    for many in (1, 500):  # with much around them too
+        joined = told(data[0] * many + b"".join(data) + data[0] * many)[many:-many]
+        assert joined == told(b"".join(data)) and len(joined[-1]) > 20

@@ -19,7 +19,7 @@ from kafkacore.controller.quorum import activation, cluster
 from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.delta import MetadataDelta
-from kafkacore.metadata.edit import Edit
+from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Records, parted
 from kafkacore.metadata.records import RecordWriter, Value, decode_record
@@ -236,10 +236,9 @@ class QuorumController:
         """A batch is committed: ours, whose root is made already, or another leader's."""
         uncommitted = self._uncommitted
         if not uncommitted:
-            edit = Edit(self.image)
-            edit.replay_batch(batch.records, batch.base_offset)
-            self._head = edit.freeze(batch.last_offset, batch.epoch, batch.timestamp_ms)
-            self._commit(self._head, None if edit.aborted else edit.delta)
+            offsets = batch.base_offset, batch.last_offset
+            self._head, delta = next_root(self.image, batch.records, offsets, batch.epoch, batch.timestamp_ms)
+            self._commit(self._head, delta)
         elif uncommitted[0][0].offset == batch.last_offset:
             self._commit(*uncommitted.popleft())
         waiting = self._waiting

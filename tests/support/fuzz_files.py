@@ -23,7 +23,7 @@ from kafkacore._fast.errors import ProtocolError
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore._fast.partition_handle import PartitionHandle
 from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore.inspection.decoders import DECODERS, cluster_metadata
+from kafkacore.inspection.decoders import DECODERS, by_class, cluster_metadata
 from kafkacore.inspection.dump import DumpOptions, dump_files
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import RecordOptions
@@ -247,12 +247,17 @@ NAMES: Final = (
     "00000000000000000000.txnindex", "00000000000000000009.snapshot", "00000000000000000009-0000000001.checkpoint",
 )  # fmt: skip
 LOG_NAME: Final = 0
-WAYS: Final = (
+AS_THEY_ARE: Final = (
     DumpOptions(),
     DumpOptions(RecordOptions(records=True)),
     DumpOptions(RecordOptions(contents=True)),
     DumpOptions(RecordOptions(contents=True, skip_metadata=True)),
-    *[DumpOptions(RecordOptions(decoder=decoder)) for decoder in DECODERS.values()],
+)
+_PACKAGE: Final = "org.apache.kafka.tools.api"
+NUMBERS: Final = by_class(f"{_PACKAGE}.LongDecoder", f"{_PACKAGE}.IntegerDecoder")
+WAYS: Final = (
+    *AS_THEY_ARE,
+    *[DumpOptions(RecordOptions(decoder=decoder)) for decoder in [*DECODERS.values(), NUMBERS]],
 )
 _SCRATCH: list[Path] = []
 
@@ -314,7 +319,7 @@ def dump_seeds() -> list[bytes]:
         held = sorted(each for each in kept if each.endswith(f".{suffix}"))
         found += [bytes((way % 256, number)) + kept[each] for way, each in enumerate(held)]
     metadata = metadata_seeds()
-    decoded = len(WAYS) - len(DECODERS)
+    decoded = len(AS_THEY_ARE)
     for way in range(decoded, len(WAYS)):
         found.append(bytes((way, LOG_NAME)) + metadata[0])
     return [

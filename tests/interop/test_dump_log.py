@@ -247,6 +247,20 @@ def test_damaged_files(tools, their_data, ours, tmp_path):
     assert 0 < failures < DAMAGED
 
 
+def test_producer_snapshots_that_are_damaged(tools, their_data, ours, tmp_path):
+    """Which are told by kafka-dump-log are told here; they make a failure of it, where that goes by without one."""
+    rng = random.Random(1)
+    sound = [path for path in files(their_data) if path.suffix == ".snapshot"]
+    for _ in range(DAMAGED // 3):
+        path = rng.choice(sound)
+        broken = tmp_path / path.name
+        broken.write_bytes(damaged(rng, path.read_bytes()))
+        theirs = tools.run("kafka-dump-log", "--files", broken)
+        code, out, err = ours(broken)
+        assert out == theirs.out
+        assert (code, err.startswith(f"{broken}: ")) == ((1, True) if theirs.err else (0, False)), theirs.err
+
+
 def test_a_reader_that_has_seen_enough(their_data):
     path = next(path for path in files(their_data) if path.suffix == ".log" and path.stat().st_size > 1000)
     command = f".venv/bin/kafkacore dump-log --print-data-log {path} {path} {path} | head -1"

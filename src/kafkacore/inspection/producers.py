@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from kafkacore._fast.sidecar import aborted_transactions, producer_entries
+import struct
+from typing import Final
+
+from kafkacore._fast.crc32c import checksum
+from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, aborted_transactions, producer_entries
 from kafkacore.inspection.report import Report
 from kafkacore.storage.errors import MalformedFileError
 
-_INDEX_VERSION = 0
+_INDEX_VERSION: Final = 0
+_VERSION_BYTES: Final = _INDEX_VERSION.to_bytes(2)
+_SNAPSHOT_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hIi")  # version, checksum of what follows, count of the entries
+_CHECKED_FROM: Final = 6
+_FIRST_ENTRY: Final = _HEAD.size
 
 
 def dump_producers(path: str, report: Report) -> None:
-    """A file that is damaged is said to be so, as Kafka does. Raises OSError."""
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        entries = producer_entries(data)
-    except ValueError as error:
-        report.problem(path, str(error))
-        return
-    for producer_id, epoch, coordinator_epoch, transaction, last_timestamp, batch in entries:
+    """Raises MalformedFileError, OSError."""
+    for producer_id, epoch, coordinator_epoch, transaction, last_timestamp, batch in read_producers(path):
         open_since = "OptionalLong.empty" if transaction < 0 else f"OptionalLong[{transaction}]"
         text = (
             f"producerId: {producer_id} producerEpoch: {epoch} coordinatorEpoch: {coordinator_epoch} "
@@ -45,9 +47,41 @@ def dump_producers(path: str, report: Report) -> None:
         report.entry("producer", text, **fields)
 
 
+def read_producers(path: str) -> list[tuple[int, int, int, int, int, tuple[int, int, int, int, int] | None]]:
+    """As `producer_entries`. Raises MalformedFileError, OSError."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        return producer_entries(data)
+    except ValueError:
+        raise MalformedFileError(path, _what_is_wrong(data)) from None
+
+
+def _what_is_wrong(data: bytes) -> str:
+    if len(data) < _FIRST_ENTRY:
+        return f"has {len(data)} bytes, and the shortest producer snapshot {_FIRST_ENTRY}"
+    version, told, count = _HEAD.unpack_from(data)
+    found = checksum(data[_CHECKED_FROM:])
+    if version != _SNAPSHOT_VERSION:
+        return f"is a producer snapshot of version {version}, and {_SNAPSHOT_VERSION} is known"
+    if found != told:
+        return f"has the checksum {told}, and what follows it {found}"
+    return f"has {len(data) - _FIRST_ENTRY} bytes of entries, which are not the {count} that it tells of"
+
+
 def dump_aborted(path: str, report: Report) -> None:
-    """Raises MalformedFileError, OSError."""
-    for producer_id, first_offset, last_offset, last_stable_offset in read_aborted(path)[0]:
+    """Raises MalformedFileError, once what lies before is told; OSError."""
+    with open(path, "rb") as file:
+        data = file.read()
+    last = len(data) - ABORTED_ENTRY_SIZE + 1
+    sound = next((at for at in range(0, last, ABORTED_ENTRY_SIZE) if data[at : at + 2] != _VERSION_BYTES), len(data))
+    _tell_aborted(aborted_transactions(data[:sound]), report)
+    if sound < len(data):
+        raise MalformedFileError(path, f"byte {sound}: an entry of a version other than {_INDEX_VERSION}")
+
+
+def _tell_aborted(entries: list[tuple[int, int, int, int]], report: Report) -> None:
+    for producer_id, first_offset, last_offset, last_stable_offset in entries:
         fields = {
             "version": _INDEX_VERSION,
             "producerId": producer_id,

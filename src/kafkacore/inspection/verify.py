@@ -10,9 +10,9 @@ from typing import Final
 from kafkacore._fast.compression import CodecError
 from kafkacore._fast.errors import KafkaError, ProtocolError
 from kafkacore._fast.scan import REASONS, BatchScan
-from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, producer_entries
+from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE
 from kafkacore.inspection.dump import KNOWN, check_regular, ignore_unknown, suffix_of
-from kafkacore.inspection.producers import read_aborted
+from kafkacore.inspection.producers import read_aborted, read_producers
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of
 from kafkacore.inspection.verify_segment import SegmentVerifier, VerifyOptions
@@ -111,12 +111,7 @@ def snapshot_problems(path: str) -> Iterator[tuple[str, int | None]]:
 
 
 def _verify_producers(path: str) -> None:
-    with open(path, "rb") as file:
-        data = file.read()
-    try:
-        ids = [entry[0] for entry in producer_entries(data)]
-    except ValueError as error:
-        raise MalformedFileError(path, str(error)) from None
+    ids = [entry[0] for entry in read_producers(path)]
     if len(set(ids)) != len(ids):
         twice = next(each for each in ids if ids.count(each) > 1)
         raise MalformedFileError(path, f"has producer id {twice} twice")

@@ -298,6 +298,14 @@ def test_a_device_has_no_end(tmp_path, capfd):
     assert "is a device" in capfd.readouterr().err
 
 
+def test_aborted_transactions_before_one_that_is_none(dump):
+    entries = b"".join(struct.pack(">hqqqq", version, 7, 10, 12, 13) for version in (0, 0, 3, 0))
+    lines, err = dump(entries, name="00000000000000000007.txnindex", code=1)
+    told = "version: 0 producerId: 7 firstOffset: 10 lastOffset: 12 lastStableOffset: 13"
+    assert lines[1:] == [told, told, ""]
+    assert err == "DIR/00000000000000000007.txnindex: byte 68: an entry of a version other than 0\n"
+
+
 def test_keys_and_values_as_numbers_in_json(dump):
     builder = RecordBatchBuilder(base_offset=7)
     builder.append(NOW, struct.pack(">q", -2), b"v\xff")

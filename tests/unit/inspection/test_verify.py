@@ -212,8 +212,17 @@ def test_transaction_indexes_and_producer_snapshots(log):
     log.write(".txnindex", struct.pack(">hqqqq", 4, 7, 100, 103, 104))
     assert "version" in log.verify()[0]
     log.write(".txnindex", b"")
-    log.write(".snapshot", b"no snapshot")
-    assert log.verify()[0].startswith(f"{STEM}.snapshot: no producer snapshot")
+    for data, told in (
+        (b"", "has 0 bytes, and the shortest producer snapshot 10"),
+        (b"no snapshot", "is a producer snapshot of version 28271, and 1 is known"),
+        (struct.pack(">hIi", 1, 7, 0), f"has the checksum 7, and what follows it {checksum(bytes(4))}"),
+        (
+            struct.pack(">hIi", 1, checksum(b"\0\0\0\2"), 2),
+            "has 0 bytes of entries, which are not the 2 that it tells of",
+        ),
+    ):
+        log.write(".snapshot", data)
+        assert log.verify() == [f"{STEM}.snapshot: {told}"]
     producer = struct.pack(">qhiqiqiq", 7, 0, 1, 103, 1, NOW, 0, -1)
     for entries, told in (([producer], []), ([producer] * 2, [f"{STEM}.snapshot: has producer id 7 twice"])):
         body = struct.pack(">i", len(entries)) + b"".join(entries)

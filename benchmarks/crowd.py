@@ -26,7 +26,9 @@ ERROR_AT, GENERATION_AT = 12, 14  # of answers: size, correlation id, throttle t
 SESSION_MS = 1_800_000  # longer than a run: who has gone is nobody's concern
 AGAIN_S = 0.005  # after a heartbeat that came before the rebalance
 METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
-EVENTS = 64  # that are taken at once
+EVENTS = 256  # that are taken at once
+BURST = 16  # requests that are sent before answers are looked for
+PART_BYTES = 1 << 18  # of an answer
 LIMIT_S = 120.0
 
 
@@ -78,6 +80,9 @@ class Templates:
         return Template(SYNC, self._sync(self._group, shares))
 
 
+RECEIVED = memoryview(bytearray(PART_BYTES))  # what is read of an answer is looked at before the next one is
+
+
 class Member:
     """One connection, and the requests of whoever is behind it. `then` is called with the next answer."""
 
@@ -105,13 +110,14 @@ class Member:
         self.socket.sendall(frame)
 
     def receive(self):
-        """A whole answer with its size before it, or None. Raises ConnectionError."""
-        part = self.socket.recv(1 << 18)
-        if not part:
+        """A whole answer with its size before it, until the next one is received; or None. Raises ConnectionError."""
+        size = self.socket.recv_into(RECEIVED)
+        if not size:
             raise ConnectionError("the broker closed a member's connection")
+        part = RECEIVED[:size]
         answer = self._received + part if self._received else part
         if len(answer) < 4 or len(answer) < 4 + int.from_bytes(answer[:4], "big"):
-            self._received = answer
+            self._received = bytes(answer)
             return None
         self._received = b""
         return answer
@@ -219,14 +225,19 @@ class Crowd:
         ids, and comes again: then all are of one generation. Seconds until every one has its assignment."""
         self._named = self._in_sync = 0
         began = time.perf_counter()
-        for member in self.members[1:]:
-            member.send(self.templates.first_join, self._told_id)
-            self.turn(0)
-            self.meanwhile()
+        self._send_all(lambda member: member.send(self.templates.first_join, self._told_id))
         self.until(lambda: self._named == len(self.members) - 1)
         self.leader.send(self.leader.heartbeat, self._told_to_rejoin)
         self.until(lambda: self._in_sync == len(self.members))
         return time.perf_counter() - began
+
+    def _send_all(self, send):
+        """Of all but the leader."""
+        for number, member in enumerate(self.members[1:]):
+            send(member)
+            if number % BURST == 0:
+                self.turn(0)
+            self.meanwhile()
 
     def rebalance(self):
         """The leader comes again, the others hear of it by a heartbeat each. Seconds until every one has its
@@ -234,10 +245,7 @@ class Crowd:
         self._in_sync = 0
         began = time.perf_counter()
         self.leader.send(self.leader.join, self._joined)
-        for member in self.members[1:]:
-            member.send(member.heartbeat, self._told_to_rejoin)
-            self.turn(0)
-            self.meanwhile()
+        self._send_all(lambda member: member.send(member.heartbeat, self._told_to_rejoin))
         self.until(lambda: self._in_sync == len(self.members))
         return time.perf_counter() - began
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from typing import Final, Self
 
 _MINUS: Final = 62  # in base64
+_AT_ONCE: Final = 128  # UUIDs for which random bytes are asked of the system together
 
 
 class Uuid(bytes):
@@ -36,8 +38,12 @@ class Uuid(bytes):
     @classmethod
     def random(cls) -> Self:
         """A version 4 UUID, never with a leading `-`, which a command line takes for an option."""
+        return cls._of_random(os.urandom)
+
+    @classmethod
+    def _of_random(cls, draw: Callable[[int], bytes]) -> Self:
         while True:
-            value = bytearray(os.urandom(16))
+            value = bytearray(draw(16))
             value[6] = value[6] & 0x0F | 0x40
             value[8] = value[8] & 0x3F | 0x80
             # The first six bits are the first character.
@@ -54,6 +60,26 @@ class Uuid(bytes):
     def is_reserved(self) -> bool:
         """One of the first hundred values, which Kafka keeps for meanings of its own (KIP-516, KIP-858)."""
         return self[:15] == bytes(15) and self[15] < 100
+
+
+class RandomUuids:
+    """Gives what `Uuid.random` does, for who needs many: asking the system for so few bytes is most of what one costs.
+    Belongs to one thread, and to the process that made it."""
+
+    def __init__(self) -> None:
+        self._drawn = b""
+        self._taken = 0
+
+    def __call__(self) -> Uuid:
+        return Uuid._of_random(self._draw)
+
+    def _draw(self, size: int) -> bytes:
+        if self._taken >= len(self._drawn):
+            self._drawn = os.urandom(size * _AT_ONCE)
+            self._taken = 0
+        begin = self._taken
+        self._taken += size
+        return self._drawn[begin : begin + size]
 
 
 ZERO: Final = Uuid()

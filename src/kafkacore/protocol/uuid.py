@@ -7,7 +7,11 @@ from kafkacore._fast.uuid import (
     ONE,
     UNASSIGNED_DIRECTORY,
     ZERO,
+    RandomUuids,
     Uuid,
 )
 
-__all__ = ["LOST_DIRECTORY", "METADATA_TOPIC_ID", "MIGRATING_DIRECTORY", "ONE", "UNASSIGNED_DIRECTORY", "ZERO", "Uuid"]
+__all__ = [
+    "LOST_DIRECTORY", "METADATA_TOPIC_ID", "MIGRATING_DIRECTORY", "ONE", "UNASSIGNED_DIRECTORY", "ZERO",
+    "RandomUuids", "Uuid",
+]  # fmt: skip

@@ -25,7 +25,7 @@ from kafkacore.coordinator.runtime import CoordinatorRuntime, RuntimePorts, Runt
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.protocol.errors import ErrorCode, error_for
-from kafkacore.protocol.uuid import Uuid
+from kafkacore.protocol.uuid import RandomUuids
 from kafkacore.replication.replica_manager import ReplicaManager
 from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduler
@@ -64,6 +64,7 @@ class Groups:
         self._waits = waits
         self._blocking = blocking
         self._rolls = rolls
+        self._new_uuid = RandomUuids()
         self._loop = asyncio.get_running_loop()
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}
@@ -89,7 +90,7 @@ class Groups:
     # --- what the runtime is given ---
 
     def _make_shard(self) -> GroupShard:
-        return GroupShard(self.settings, Uuid.random, self._rolls, self.counts)
+        return GroupShard(self.settings, self._new_uuid, self._rolls, self.counts)
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._blocking, work)

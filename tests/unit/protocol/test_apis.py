@@ -19,7 +19,7 @@ from kafkacore.protocol.messages import (
     MetadataRequest,
     RequestHeader,
 )
-from kafkacore.protocol.uuid import LOST_DIRECTORY, METADATA_TOPIC_ID, UNASSIGNED_DIRECTORY, ZERO, Uuid
+from kafkacore.protocol.uuid import LOST_DIRECTORY, METADATA_TOPIC_ID, UNASSIGNED_DIRECTORY, ZERO, RandomUuids, Uuid
 
 ROOT = Path(__file__).parents[3]
 
@@ -297,8 +297,13 @@ def test_text_that_is_no_uuid_is_refused(text):
         Uuid.parse(text)
 
 
-def test_a_random_uuid_does_not_look_like_an_option():
-    assert not any(str(Uuid.random()).startswith("-") for _ in range(2000))
+@pytest.mark.parametrize("new_uuid", [Uuid.random, RandomUuids()])
+def test_a_random_uuid_is_of_version_4_and_does_not_look_like_an_option(new_uuid):
+    made = {new_uuid() for _ in range(2000)}
+    assert len(made) == 2000
+    assert {(each[6] >> 4, each[8] >> 6) for each in made} == {(4, 2)}
+    assert len({each[at : at + 2] for each in made for at in (0, 14)}) > 1000
+    assert not any(str(each).startswith("-") for each in made)
 
 
 # --- what is generated ---

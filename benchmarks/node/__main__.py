@@ -33,6 +33,8 @@ from benchmarks.peers.rows import (
 from brokers import ApacheKafka, Node
 from kafkacore._fast.batch import RecordBatchBuilder
 
+from .formatted import Formatted
+
 SYNC_EACH = {"log.flush.interval.messages": "1"}
 PRODUCERS = 16
 SYNCED_SECONDS = 2.0
@@ -113,20 +115,23 @@ def interleaved(brokers, rows, rounds, results):
                 print(f"{row:<14}{name:<12}{number} {told}", flush=True)
 
 
-def starter(name, synced_too):
-    if not synced_too:
-        return starters()[name]
+def synced_starter(name):
     if name == "kafkacore":
         return lambda directory: Node(directory / "node", overrides=SYNC_EACH)
     return lambda directory: ApacheKafka(name, directory, SYNC_EACH, jvm=SERVER_JVM)
 
 
+def server_starter(name):
+    """Each by its server.properties: ours is not `kafkacore dev` here."""
+    return Formatted if name == "kafkacore" else starters()[name]
+
+
 @contextlib.contextmanager
-def running(names, scratch, *, synced_too=False):
+def running(names, scratch, starter=lambda name: starters()[name]):
     brokers = {}
     try:
         for name in names:
-            brokers[name] = starter(name, synced_too)(scratch / f"{name}{'-synced' * synced_too}")
+            brokers[name] = starter(name)(scratch / name)
             brokers[name].name = name
         yield brokers
     finally:
@@ -163,12 +168,12 @@ def measure(options, scratch, results):
             # Idle figures first: what other rows leave behind is no part of them.
             interleaved(brokers, plain, options.rounds, results)
     if "start" in results:
-        with running(options.brokers, scratch / "fresh") as brokers:
+        with running(options.brokers, scratch / "fresh", server_starter) as brokers:
             for broker in brokers.values():
                 broker.stop()
             results["start"] = start.measure(brokers, options.rounds)
     if set(SYNCED) & set(results):
-        with running(options.brokers, scratch, synced_too=True) as brokers:
+        with running(options.brokers, scratch / "synced", synced_starter) as brokers:
             interleaved(brokers, [row for row in options.rows if row in SYNCED], options.rounds, results)
 
 

@@ -19,31 +19,13 @@ from benchmarks.peers.rows import api_versions_answered, rss_mib
 
 from kafkacore.server.node import Node
 from kafkacore.tools import dev
-from processes import ROOT, free_ports
+from processes import ROOT
 
-KAFKACORE = ROOT / ".venv" / "bin" / "kafkacore"
-CLUSTER_ID = "kafkacoreBenchAAAAAAAA"
+from .formatted import KAFKACORE, formatted
+
 TMPFS = Path("/dev/shm")
 PROCESSES = 7
 END_S = 30
-
-
-def formatted(directory):
-    """The address and the server.properties of a node whose directory is formatted."""
-    data, control = free_ports(2)
-    properties = directory / "server.properties"
-    properties.write_text(
-        "process.roles=broker,controller\n"
-        "node.id=1\n"
-        f"controller.quorum.voters=1@127.0.0.1:{control}\n"
-        f"listeners=PLAINTEXT://127.0.0.1:{data},CONTROLLER://127.0.0.1:{control}\n"
-        "controller.listener.names=CONTROLLER\n"
-        f"log.dirs={directory / 'data'}\n"
-    )
-    subprocess.run(
-        [KAFKACORE, "storage", "format", "-t", CLUSTER_ID, "-c", properties], check=True, capture_output=True
-    )
-    return f"127.0.0.1:{data}", properties
 
 
 def started(loops, directory, measure):

@@ -1,0 +1,41 @@
+"""A directory that `kafkacore storage format` made, and what starts a node on it, as Apache Kafka is started."""
+
+import subprocess
+
+from processes import ROOT, free_ports
+
+KAFKACORE = ROOT / ".venv" / "bin" / "kafkacore"
+CLUSTER_ID = "kafkacoreBenchAAAAAAAA"
+
+
+def formatted(directory):
+    """The address and the server.properties of a node whose directory is formatted."""
+    data, control = free_ports(2)
+    properties = directory / "server.properties"
+    properties.write_text(
+        "process.roles=broker,controller\n"
+        "node.id=1\n"
+        f"controller.quorum.voters=1@127.0.0.1:{control}\n"
+        f"listeners=PLAINTEXT://127.0.0.1:{data},CONTROLLER://127.0.0.1:{control}\n"
+        "controller.listener.names=CONTROLLER\n"
+        f"log.dirs={directory / 'data'}\n"
+    )
+    subprocess.run(
+        [KAFKACORE, "storage", "format", "-t", CLUSTER_ID, "-c", properties], check=True, capture_output=True
+    )
+    return f"127.0.0.1:{data}", properties
+
+
+class Formatted:
+    """What `benchmarks.peers.start` asks of a broker that is stopped."""
+
+    def __init__(self, directory):
+        directory.mkdir(parents=True)
+        self.log = directory / "log"
+        self.bootstrap, self._properties = formatted(directory)
+
+    def command_line(self):
+        return [KAFKACORE, "start", self._properties]
+
+    def stop(self):
+        """Nothing runs between the starts."""

@@ -43,7 +43,7 @@ class Rolls:
     def sync_group(self, request: Any) -> SyncGroupResponse | None:
         """What is answered without the shard, or None. By the latest version that the request can have, and with what
         that leaves out of what the shard would say."""
-        version = 3 if None in (request.protocol_type, request.protocol_name) else 5
+        version = 3 if request.protocol_type is None and request.protocol_name is None else 5
         told = self._native.sync_group(request.encode(version), version)
         if told is None:
             return None

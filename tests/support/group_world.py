@@ -400,7 +400,9 @@ class Consumer:
             if not error:
                 for index, offset in sent.items():
                     self.world.committed[index] = max(self.world.committed.get(index, 0), offset)
-            self._goes_on(answer.topics[0].partitions[0])
+                self.heartbeat()  # no commit tells of a rebalance
+            else:
+                self._failed(ErrorCode(error))
 
         self._ask(lambda shard, waiter: shard.offset_commit(arrived(request), waiter, self.world.now), then)
 
@@ -410,7 +412,7 @@ class Consumer:
             members=[LeaveGroupRequest.MemberIdentity(member_id=self.member_id, group_instance_id=self.instance)],
         )
         self._ask(lambda shard, waiter: shard.leave_group(request, waiter, self.world.now), lambda answer: None)
-        self.member_id, self.generation = "", -1
+        self.member_id, self.generation, self.positions = "", -1, {}
         self.step = self.join
         self.world.later(self.world.random.randint(100, 5_000), self._wake(self.join))
 

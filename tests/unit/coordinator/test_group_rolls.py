@@ -154,6 +154,8 @@ def test_a_follower_is_given_its_assignment_as_by_the_shard() -> None:
         named | {"protocol_type": "connect"},
         named | {"protocol_name": "sticky"},
         named | {"protocol_name": ""},
+        {"protocol_type": "connect"},
+        {"protocol_name": "sticky"},
     ]
     for case in cases:
         request = SyncGroupRequest(**({"group_id": "g", "generation_id": 1, "member_id": ids[1]} | case))

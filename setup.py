@@ -38,7 +38,8 @@ def compile_flags() -> list[str]:
 
 def link_flags() -> list[str]:
     # Code and what is read beside it in one piece: two mappings less for each of seventy libraries that a start opens.
-    return ["-pthread", "-Wl,-z,noseparate-code"]
+    # Not every linker that is asked for in place of the usual one knows the word (a wheel's, zig, does not).
+    return ["-pthread"] if "LDSHARED" in os.environ else ["-pthread", "-Wl,-z,noseparate-code"]
 
 
 def sanitizer_flags() -> list[str]:

@@ -35,7 +35,7 @@ ABSENT = {
     r"event-(queue|processing|purgatory)-.*|thread-idle-ratio-avg": "no thread and no queue belong to the coordinator: "
     "its requests are the handler loop's, which kafka.network's RequestQueueSize and RequestMetrics show",
     r"background-.*": "nothing of the classic groups runs in the background",
-    r"batch-(flush|linger)-.*": "a batch is what one turn of the loop has made: it lingers for nobody",
+    r"batch-(flush|linger)-.*": "how long a batch took to be made, and lingered, is not kept by batch",
     r"batch-buffer-cache-.*": "no buffers are cached: a batch's memory is its own",
 }
 

@@ -6,8 +6,17 @@ import pytest
 from confluent_kafka import Consumer
 
 from asking import ask
+from kafkacore._fast.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import FindCoordinatorRequest, HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from kafkacore.protocol.messages import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    FindCoordinatorRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    ListGroupsRequest,
+    SyncGroupRequest,
+)
 from kafkacore.testing import Broker
 from kafkacore.testing.words import UnknownName
 
@@ -111,6 +120,22 @@ def test_a_group_whose_leader_assigns_in_a_form_of_its_own_is_shown_all_the_same
         )
         assert ask(broker.bootstrap, sync, 2).assignment == assignment
         assert [each.assignment for each in broker.groups["g"].members] == [{}]
+
+
+def test_groups_of_other_kinds_are_not_listed_as_there_is_nothing_to_look_at() -> None:
+    with Broker(topics=["t"], configs={"offsets.topic.num.partitions": 1}) as broker:
+        ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
+        log = broker.node.broker.replicas.by_name("__consumer_offsets", 0)
+        assert log is not None
+        written = RecordBatchBuilder()
+        key = ConsumerGroupMetadataKey(group_id="modern").encode(0)
+        assert written.append(0, b"\0\3" + key, b"\0\0" + ConsumerGroupMetadataValue(epoch=1).encode(0))
+        assert log.append(bytearray(written.build()), -1, True, True).error == 0
+        broker.restart()
+        listed = ask(broker.bootstrap, ListGroupsRequest(), 5).groups
+        assert [(each.group_id, each.group_type) for each in listed] == [("modern", "consumer")]
+        assert dict(broker.groups) == {}
+        assert "modern" not in broker.groups
 
 
 def test_offsets_expire_when_the_group_has_been_empty_for_long() -> None:

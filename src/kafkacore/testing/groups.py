@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkacore._named_tuple import NamedTuple
+from kafkacore.coordinator.group.other_kinds import CLASSIC
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
@@ -54,7 +55,8 @@ class GroupInfo(NamedTuple):
 
 
 class Groups(Mapping[str, GroupInfo]):
-    """Groups by their id; every look is a fresh one. Raises UnknownName for a group that there is not."""
+    """Groups of the classic protocol by their id; every look is a fresh one. Raises UnknownName for a group that there
+    is not, and for one of another kind, of which a directory of Apache Kafka's may tell."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -114,7 +116,7 @@ class Groups(Mapping[str, GroupInfo]):
         if groups is None:
             return []
         await self._loaded()
-        listed = [each.group_id for shard in groups.runtime.active() for each in shard.list_groups([], [])]
+        listed = [each.group_id for shard in groups.runtime.active() for each in shard.list_groups([], [CLASSIC])]
         return sorted(listed)
 
     async def _look(self, group_id: str) -> GroupInfo | None:

@@ -87,3 +87,29 @@ def test_the_libraries_that_a_start_imports_are_those_that_are_opened_ahead(impo
     needed -= {name for name in needed if name.startswith("preload.")}  # who opens them
     assert sorted(opened - needed) == [], "opened for nothing"
     assert sorted(needed - opened) == [], "not opened ahead"
+
+
+SETTLED = """
+import os, signal, sys
+from kafkacore.runtime import collecting
+from kafkacore.server.node import Node
+from kafkacore.tools import dev, running
+
+def look(self):
+    print("\\n".join(sys.modules))
+    collecting.FullCollections.look = lambda self: None
+    os.kill(os.getpid(), signal.SIGTERM)
+
+collecting.LOOK_EVERY_MS = running.SETTLED_MS = 1
+collecting.FullCollections.look = look
+config = dev.configuration(sys.argv[1], 0, [])
+dev.prepare(config)
+running.run(Node(config), lambda node: None)
+"""
+
+
+def test_a_node_that_has_started_imports_what_its_first_topic_needs(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", SETTLED, tmp_path / "node"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert {"kafkacore.controller.quorum.topics", "kafkacore._fast.columns"} <= set(ran.stdout.split()), ran.stderr

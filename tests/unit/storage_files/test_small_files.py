@@ -129,6 +129,12 @@ def test_leader_epochs(tmp_path):
     assert checkpoint.read() == [(0, 0), (3, 17)]
 
 
+def test_offsets_with_blanks_a_sign_and_other_line_ends(tmp_path):
+    """Apache Kafka's reader splits at any white space, and takes any line end."""
+    (tmp_path / RECOVERY_POINT).write_bytes(b"0\r\n2\r\na  0\t-1\r\nb 1 7\r\n")
+    assert OffsetCheckpoint(str(tmp_path), RECOVERY_POINT).read() == {("a", 0): -1, ("b", 1): 7}
+
+
 @pytest.mark.parametrize("content", [b"", b"0", b"0\n", b"0\n0\n"])
 def test_a_checkpoint_that_kafka_had_only_begun_is_empty(tmp_path, content):
     (tmp_path / RECOVERY_POINT).write_bytes(content)
@@ -144,6 +150,8 @@ def test_a_checkpoint_that_kafka_had_only_begun_is_empty(tmp_path, content):
         (b"0\n1\nt 0 5\nt 1 6\n", "should have 1 entries and has 2"),
         (b"0\n1\nt 0\n", "is not a topic, a partition and an offset"),
         (b"0\n1\nt 0 five\n", "does not hold the numbers"),
+        (b"0\n2\nt 0 5\nt 1 \xd9\xa5\n", "line 't 1 \u0665' does not hold the numbers"),
+        (b"0\n2\nt 0 5 t\n1 6\n", "line 't 0 5 t' is not a topic"),
         (b"0\n1x\nt 0 5\n", "does not hold the numbers"),
         (b"\xff\xfe", "is not text"),
     ],

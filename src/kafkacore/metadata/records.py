@@ -175,6 +175,8 @@ def _records_of(batch: Batch) -> list[Record]:
         view = view[begin:end]
         starts, ends = (array("q", [at - begin for at in each]) for each in (starts, ends))
     data = bytes(view)  # of which a slice costs a third of what one of a view does
+    if len(starts) == 1 and data[starts[0] : starts[0] + len(_PARTITION)] != _PARTITION:
+        return [decode_record(data[starts[0] : ends[0]])]  # as most batches of a quiet cluster's log
     frames = [data[start : min(end, start + _FRAME_BYTES)] for start, end in zip(starts, ends, strict=True)]
     usual = next((frame for frame in frames if _is_short(frame, _PARTITION)), None)
     columns, row = PartitionRecords(), 0

@@ -331,7 +331,7 @@ class QuorumController:
 
     def _commit(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.image = image
-        if delta is None or any(kind == BROKER for kind, _ in delta.configs):
+        if delta is None or (delta.configs and any(kind == BROKER for kind, _ in delta.configs)):
             self._adopt_config(image)
         self._on_root(image, delta)
 

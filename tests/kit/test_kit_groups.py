@@ -95,13 +95,38 @@ def test_a_session_goes_on_by_heartbeats_that_its_coordinator_never_sees() -> No
         joined = ask(broker.bootstrap, asked, 3)
         named = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
         ask(broker.bootstrap, SyncGroupRequest(**named), 2)
-        for _ in range(4):  # the first one goes to the coordinator, the others to processors
+        for _ in range(4):  # none of them goes to the coordinator
             assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == 0
             broker.clock.advance(seconds=8)
             assert len(broker.groups["g"].members) == 1
         broker.clock.advance(seconds=3)
         assert broker.groups["g"].members == []
         assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_sync_group_that_its_coordinator_would_not_see_meets_faults_and_is_recorded() -> None:
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0")
+    with Broker(configs={"group.initial.rebalance.delay.ms": 0}) as broker:
+        ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
+        asked = JoinGroupRequest(
+            group_id="g", protocol_type="p", protocols=[protocol], session_timeout_ms=10_000, rebalance_timeout_ms=1_000
+        )
+        joined = ask(broker.bootstrap, asked, 3)
+        named = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
+        given = SyncGroupRequest.SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")
+
+        def sync(*assignments: SyncGroupRequest.SyncGroupRequestAssignment) -> tuple[int, bytes]:
+            told = ask(broker.bootstrap, SyncGroupRequest(**named, assignments=list(assignments)), 2)
+            return told.error_code, told.assignment
+
+        assert sync(given) == sync() == (ErrorCode.NONE, b"all")
+        with broker.refuse("SyncGroup", error="COORDINATOR_NOT_AVAILABLE", times=1) as fault:
+            assert sync() == (ErrorCode.COORDINATOR_NOT_AVAILABLE, b"")
+            assert sync() == (ErrorCode.NONE, b"all")
+        assert fault.hits == 1
+        broker.requests.start()
+        assert sync() == (ErrorCode.NONE, b"all")
+        assert len(broker.requests.of("SyncGroup")) == 1
 
 
 @pytest.mark.parametrize("assignment", [b"?", b"no assignment"])

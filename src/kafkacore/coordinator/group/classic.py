@@ -292,9 +292,12 @@ class ClassicGroup:
             self._note_synced(roll)
 
     def late_members(self) -> list[str]:
-        """Who has not asked for its assignment in this generation, in the order of their ids."""
+        """Who has not asked for its assignment in this generation, in the order of their ids. From now on they come too
+        late."""
         if self._roll is not None:
             self._note_synced(self._roll)
+        if self.pending_sync:
+            self.withdraw_roll()
         return sorted(self.pending_sync)
 
     def _note_synced(self, roll: Roll) -> None:

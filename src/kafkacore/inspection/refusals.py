@@ -60,6 +60,8 @@ class MetadataInspection:
         if METADATA_VERSION not in self._levels:
             path = os.path.join(self._directory, bootstrap.NAME)
             self._learn([decode_framed(each)[0] for each in bootstrap.read_bootstrap(self._directory) or []])
+        if self._me is not None and METADATA_VERSION not in self._levels:
+            self._findings.problems.append(f"{path}: {bootstrap.NO_LEVELS}")
         try:
             check_finalized(self._levels)
         except ValueError as error:

@@ -32,6 +32,10 @@ from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.names import PARTIAL, checkpoint_name, metadata_directory
 
 NAME: Final = "bootstrap.checkpoint"
+NO_LEVELS: Final = (
+    "the metadata log is empty, and no bootstrap.checkpoint beside meta.properties tells a metadata.version to begin "
+    "with: restore that file, or remove meta.properties of the log directories and format them again"
+)
 _LEADER_EPOCH: Final = 0
 _FRAME_VERSION: Final = 1
 _RECORD_VERSION: Final = 0

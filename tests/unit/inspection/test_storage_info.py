@@ -239,6 +239,12 @@ def test_a_format_of_a_release_that_is_too_old(node):
     assert problem.startswith("a/bootstrap.checkpoint: metadata.version 20 is finalised, and 3.9-IV0 (21) to 4.3-IV0")
 
 
+def test_a_format_of_which_nothing_tells_the_levels(node):
+    (node.root / "a" / "bootstrap.checkpoint").unlink()
+    (problem,), _ = node.info()
+    assert problem.startswith("a/bootstrap.checkpoint: the metadata log is empty, and no bootstrap.checkpoint")
+
+
 def test_levels_that_the_metadata_log_finalises(node):
     """The snapshot tells them, what follows it in the log tells them anew, and what precedes it no more."""
     node.has_run()

@@ -17,6 +17,7 @@ from kafkacore.protocol.messages import (
     FeatureLevelRecord,
     Message,
 )
+from kafkacore.storage.bootstrap import NO_LEVELS
 
 
 def activation_records(image: MetadataImage, settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
@@ -45,9 +46,7 @@ def _check(levels: Mapping[str, int]) -> None:
 def _bootstrap(settings: Settings, bootstrap: Sequence[Message]) -> list[Message]:
     levels = bootstrap_levels(bootstrap)
     if METADATA_VERSION not in levels:
-        raise MetadataError(
-            "the metadata log is empty and bootstrap.checkpoint has no metadata.version: format the storage"
-        )
+        raise MetadataError(NO_LEVELS)
     _check(levels)
     records: list[Message] = [BeginTransactionRecord(name="Bootstrap records"), *bootstrap]
     if levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:

@@ -20,6 +20,7 @@ modules=(batch batch_builder codec columns compression cursor describe epochs lo
     replay scan schema segment segment_end sidecar text txn_index validate validator view walk)
 
 mkdir -p "$copy"
+[ ! -d "$copy/src" ] || find "$copy/src" -type f ! -name '*.so' -delete  # what the tree has no more goes
 git ls-files -z --cached --others --exclude-standard |
     tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="$copy"
 cp --update src/kafkacore/_fast/*.so "$copy/src/kafkacore/_fast/"

@@ -16,7 +16,9 @@ export PYTHONMALLOC=malloc KAFKACORE_FUZZ_SECONDS="${KAFKACORE_FUZZ_SECONDS:-60}
 copy_and_build() {
     local kind="$1" flags="$2" copy="build/sanitize/$1"
     mkdir -p "$copy"
-    # Sources only, and only what changed: the copy's own extensions and objects stay.
+    # Sources only, as old as the tree's: the copy's own extensions and objects stay. What the tree has no more goes first.
+    rm -rf "$copy/tests"
+    [ ! -d "$copy/src" ] || find "$copy/src" -type f ! -name '*.so' -delete
     git ls-files -z --cached --others --exclude-standard |
         tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="$copy"
     (

@@ -354,7 +354,7 @@ cdef bint fits(const Compaction *c, int32_t next, int64_t bytes, int64_t offsets
     cdef int64_t end = c.list.items[next + 1].base_offset if next + 1 < c.list.count else c.upper_bound
     return (bytes <= c.config.segment_bytes and offsets <= c.config.segment_index_bytes
             and times <= c.config.segment_index_bytes
-            and (c.list.items[next].size == 0
+            and (load64(&c.list.items[next].size) == 0
                  or end - 1 - c.list.items[c.first].base_offset <= LAST_RELATIVE_OFFSET))
 
 
@@ -370,7 +370,7 @@ cdef int choose_group(Compaction *c) noexcept nogil:
         more_times = index_bytes(segment, True)
         if more_offsets < 0 or more_times < 0:
             return <int> min(more_offsets, more_times)
-        bytes += segment.size
+        bytes += load64(&segment.size)  # a truncation may be under way
         offsets += more_offsets
         times += more_times
         if c.end - c.first >= MOST_OF_A_GROUP or (c.end > c.first and not fits(c, c.end, bytes, offsets, times)):

@@ -10,17 +10,19 @@ from kafkacore.protocol.uuid import Uuid
 
 class MetadataDelta:
     """`partition_rows` are rows of the newer root whose content is new or changed. A topic that came and went within
-    the delta is only in `topics_deleted`; one that was deleted and made again has a new id."""
+    the delta is only in `topics_deleted`; one that was deleted and made again has a new id. `freed_rows` were deleted
+    topics': one that is changed as well has a new owner."""
 
     __slots__ = (
-        "brokers", "configs", "controllers", "features", "kept", "partition_rows", "producer_ids", "topics_created",
-        "topics_deleted",
+        "brokers", "configs", "controllers", "features", "freed_rows", "kept", "partition_rows", "producer_ids",
+        "topics_created", "topics_deleted",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.topics_created: dict[Uuid, int] = {}  # to its topic row
         self.topics_deleted: dict[Uuid, str] = {}  # to its name
         self.partition_rows: set[int] = set()
+        self.freed_rows: set[int] = set()
         self.brokers: set[int] = set()
         self.controllers: set[int] = set()
         self.configs: set[ConfigKey] = set()
@@ -40,7 +42,9 @@ class MetadataDelta:
             self.topics_created.pop(topic_id, None)
         self.topics_created.update(later.topics_created)
         self.topics_deleted.update(later.topics_deleted)
+        self.partition_rows -= later.freed_rows
         self.partition_rows |= later.partition_rows
+        self.freed_rows |= later.freed_rows
         self.brokers |= later.brokers
         self.controllers |= later.controllers
         self.configs |= later.configs

@@ -164,6 +164,7 @@ class Edit:
                 self._free_partitions = FreeRow(partition_row, self._free_partitions)
                 self._partition_count -= 1
                 self.delta.partition_rows.discard(partition_row)
+                self.delta.freed_rows.add(partition_row)
         self._put_topic(row, None)
         self._free_topics = FreeRow(row, self._free_topics)
         self._topics_by_name.pop(topic.name)

@@ -10,6 +10,7 @@ from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, TOPIC, MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, rows_led_by, rows_with_elr, rows_with_isr, rows_with_replica
+from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.metadata.records import MetadataError, RecordWriter, decode_batch, decode_record
 from kafkacore.metadata.snapshot import image_of, records_of
 from kafkacore.protocol.features import METADATA_VERSIONS, metadata_version
@@ -318,6 +319,21 @@ def test_the_next_root_tells_what_changed_and_of_an_aborted_transaction_that_it_
     root, _ = next_root(root, [BeginTransactionRecord(name="x"), RemoveTopicRecord(topic_id=uuid(70))], (92, 93), 7, 8)
     root, delta = next_root(root, [AbortTransactionRecord()], (94, 94), 7, 8)
     assert delta is None and root.topic("t")
+
+
+def test_what_a_transaction_makes_and_takes_away_in_several_batches_is_in_no_row_when_it_ends() -> None:
+    publisher, told = MetadataPublisher(), []
+    publisher.subscribe(lambda image, delta: told.append((image, delta)))
+    publisher.apply([TopicRecord(name="a", topic_id=uuid(1)), partition(1, 0, [1])], 0, 1, 0)
+    publisher.apply([BeginTransactionRecord(name="x"), TopicRecord(name="b", topic_id=uuid(2))], 2, 1, 0)
+    publisher.apply([partition(2, 0, [1]), partition(2, 1, [1]), partition(1, 1, [1])], 4, 1, 0)
+    publisher.apply([RemoveTopicRecord(topic_id=uuid(2)), TopicRecord(name="c", topic_id=uuid(3))], 7, 1, 0)
+    publisher.apply([partition(3, 0, [1])], 9, 1, 0)  # takes a row that the topic between had
+    publisher.apply([EndTransactionRecord()], 10, 1, 0)
+    image, delta = told[-1]
+    changed = [image.topic(name).partition_rows[index] for name, index in (("a", 1), ("c", 0))]
+    assert len(told) == 2 and delta.partition_rows == set(changed)
+    assert list(delta.topics_created) == [uuid(3)] and list(delta.topics_deleted) == [uuid(2)]
 
 
 def test_a_batch_is_decoded_alike_alone_and_among_others() -> None:

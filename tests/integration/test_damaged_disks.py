@@ -88,7 +88,7 @@ def test_whatever_file_is_cut_the_node_starts_or_names_it(used: Path, tmp_path: 
     refused, unnamed = set(), []
     for path in files:
         size = path.stat().st_size
-        for length in sorted({0, size // 3, size - 1}):
+        for length in sorted({0, size // 2, size - 1}):
             directory = tmp_path / "node"
             shutil.copytree(used, directory)
             if not clean:

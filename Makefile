@@ -28,7 +28,7 @@ sanitize: ## AddressSanitizer with UBSan, then ThreadSanitizer
 fuzz: ## every fuzzer, guided by coverage and under each sanitizer: an hour and a half; ci/fuzz.sh all SECONDS for another budget
 	@ci/fuzz.sh all
 
-wheel: ## a manylinux wheel in dist/, proved in an empty environment
+wheel: ## the source distribution and a manylinux wheel made from it in dist/, proved in an empty environment
 	@ci/wheel.sh
 
 peers: ## Apache Kafka 4.3 and 3.9 and an older librdkafka, under .peers

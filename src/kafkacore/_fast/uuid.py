@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
 from typing import Final, Self
 
 _MINUS: Final = 62  # in base64
-_AT_ONCE: Final = 128  # UUIDs for which random bytes are asked of the system together
+_AT_ONCE: Final = 128  # UUIDs that are made together
+_VERSION_BITS: Final = int.from_bytes((bytes(6) + b"\x40\0\x80" + bytes(7)) * _AT_ONCE, "big")
+_RANDOM_BITS: Final = int.from_bytes((b"\xff" * 6 + b"\x0f\xff\x3f" + b"\xff" * 7) * _AT_ONCE, "big")
 
 
 class Uuid(bytes):
@@ -38,12 +39,8 @@ class Uuid(bytes):
     @classmethod
     def random(cls) -> Self:
         """A version 4 UUID, never with a leading `-`, which a command line takes for an option."""
-        return cls._of_random(os.urandom)
-
-    @classmethod
-    def _of_random(cls, draw: Callable[[int], bytes]) -> Self:
         while True:
-            value = bytearray(draw(16))
+            value = bytearray(os.urandom(16))
             value[6] = value[6] & 0x0F | 0x40
             value[8] = value[8] & 0x3F | 0x80
             # The first six bits are the first character.
@@ -63,23 +60,21 @@ class Uuid(bytes):
 
 
 class RandomUuids:
-    """Gives what `Uuid.random` does, for who needs many: asking the system for so few bytes is most of what one costs.
-    Belongs to one thread, and to the process that made it."""
+    """Version 4 UUIDs, as bytes, for who needs many: made together, one costs a tenth. They may begin with `-`. Belongs
+    to one thread, and to the process that made it."""
 
     def __init__(self) -> None:
-        self._drawn = b""
+        self._made = b""
         self._taken = 0
 
-    def __call__(self) -> Uuid:
-        return Uuid._of_random(self._draw)
-
-    def _draw(self, size: int) -> bytes:
-        if self._taken >= len(self._drawn):
-            self._drawn = os.urandom(size * _AT_ONCE)
+    def __call__(self) -> bytes:
+        if self._taken >= len(self._made):
+            size = 16 * _AT_ONCE
+            self._made = (int.from_bytes(os.urandom(size), "big") & _RANDOM_BITS | _VERSION_BITS).to_bytes(size, "big")
             self._taken = 0
         begin = self._taken
-        self._taken += size
-        return self._drawn[begin : begin + size]
+        self._taken = end = begin + 16
+        return self._made[begin:end]
 
 
 ZERO: Final = Uuid()

@@ -204,11 +204,11 @@ def test_the_cluster_has_an_id(tools, endpoint):
     assert re.search(r"Cluster ID: \S{22}", shown.out)
 
 
-def test_endpoints_are_listed(tools, broker):
+def test_endpoints_are_listed(tools, endpoint):
     if tools.name == "apache-3.9":
         pytest.skip("list-endpoints came with 4.0")
-    shown = tools.run("kafka-cluster", "list-endpoints", "--bootstrap-server", broker.bootstrap)
-    assert broker.bootstrap.rsplit(":", 1)[1] in shown.out
+    shown = tools.run("kafka-cluster", "list-endpoints", *endpoint)
+    assert endpoint[1].rsplit(":", 1)[1] in shown.out
 
 
 def test_configuration_is_described(tools, broker, topic):

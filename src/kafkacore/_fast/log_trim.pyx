@@ -166,8 +166,8 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     if result < 0:
         return result
     mutex_lock(&log.lock)
-    last.max_timestamp_ms = largest_ms
-    last.offset_of_max_timestamp = at
+    store64(&last.offset_of_max_timestamp, at)
+    store64(&last.max_timestamp_ms, largest_ms)
     mutex_unlock(&log.lock)
     return 0
 

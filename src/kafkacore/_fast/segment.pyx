@@ -332,14 +332,19 @@ cdef int load_time_index(Segment *segment) noexcept nogil:
     return 0
 
 
+cdef inline void note_greatest(Segment *segment, int64_t timestamp_ms, int64_t offset) noexcept nogil:
+    """Who has found the segment sealed reads them without the lock, also while a truncation opens it again."""
+    store64(&segment.offset_of_max_timestamp, offset)
+    store64(&segment.max_timestamp_ms, timestamp_ms)
+
+
 cdef int segment_load_indexes(Segment *segment) noexcept nogil:
     cdef int result = load_offset_index(segment)
     if result == 0:
         result = load_time_index(segment)
     if result == 0 and segment.time_count > 0:
-        segment.max_timestamp_ms = segment.time_index[segment.time_count - 1].timestamp_ms
-        segment.offset_of_max_timestamp = (
-            segment.base_offset + segment.time_index[segment.time_count - 1].relative_offset)
+        note_greatest(segment, segment.time_index[segment.time_count - 1].timestamp_ms,
+                      segment.base_offset + segment.time_index[segment.time_count - 1].relative_offset)
     return result
 
 
@@ -537,8 +542,7 @@ cdef void segment_note_batch(Segment *segment, int64_t position, int64_t size, i
                              int32_t interval_bytes) noexcept nogil:
     cdef OffsetEntry *entry
     if max_timestamp_ms > segment.max_timestamp_ms:
-        segment.max_timestamp_ms = max_timestamp_ms
-        segment.offset_of_max_timestamp = batch_end
+        note_greatest(segment, max_timestamp_ms, batch_end)
     if position == 0:
         segment.first_timestamp_ms = max_timestamp_ms
     if segment.bytes_since_index > interval_bytes:

@@ -66,7 +66,7 @@ def test_a_node_that_ended_left_nothing_and_starts_again(tmp_path: Path) -> None
 
 
 def test_a_start_that_was_refused_leaves_its_directory_as_clean_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Else the next start is one after a crash: with eligible leader replicas its partitions would lose their ISR."""
     running = node(tmp_path / "a")
@@ -79,6 +79,8 @@ def test_a_start_that_was_refused_leaves_its_directory_as_clean_as_it_was(
         older.setitem(FEATURES, METADATA_VERSION, level._replace(highest=level.highest - 1))
         with pytest.raises(NodeFailed, match="run a release that knows it"):
             running.start()
+    refused = [record for record in caplog.records if record.levelname == "CRITICAL"]
+    assert len(refused) == 1 and refused[0].exc_info is None  # told once, in words
     assert clean_shutdown.read_epoch(str(tmp_path / "a")) == epoch
     with running:
         produce_to(running, "t")

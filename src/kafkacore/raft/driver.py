@@ -280,7 +280,6 @@ class RaftDriver:
     def _fail(self, error: BaseException | None) -> None:
         if not self._stopped and error is not None:
             self._stopped = True
-            LOG.critical("the metadata quorum cannot go on: %s", error, exc_info=error)
             self._on_fault(error)
 
     async def _write_state(self, state: tuple[int, QuorumState]) -> None:

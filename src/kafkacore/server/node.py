@@ -15,6 +15,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.metadata.records import MetadataError
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
@@ -456,7 +457,9 @@ class Node:
 
     def _failed(self, error: BaseException) -> None:
         """Any thread: this node cannot go on. Whoever runs it stops it."""
-        LOG.critical("node %d cannot go on: %s", self.config.node_id, error)
+        # What the data or the system is to blame for says so itself; of anything else, where it came from.
+        where = None if isinstance(error, (MetadataError, OSError)) else error
+        LOG.critical("node %d cannot go on: %s", self.config.node_id, error, exc_info=where)
         self.fault = error
         try:
             self._faulted.set_result(None)

@@ -29,6 +29,8 @@ METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
 EVENTS = 256  # that are taken at once
 BURST = 16  # requests that are sent before answers are looked for
 PART_BYTES = 1 << 18  # of an answer
+# More connections at once than socket.listen.backlog.size (50), and the next one waits a second to be asked for again.
+ACCEPTED, ACCEPTING_S = 40, 0.005
 LIMIT_S = 120.0
 
 
@@ -140,7 +142,11 @@ class Crowd:
 
     def __init__(self, address, group, count, meanwhile=lambda: None):
         self.templates = Templates(group)
-        self.members = [Member(address, self.templates) for _ in range(count)]
+        self.members = []
+        while len(self.members) < count:
+            if len(self.members) % ACCEPTED == 0:
+                time.sleep(ACCEPTING_S)
+            self.members.append(Member(address, self.templates))
         self.meanwhile = meanwhile
         self.leader = self.members[0]
         self.leader_sync = None

@@ -169,6 +169,8 @@ cdef int compaction_open(Compaction *c, Log *log, OffsetMap *map, int64_t first_
     result = hold_log(c)
     if result < 0:
         return result
+    if upper_bound > c.list.items[c.list.count - 1].base_offset:
+        return -ECANCELED  # segments went that the caller counted on; the last one's files are perhaps being cut
     last_batches_sort(&c.last)
     c.compactor.limits = c.config.rules.limits
     c.old_horizon_ms = old_horizon(c, delete_retention_ms)
@@ -334,8 +336,6 @@ cdef int map_some(Compaction *c, int64_t max_bytes) noexcept nogil:
 cdef int compaction_map(Compaction *c, int64_t max_bytes) noexcept nogil:
     if is_overtaken(c):
         return -ECANCELED
-    if c.upper_bound > c.list.items[c.list.count - 1].base_offset:
-        return -ECANCELED  # segments went that the caller counted on
     return noted(c, map_some(c, max_bytes))
 
 

@@ -618,7 +618,7 @@ cdef int read_exact(const Disk *disk, int file, void *into, int64_t size, int64_
     if got < 0:
         return <int> got
     if got != size:
-        return -EAGAIN if cached else -EIO
+        return -EAGAIN if cached else -EILSEQ  # the disk did not fail: the file was longer a moment ago
     return 0
 
 

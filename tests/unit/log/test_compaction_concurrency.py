@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,6 +95,30 @@ def test_a_log_that_is_cut_while_it_is_read_is_given_up_and_never_damaged() -> N
                 cancelled += 1
         manager.close()
     assert cancelled
+
+
+def test_a_round_that_begins_while_a_log_is_cut_is_given_up_and_no_disk_fails() -> None:
+    """Its first look at an index is as long as the index was."""
+    for number in range(CUTS):
+        disk = SimulatedDisk()
+        disk.make_directories("/data")
+        settings = LogSettings(segment_bytes=200_000, index_interval_bytes=100, compact_policy=True)
+        manager = LogManager(disk.environment(), ["/data"], lambda topic, settings=settings: settings, files=disk)
+        manager.load()
+        (handle,) = manager.create("orders", Uuid.random(), [0])
+        handle.become_leader(1, 1)
+        while len(handle.segments()) < 2:
+            assert handle.append(of_size(6000)).error == 0
+        upper_bound = handle.segments()[-1].base_offset
+        disk.slow_down(SLOW_US)
+        with ThreadPoolExecutor(1) as pool:
+            cut = pool.submit(manager.compactions.truncate, ("orders", 0), 1 + number % 4)
+            for offset in range(number):
+                handle.read(offset, 100)
+            with contextlib.suppress(CompactionCancelled):
+                compact(handle, 0, upper_bound, NOW, 1000, step_bytes=1 << 30)
+            cut.result()
+        manager.close()
 
 
 def of_size(value_bytes: int) -> bytes:

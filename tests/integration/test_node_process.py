@@ -106,7 +106,16 @@ def test_dev_tells_where_it_is_serves_and_leaves_nothing_behind() -> None:
         with urllib.request.urlopen(running.told["metrics"], timeout=20) as answer:
             assert "kafka_network_requestmetrics_requests_total" in answer.read().decode()
         assert running.end() == (0, "")
-    assert not os.path.exists(running.told["dir"])
+    assert not os.path.exists(os.path.dirname(running.told["dir"]))
+
+
+def test_what_a_killed_dev_has_left_goes_with_the_next_one_and_what_another_uses_stays() -> None:
+    with dev() as killed, dev() as other:
+        killed.process.kill()
+        killed.process.communicate()
+        with dev() as running:
+            assert not os.path.exists(os.path.dirname(killed.told["dir"]))
+            assert os.path.exists(other.told["dir"]) and os.path.exists(running.told["dir"])
 
 
 def test_a_directory_is_gone_on_with_and_marked_clean(tmp_path: Path) -> None:

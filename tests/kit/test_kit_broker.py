@@ -20,7 +20,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafkacore._fast import connection, io, plane, processor, produce, watch
 from kafkacore.config import ConfigError
 from kafkacore.protocol.errors import KafkaError
-from kafkacore.testing import Broker, Cluster, directories
+from kafkacore.runtime.temporary_directory import remove_abandoned
+from kafkacore.testing import Broker, Cluster
+from kafkacore.testing import broker as testing_broker
 from kafkacore.testing.broker import BrokerClosed
 from kafkacore.testing.words import UnknownName
 
@@ -106,7 +108,7 @@ def test_nothing_waits_for_a_collection_of_garbage() -> None:
 def test_its_files_are_in_memory_where_the_machine_has_a_place_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker() as broker:
         assert broker.directory.startswith("/dev/shm/")
-    monkeypatch.setattr(directories, "MEMORY_DIRECTORY", "/nowhere")
+    monkeypatch.setattr(testing_broker, "MEMORY_DIRECTORY", "/nowhere")
     with Broker() as broker:
         assert not broker.directory.startswith("/dev/shm/")
 
@@ -132,11 +134,11 @@ def test_what_a_process_has_left_open_is_gone_with_it_and_after_a_kill_with_the_
     assert not os.path.exists(forgotten)
     assert os.path.exists(killed)
     with Broker() as broker:
-        directories.remove_abandoned(directories.MEMORY_DIRECTORY)
+        remove_abandoned(testing_broker.MEMORY_DIRECTORY, testing_broker.DIRECTORY_PREFIX)
         assert not os.path.exists(killed)
         assert os.path.exists(broker.directory)
         broker.stop()
-        directories.remove_abandoned(directories.MEMORY_DIRECTORY)
+        remove_abandoned(testing_broker.MEMORY_DIRECTORY, testing_broker.DIRECTORY_PREFIX)
         broker.start()
 
 
@@ -197,7 +199,7 @@ def test_configs_are_those_of_server_properties() -> None:
 
 
 def test_a_config_that_kafka_would_not_take_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directories, "MEMORY_DIRECTORY", str(tmp_path))
+    monkeypatch.setattr(testing_broker, "MEMORY_DIRECTORY", str(tmp_path))
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         Broker(configs={"num.partitions": "many"})
     with pytest.raises(KafkaError, match="not/a/name"):

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from kafkacore._fast.faultdisk import FAULT_KINDS, FaultDisk
 from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.runtime.temporary_directory import TemporaryDirectory
 from kafkacore.server.node import Node
 from kafkacore.testing.clock import BrokerClock
-from kafkacore.testing.directories import TemporaryDirectory
 from kafkacore.testing.faults import Fault, RequestFault
 from kafkacore.testing.recorder import Requests
 from kafkacore.testing.words import UnknownName, api_named, as_text, error_named, unknown
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Topics = Iterable[str] | Mapping[str, int]
 
+# Where files cost no disk; a machine without it has them where its temporary files are.
+MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
+DIRECTORY_PREFIX: Final = "kafkacore-testing-"
 _CALL_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002
 _YOUNG: Final = 1  # generation of objects that are as old as a broker of one test: to look at those takes half a ms
@@ -111,7 +114,8 @@ class Broker:
         if directory is not None:
             os.makedirs(directory, exist_ok=True)
             return os.path.abspath(directory)
-        temporary = TemporaryDirectory()
+        in_memory = os.access(MEMORY_DIRECTORY, os.W_OK | os.X_OK)
+        temporary = TemporaryDirectory(DIRECTORY_PREFIX, MEMORY_DIRECTORY if in_memory else None)
         self._closing.callback(temporary.close)
         return temporary.logs
 

@@ -92,11 +92,11 @@ def run(arguments: Arguments) -> int:
     with contextlib.ExitStack() as stack:
         directory = arguments.dir
         if directory is None:
-            import shutil
-            import tempfile
+            from kafkacore.runtime.temporary_directory import TemporaryDirectory
 
-            directory = tempfile.mkdtemp(prefix="kafkacore-")
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            temporary = TemporaryDirectory("kafkacore-dev-")
+            stack.callback(temporary.close)
+            directory = temporary.logs
         directory = os.path.abspath(directory)
         config = configuration(directory, arguments.port, arguments.override)
         prepare(config)

@@ -1,7 +1,7 @@
-"""Where a broker of a test has its files: in memory where the machine has a place for that, and never for good.
+"""A node's files that are not kept: whoever is killed cannot tidy up.
 
-A test run that is killed cannot tidy up. Each directory is held by a lock of its process; what nobody holds is removed
-by the next run that makes one.
+Each directory is held by a lock of its process; what nobody holds is removed by the next process that makes one
+beside it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ import shutil
 import tempfile
 from typing import Final
 
-# Where files cost no disk; a machine without it has them where its temporary files are.
-MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
-_PREFIX: Final = "kafkacore-testing-"
 _LOCK: Final = "lock"
 _LOGS: Final = "logs"
 
-_swept: set[str] = set()
+_swept: set[tuple[str, str]] = set()
 
 
 class TemporaryDirectory:
-    """`logs` is for a broker; `close` removes it all, but not in a child after fork. Raises OSError."""
+    """Below `where`, named by `prefix` and something random. `logs` is for a broker; `close` removes it all, but not in
+    a child after fork. Raises OSError."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str, where: str | None = None) -> None:
         self._pid = os.getpid()
-        where = MEMORY_DIRECTORY if os.access(MEMORY_DIRECTORY, os.W_OK | os.X_OK) else tempfile.gettempdir()
-        if where not in _swept:
-            _swept.add(where)
-            remove_abandoned(where)
+        where = tempfile.gettempdir() if where is None else where
+        if (where, prefix) not in _swept:
+            _swept.add((where, prefix))
+            remove_abandoned(where, prefix)
         while True:
-            self._path = tempfile.mkdtemp(prefix=_PREFIX, dir=where)
+            self._path = tempfile.mkdtemp(prefix=prefix, dir=where)
             self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
             if self._lock >= 0:
                 break  # else somebody took it for abandoned before it was held, and removes it
@@ -46,11 +44,11 @@ class TemporaryDirectory:
         os.close(self._lock)
 
 
-def remove_abandoned(where: str) -> None:
+def remove_abandoned(where: str, prefix: str) -> None:
     """Directories whose processes are gone."""
     for name in os.listdir(where):
         path = os.path.join(where, name)
-        if not name.startswith(_PREFIX):
+        if not name.startswith(prefix):
             continue
         with contextlib.suppress(OSError):  # somebody else's, or going just now
             lock = _hold(os.path.join(path, _LOCK), 0)

@@ -38,6 +38,17 @@ def values(first=0):
     return {b"%d" % number for number in range(first, first + RECORDS)}
 
 
+def commit_all(members, member, count):
+    """Commits what `member` has read, until that are `count` records: a rebalance, which a slow machine may add at any
+    time, lets it begin again where nothing was committed yet."""
+
+    def is_committed():
+        member.commit()
+        return member.committed() == dict.fromkeys(range(PARTITIONS), count // PARTITIONS)
+
+    poll_until(members, is_committed, f"{count} records are committed")
+
+
 def describe(broker, group):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     return admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
@@ -50,10 +61,8 @@ def test_two_members_share_partitions_and_the_one_that_stays_takes_all(broker, t
     first = member_class(broker, topic_name, topic_name, strategy)
     members = [first]
     try:
-        # What was not committed is read again after a rebalance, which a slow machine may add at any time.
         poll_until(members, lambda: set(first.values) == values(), "one member reads everything")
-        first.commit()
-        assert first.committed() == dict.fromkeys(range(PARTITIONS), RECORDS // PARTITIONS)
+        commit_all(members, first, RECORDS)
         second = member_class(broker, topic_name, topic_name, strategy)
         members.append(second)
         half = PARTITIONS // 2
@@ -125,15 +134,14 @@ def test_kafkajs_takes_over_from_a_member_that_dies_and_goes_on_after_a_restart(
         victim.kill()
         poll_until(members, lambda: len(survivor.partitions()) == PARTITIONS, "who lives has all partitions")
         poll_until(members, lambda: set(survivor.values) == values(), "who lives reads everything")
-        survivor.commit()
+        commit_all(members, survivor, RECORDS)
         read = len(survivor.values)
         broker.kill()
         broker.start()
         fill(broker, topic_name, RECORDS)
         poll_until(members, lambda: set(survivor.values[read:]) >= values(RECORDS), "who lives goes on")
         assert set(survivor.values[read:]) == values(RECORDS), "what was committed is not read again"
-        survivor.commit()
-        assert survivor.committed() == dict.fromkeys(range(PARTITIONS), 2 * RECORDS // PARTITIONS)
+        commit_all(members, survivor, 2 * RECORDS)
     finally:
         for member in members:
             member.close()
@@ -144,16 +152,15 @@ def test_groups_and_offsets_outlive_a_sigkill_of_the_node(fresh_broker, topic_na
     fill(broker, topic_name)
     member = ConfluentMember(broker, "g", topic_name)
     try:
-        poll_until([member], lambda: len(member.values) == RECORDS, "everything is read")
-        member.commit()
+        poll_until([member], lambda: len(member.values) >= RECORDS, "everything is read")
+        commit_all([member], member, RECORDS)
         broker.kill()
         broker.start()
         shown = describe(broker, "g")
         assert (shown.state, len(shown.members)) == (ConsumerGroupState.STABLE, 1)
         fill(broker, topic_name, RECORDS)
-        poll_until([member], lambda: len(member.values) >= 2 * RECORDS, "the member goes on")
-        assert member.values[RECORDS:] and set(member.values) == values() | values(RECORDS)
-        member.commit()
+        poll_until([member], lambda: set(member.values) == values() | values(RECORDS), "the member goes on")
+        commit_all([member], member, 2 * RECORDS)
     finally:
         member.close()
     late = ConfluentMember(broker, "g", topic_name)

@@ -31,8 +31,13 @@ await consumer.run({
 const commands = {
   async commit() {
     const offsets = [...next].map(([partition, offset]) => ({ topic, partition, offset: String(offset) }));
-    await consumer.commitOffsets(offsets);
-    tell({ done: offsets.length });
+    try {
+      await consumer.commitOffsets(offsets);
+      tell({ done: offsets.length });
+    } catch (error) {
+      if (!error.retriable && error.type !== "UNKNOWN_MEMBER_ID" && error.type !== "ILLEGAL_GENERATION") throw error;
+      tell({ done: 0 }); // a rebalance has begun
+    }
   },
   async committed() {
     const admin = kafka.admin();

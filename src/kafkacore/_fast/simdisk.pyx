@@ -449,10 +449,6 @@ cdef class SimulatedDisk:
     def size(self, str path):
         return len(self.read(path))
 
-    def modified_ms(self, str path):
-        """This disk has no clock."""
-        return 0
-
     def rename(self, str old, str new):
         check(sim_rename(&self.disk, old.encode(), new.encode()), old)
 

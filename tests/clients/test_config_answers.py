@@ -2,7 +2,6 @@
 4.3 answers (`--peer=apache-4.3`). Of a broker only what would be (validate_only), as it is everybody's."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,9 @@ import pytest
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode
+from written_answers import written
 
 ANSWERS = Path(__file__).with_name("config_answers.txt")
-REWRITE = "KAFKACORE_REWRITE_ANSWERS"  # of a run on Apache Kafka
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATIONS = ("=", "delete", "+=", "-=")
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
@@ -187,9 +186,5 @@ def test_settings_are_taken_refused_and_described_as_apache_kafka_does(broker, t
             await asker.client.close()
         return asker.answers
 
-    title, answers = f"# {story.__name__.replace('_', ' ')}", asyncio.run(asked())
-    parts = dict(part.partition("\n")[::2] for part in ANSWERS.read_text().rstrip("\n").split("\n\n"))
-    if REWRITE in os.environ:
-        parts[title] = "\n".join(answers)
-        ANSWERS.write_text("\n\n".join(f"{name}\n{text}" for name, text in parts.items() if text) + "\n")
-    assert answers == parts[title].splitlines()
+    answers = asyncio.run(asked())
+    assert answers == written(ANSWERS, story, answers)

@@ -2,16 +2,15 @@
 for word, as Apache Kafka 4.3 answers (`--peer=apache-4.3`)."""
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from group_questions import RANGE, Questions
 from kafkacore.protocol import messages as m
+from written_answers import written
 
 ANSWERS = Path(__file__).with_name("group_answers.txt")
-REWRITE = "KAFKACORE_REWRITE_ANSWERS"  # of a run on Apache Kafka
 
 
 async def nobody_is_there(q):
@@ -133,9 +132,5 @@ def test_every_version_is_told_what_apache_kafka_tells(broker, topic_name, story
             await questions.close()
         return questions.answers
 
-    title, answers = f"# {story.__name__.replace('_', ' ')}", asyncio.run(asked())
-    parts = dict(part.partition("\n")[::2] for part in ANSWERS.read_text().rstrip("\n").split("\n\n"))
-    if REWRITE in os.environ:
-        parts[title] = "\n".join(answers)
-        ANSWERS.write_text("\n\n".join(f"{name}\n{text}" for name, text in parts.items() if text) + "\n")
-    assert answers == parts[title].splitlines()
+    answers = asyncio.run(asked())
+    assert answers == written(ANSWERS, story, answers)

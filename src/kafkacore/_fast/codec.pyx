@@ -7,6 +7,7 @@ endian length each) or one raw snappy block; one LZ4 frame of independent blocks
 """
 
 import os
+import sys
 
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -16,7 +17,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kafkacore._fast.atomics cimport add64, load64
 from kafkacore._fast.codec_library cimport (
-    Z_MEM_ERROR, Z_OK, Z_STREAM_END, Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_package_libs,
+    Z_MEM_ERROR, Z_OK, Z_STREAM_END, Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_library_places,
     snappy, zlib, zstd,
 )
 from kafkacore._fast.cursor cimport Writer, be32, put32, reserve
@@ -66,7 +67,23 @@ default_limits.max_ratio = 1000
 
 cdef int64_t made_contexts = 0
 
-set_package_libs(os.fsencode(os.path.join(os.path.dirname(os.path.dirname(__file__)), "_libs")))
+
+def zlib_ng_extension():
+    """The path of the extension in the package `zlib_ng`, which holds all of zlib-ng; empty without one.
+
+    The package is looked for, not imported: that would cost every start what only gzip needs.
+    """
+    name = "zlib_ng" + os.path.basename(__file__).removeprefix("codec")  # the same Python's, the same processor's
+    for directory in sys.path:
+        path = os.path.join(directory, "zlib_ng", name)
+        if os.path.exists(path):
+            return path
+    return ""
+
+
+set_library_places(
+    os.fsencode(os.path.join(os.path.dirname(os.path.dirname(__file__)), "_libs")), os.fsencode(zlib_ng_extension())
+)
 
 
 cdef const InflateLimits *default_inflate_limits() noexcept nogil:
@@ -186,7 +203,7 @@ cdef int begin_gzip(CodecContext *context) noexcept nogil:
     cdef Gunzip *gunzip = <Gunzip *> context.gzip_reader
     if gunzip == NULL:
         gunzip = <Gunzip *> calloc(1, sizeof(Gunzip))
-        if gunzip == NULL or not gunzip_init(gunzip, ZLIB_VERSION):
+        if gunzip == NULL or not gunzip_init(gunzip):
             free(gunzip)
             return CODEC_NO_MEMORY
         context.gzip_reader = gunzip

@@ -1,9 +1,10 @@
-"""zlib, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
+"""zlib (to inflate: zlib-ng, if there), liblz4, libzstd and libsnappy as tables of functions, opened at run time.
 
 No header or link-time dependency: a source build needs no -dev package, and a node that never meets a codec never
-loads its library. The functions taken have had the same signatures since zlib 1.2, LZ4 1.8, zstd 1.4 and snappy 1.1.
-Each is searched in the directory that KAFKACORE_CODEC_LIBS names (then nowhere else), else in the package's `_libs`,
-else where the loader looks.
+loads its library. The functions taken have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and
+snappy 1.1. Each is searched in the directory that KAFKACORE_CODEC_LIBS names (then nowhere else), else in the package's
+`_libs`, else where the loader looks; zlib-ng first in the extension of the Python package of that name, which holds all
+of it under zlib-ng's own names.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -37,7 +38,7 @@ cdef extern from * nogil:
     } kc_lz4_preferences;
 
     typedef struct {
-        int (*inflate_init)(kc_z_stream *, int window_bits, const char *version, int struct_size);
+        int (*inflate_init)(kc_z_stream *, int window_bits);
         int (*inflate)(kc_z_stream *, int flush);
         int (*inflate_reset)(kc_z_stream *);
         int (*inflate_end)(kc_z_stream *);
@@ -84,7 +85,7 @@ cdef extern from * nogil:
     static kc_lz4_t kc_lz4;
     static kc_zstd_t kc_zstd;
     static kc_snappy_t kc_snappy;
-    static char kc_package_libs[4096];
+    static char kc_package_libs[4096], kc_zlib_ng_extension[4096];
     static pthread_mutex_t kc_codec_opening = PTHREAD_MUTEX_INITIALIZER;
     static int kc_codec_state[5];  /* by codec id: 0 not tried, 1 open, 2 missing */
 
@@ -99,18 +100,40 @@ cdef extern from * nogil:
     }
 
     /* Fills `count` function pointers from names; all or none. */
-    static int kc_codec_resolve(const char *soname, const char *const *names, void *table, int count) {
-        void *found[16], *library = kc_codec_dlopen(soname);
+    static int kc_codec_take(void *library, const char *const *names, void *table, int count) {
+        void *found[16];
         if (library == NULL) return 0;
         for (int i = 0; i < count; i++)
             if ((found[i] = dlsym(library, names[i])) == NULL) { dlclose(library); return 0; }
         memcpy(table, found, count * sizeof(void *));
         return 1;
     }
+    static int kc_codec_resolve(const char *soname, const char *const *names, void *table, int count) {
+        return kc_codec_take(kc_codec_dlopen(soname), names, table, count);
+    }
+
+    /* zlib asks for its version, of which it compares the first digit, and for the size of its stream. */
+    static int (*kc_inflate_init_)(kc_z_stream *, int, const char *, int);
+    static int kc_inflate_init(kc_z_stream *stream, int window_bits) {
+        return kc_inflate_init_(stream, window_bits, "1.2.11", sizeof *stream);
+    }
+
+    /* zlib, with zlib-ng's reader in the place of its own where there is one: it refuses what zlib does, in half the
+       time. Its stream is zlib's but for the width of the checksum, behind all that is read here. */
+    static int kc_codec_resolve_zlib(void) {
+        static const char *const whole[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
+            "deflate", "deflateReset", "deflateEnd", "deflateBound"};
+        static const char *const reader[] = {"zng_inflateInit2", "zng_inflate", "zng_inflateReset", "zng_inflateEnd"};
+        if (!kc_codec_resolve("libz.so.1", whole, &kc_zlib, 9)) return 0;
+        kc_inflate_init_ = (int (*)(kc_z_stream *, int, const char *, int))(void *)kc_zlib.inflate_init;
+        kc_zlib.inflate_init = kc_inflate_init;
+        if (getenv("KAFKACORE_CODEC_LIBS") != NULL || !kc_zlib_ng_extension[0] ||
+            !kc_codec_take(dlopen(kc_zlib_ng_extension, RTLD_LAZY | RTLD_LOCAL), reader, &kc_zlib, 4))
+            kc_codec_resolve("libz-ng.so.2", reader, &kc_zlib, 4);
+        return 1;
+    }
 
     static int kc_codec_resolve_id(int codec) {
-        static const char *const zlib[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
-            "deflate", "deflateReset", "deflateEnd", "deflateBound"};
         static const char *const snappy[] = {"snappy_uncompress", "snappy_compress", "snappy_max_compressed_length"};
         static const char *const lz4[] = {"LZ4F_isError", "LZ4F_createDecompressionContext",
             "LZ4F_freeDecompressionContext", "LZ4F_resetDecompressionContext", "LZ4F_decompress",
@@ -120,7 +143,7 @@ cdef extern from * nogil:
             "ZSTD_DCtx_setParameter", "ZSTD_decompressStream", "ZSTD_createCCtx", "ZSTD_freeCCtx",
             "ZSTD_CCtx_setParameter", "ZSTD_compress2", "ZSTD_compressBound"};
         switch (codec) {
-        case 1: return kc_codec_resolve("libz.so.1", zlib, &kc_zlib, 9);
+        case 1: return kc_codec_resolve_zlib();
         case 2: return kc_codec_resolve("libsnappy.so.1", snappy, &kc_snappy, 3);
         case 3: return kc_codec_resolve("liblz4.so.1", lz4, &kc_lz4, 11);
         case 4: return kc_codec_resolve("libzstd.so.1", zstd, &kc_zstd, 11);
@@ -144,8 +167,9 @@ cdef extern from * nogil:
         }
         return state == 1;
     }
-    static void kc_codec_set_package_libs(const char *path) {
-        snprintf(kc_package_libs, sizeof kc_package_libs, "%s", path);
+    static void kc_codec_set_places(const char *package_libs, const char *zlib_ng_extension) {
+        snprintf(kc_package_libs, sizeof kc_package_libs, "%s", package_libs);
+        snprintf(kc_zlib_ng_extension, sizeof kc_zlib_ng_extension, "%s", zlib_ng_extension);
     }
     """
     ctypedef struct ZStream "kc_z_stream":
@@ -167,7 +191,7 @@ cdef extern from * nogil:
         int level
         unsigned auto_flush
     ctypedef struct Zlib "kc_zlib_t":
-        int (*inflate_init)(ZStream *stream, int window_bits, const char *version, int struct_size) noexcept nogil
+        int (*inflate_init)(ZStream *stream, int window_bits) noexcept nogil
         int (*inflate)(ZStream *stream, int flush) noexcept nogil
         int (*inflate_reset)(ZStream *stream) noexcept nogil
         int (*inflate_end)(ZStream *stream) noexcept nogil
@@ -216,4 +240,4 @@ cdef extern from * nogil:
     Zstd zstd "kc_zstd"
     Snappy snappy "kc_snappy"
     bint open_library "kc_codec_open"(int codec) noexcept
-    void set_package_libs "kc_codec_set_package_libs"(const char *path) noexcept
+    void set_library_places "kc_codec_set_places"(const char *package_libs, const char *zlib_ng_extension) noexcept

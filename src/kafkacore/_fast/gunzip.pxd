@@ -1,9 +1,9 @@
 """gzip (RFC 1952): members that follow one another, each with its header, checksum and size checked.
 
-The blocks between (DEFLATE) are zlib's to read. What is around them is read here so that the checksum is folded: zlib
-takes up to a fifth of its time for it. Java's GZIPInputStream leaves what follows a member and is none itself unread;
-here that is refused. (libdeflate reads blocks in half the time, and takes sets of codes that zlib, which is Java's
-reader, refuses: a batch that no consumer could read must not be taken.)
+The blocks between (DEFLATE) are for zlib or zlib-ng to read. What is around them is read here so that the checksum is
+folded: zlib takes up to a fifth of its time for it. Java's GZIPInputStream leaves what follows a member and is none
+itself unread; here that is refused. (libdeflate and ISA-L are as fast as zlib-ng, and take sets of codes that zlib,
+which is Java's reader, refuses: a batch that no consumer could read must not be taken.)
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -83,9 +83,9 @@ cdef inline const uint8_t *after_trailer(
     return p + GZIP_TRAILER_BYTES
 
 
-cdef inline bint gunzip_init(Gunzip *gunzip, const char *zlib_version) noexcept nogil:
+cdef inline bint gunzip_init(Gunzip *gunzip) noexcept nogil:
     """Once, on zeros; `zlib.inflate_end` frees. False without memory."""
-    return zlib.inflate_init(&gunzip.stream, RAW_WINDOW_BITS, zlib_version, sizeof(ZStream)) == Z_OK
+    return zlib.inflate_init(&gunzip.stream, RAW_WINDOW_BITS) == Z_OK
 
 
 cdef inline int64_t gunzip_next(

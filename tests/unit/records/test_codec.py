@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import cramjam
 import pytest
@@ -276,9 +277,38 @@ print("ok")
 """
 
 
-def test_cramjam_takes_over_where_the_libraries_are_missing(tmp_path: object) -> None:
-    environment = dict(os.environ, KAFKACORE_CODEC_LIBS=str(tmp_path))
+def run_script(script: str, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-c", FALLBACK], env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.stdout == "ok\n", done.stderr
+        [sys.executable, "-c", script], env=dict(os.environ, **environment), capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_cramjam_takes_over_where_the_libraries_are_missing(tmp_path: Path) -> None:
+    assert run_script(FALLBACK, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "ok\n"
+
+
+GZIP = """
+import zlib
+from kafkacore._fast.compression import Codec, CodecError, needs_gil
+body = bytes(range(256)) * 2000
+codec = Codec()
+packed = codec.deflate("gzip", body)
+assert zlib.decompress(packed, 31) == codec.inflate("gzip", packed) == body and not needs_gil("gzip")
+try:
+    codec.inflate("gzip", packed[:-1])
+except CodecError as error:
+    assert error.code == -1
+else:
+    raise AssertionError("a body that is cut off was read")
+print("zlib_ng" in open("/proc/self/maps").read())
+"""
+
+
+def test_gzip_is_read_by_zlib_ng_and_by_zlib_where_that_is_missing(tmp_path: Path) -> None:
+    assert run_script(GZIP) == "True\n"
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libz.so" in line}
+    (tmp_path / "libz.so.1").symlink_to(mapped.pop())  # `import zlib` has it open
+    assert run_script(GZIP, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "False\n"

@@ -29,6 +29,7 @@ MAIN = {
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-storage": "kafka.tools.StorageTool",
     "java-client": "kafkacore.peers.JavaClient",
+    "streams-word-count": "kafkacore.peers.WordCount",
     "java-log-dirs": "kafkacore.peers.LogDirs",
     "java-writes": "kafkacore.peers.Writes",
     "java-reads": "kafkacore.peers.Reads",

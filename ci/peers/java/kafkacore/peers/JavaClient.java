@@ -90,6 +90,8 @@ public final class JavaClient {
             KafkaConsumer<byte[], byte[]> last = members.get(0);
             last.seekToEnd(last.assignment());
             last.assignment().forEach(last::position);
+            // What polling has begun to ask and not heard yet would be taken for the answer to the question below.
+            last.committed(last.assignment());
             last.commitSync();
             last.committed(last.assignment()).entrySet().stream()
                 .sorted(Comparator.comparingInt(entry -> entry.getKey().partition()))

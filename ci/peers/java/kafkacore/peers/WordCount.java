@@ -1,0 +1,86 @@
+package kafkacore.peers;
+
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
+import org.apache.kafka.streams.StoreQueryParameters;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.state.KeyValueIterator;
+import org.apache.kafka.streams.state.QueryableStoreTypes;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
+import org.apache.kafka.streams.state.Stores;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.Properties;
+import java.util.TreeMap;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * A program of Kafka Streams, as a tool for {@link Runner}: {@code FROM TO COUNT [key=value ...]} counts values.
+ *
+ * <p>They go through a topic of its own by which they are sorted, into a store in memory whose changes are in a
+ * compacted one, and to TO. It ends when the counts are COUNT in sum, and prints them.
+ */
+public final class WordCount {
+    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final String STORE = "counts";
+
+    private WordCount() {
+    }
+
+    private static KafkaStreams counting(String from, String to, Properties properties) {
+        StreamsBuilder builder = new StreamsBuilder();
+        builder.<String, String>stream(from)
+            .map((key, value) -> KeyValue.pair(value, value))
+            .groupByKey()
+            .count(Materialized.as(Stores.inMemoryKeyValueStore(STORE)))
+            .toStream()
+            .to(to, Produced.with(Serdes.String(), Serdes.Long()));
+        return new KafkaStreams(builder.build(), properties);
+    }
+
+    private static Map<String, Long> counts(KafkaStreams streams) {
+        ReadOnlyKeyValueStore<String, Long> store =
+            streams.store(StoreQueryParameters.fromNameAndType(STORE, QueryableStoreTypes.keyValueStore()));
+        Map<String, Long> counts = new TreeMap<>();
+        try (KeyValueIterator<String, Long> all = store.all()) {
+            all.forEachRemaining(each -> counts.put(each.key, each.value));
+        }
+        return counts;
+    }
+
+    private static long sum(Map<String, Long> counts) {
+        return counts.values().stream().mapToLong(Long::longValue).sum();
+    }
+
+    private static Map<String, Long> await(KafkaStreams streams, long count) throws Exception {
+        long deadline = System.nanoTime() + PATIENCE.toNanos();
+        while (System.nanoTime() < deadline) {
+            if (streams.state() == KafkaStreams.State.RUNNING) {
+                Map<String, Long> counts = counts(streams);
+                if (sum(counts) >= count)
+                    return counts;
+            }
+            Thread.sleep(50);
+        }
+        throw new TimeoutException("still " + streams.state());
+    }
+
+    public static void main(String[] args) throws Exception {
+        Properties properties = new Properties();
+        properties.put("default.key.serde", Serdes.StringSerde.class);
+        properties.put("default.value.serde", Serdes.StringSerde.class);
+        for (int at = 3; at < args.length; at++) {
+            int split = args[at].indexOf('=');
+            properties.put(args[at].substring(0, split), args[at].substring(split + 1));
+        }
+        try (KafkaStreams streams = counting(args[0], args[1], properties)) {
+            streams.start();
+            System.out.println(await(streams, Long.parseLong(args[2])));
+            streams.close(PATIENCE);
+        }
+    }
+}

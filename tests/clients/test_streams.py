@@ -15,11 +15,13 @@ def say(broker, topic, words):
 
 
 def count(tools, broker, topic, total, state_dir):
-    """What a program has counted when it ends, which begins where the last one of its name has come to."""
+    """What a program has counted when it ends, which begins where the last one of its name has come to: once that one's
+    members are gone, which Streams leaves to the end of their sessions."""
     outcome = tools.run(
         "streams-word-count", topic, f"{topic}-counts", total,
         f"bootstrap.servers={broker.bootstrap}", f"application.id={topic}", f"state.dir={state_dir}",
         "num.stream.threads=2", "commit.interval.ms=100", "auto.offset.reset=earliest",
+        "session.timeout.ms=6000", "heartbeat.interval.ms=1000",
     )  # fmt: skip
     return outcome.lines[-1]
 

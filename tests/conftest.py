@@ -9,8 +9,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from brokers import APACHE, ApacheKafka, ExternalBroker, Node
-from processes import PEERS, ROOT, need
+from brokers import APACHE, ApacheKafka, ExternalBroker, Node, need_jars
+from processes import ROOT, need
 from seeds import CHOSEN
 
 # Hypothesis, too, tries the same every time unless `new` is asked for (tests/support/seeds.py); slowness is no failure.
@@ -52,7 +52,7 @@ def pytest_runtest_setup(item):
 
 def need_java(name):
     need(shutil.which("java"), "no java: apt install openjdk-17-jdk-headless maven, then make peers")
-    need((PEERS / f"kafka-{APACHE[name]}" / ".complete").exists(), f"no jars of {name}: make peers")
+    need_jars(APACHE[name])
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,8 @@
 
 import pytest
 
-from brokers import APACHE
+from brokers import APACHE, need_jars
 from kafka_tools import KafkaTools
-from processes import PEERS, need
 
 RUNNERS = {}
 
@@ -22,6 +21,6 @@ def tools(request):
     """Apache Kafka's command-line tools, as 4.3 and as 3.9 ship them."""
     name = request.param
     if name not in RUNNERS:
-        need((PEERS / f"kafka-{APACHE[name]}" / ".complete").exists(), f"no jars of {name}: make peers")
+        need_jars(APACHE[name])
         RUNNERS[name] = KafkaTools(name)
     return RUNNERS[name]

@@ -6,10 +6,10 @@ import urllib.request
 
 import pytest
 
-from brokers import java
-from processes import PEERS, Child, free_ports, need, wait_until
+from brokers import APACHE, java, need_jars
+from processes import Child, free_ports, wait_until
 
-RELEASE = "4.3.1"
+RELEASE = APACHE["apache-4.3"]
 START_S, PATIENCE_S = 120, 60
 CONFLICT = 409
 LINES = [f"line {number}" for number in range(500)]
@@ -19,7 +19,7 @@ class Worker:
     """A process of Connect's, by its REST interface."""
 
     def __init__(self, broker, name, directory):
-        need((PEERS / f"kafka-{RELEASE}" / ".complete").exists(), f"no jars of Apache Kafka {RELEASE}: make peers")
+        need_jars(RELEASE)
         [port] = free_ports(1)
         self.url = f"http://127.0.0.1:{port}"
         settings = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers import java
+from brokers import java, need_jars
 from compacting import ABORT, COMMIT, NOW, Plain, Writer, compact, plain
 from kafka_tools import KafkaTools
 from kafkacore._fast.batch import Batches
@@ -19,7 +19,6 @@ from kafkacore._fast.env import Environment
 from kafkacore._fast.log_settings import LogSettings
 from kafkacore.storage.log_manager import LogManager
 from old_messages import entries
-from processes import PEERS, need
 
 pytestmark = pytest.mark.peer("apache-4.3")
 
@@ -98,7 +97,7 @@ def aborted(root: Path) -> list[tuple[int, ...]]:
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need((PEERS / f"kafka-{RELEASE}" / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    need_jars(RELEASE)
     root = tmp_path_factory.mktemp("cleaner")
     for seed in range(LOGS):
         write(root / "ours" / str(seed) / "orders-0", seed)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from brokers import java
+from brokers import java, need_jars
 from group_log import GroupLog, arrived, loaded
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.answers import whole_request
@@ -43,7 +43,6 @@ from kafkacore.protocol.messages import (
     OffsetFetchResponse,
     SyncGroupRequest,
 )
-from processes import PEERS, need
 
 pytestmark = pytest.mark.peer("apache-4.3")
 
@@ -110,7 +109,7 @@ class Judge:
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    need((PEERS / f"kafka-{RELEASE}" / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    need_jars(RELEASE)
     made = Judge()
     yield made
     made.close()

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import brokers
+from brokers import need_jars
 from damaged_logs import ROWS, described, prepare
-from processes import PEERS, need
 
 pytestmark = pytest.mark.peer("apache-4.3")
 
@@ -34,7 +34,7 @@ def fields(line: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], list[str]]]:
     """Our lines and Apache Kafka's about a copy each of every row's directory, by one Java process."""
-    need((PEERS / f"kafka-{RELEASE}" / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    need_jars(RELEASE)
     root, now_ms = tmp_path_factory.mktemp("judge"), int(time.time() * 1000) - 100_000
     for number, row in enumerate(ROWS):
         prepare(root / "ours" / str(number), now_ms, row)

@@ -15,10 +15,10 @@ import pytest
 
 import brokers
 from broken_batches import CODECS, HEADER_BYTES, NOW, broken, broken_within, sound_batches
+from brokers import need_jars
 from kafkacore._fast.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.compression import Codec
 from kafkacore._fast.validator import Validator
-from processes import PEERS, need
 from seeds import SEED
 
 pytestmark = pytest.mark.peer("apache-4.3")
@@ -46,7 +46,7 @@ DIFFERENCES = {
 
 
 def java(*args: object) -> str:
-    need((PEERS / f"kafka-{RELEASE}" / ".complete").exists(), "no jars of Apache Kafka: make peers")
+    need_jars(RELEASE)
     command = [*brokers.java(RELEASE, "256m"), str(JUDGE), *map(str, args)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from processes import PEERS, ROOT, Child, accepts, free_ports
+from processes import PEERS, ROOT, Child, accepts, free_ports, need
 
 APACHE = {"apache-4.3": "4.3.1", "apache-3.9": "3.9.2"}
 APACHE_START_TIMEOUT_S = 60
@@ -22,6 +22,11 @@ def classpath(release):
     """Jars of one Apache Kafka release, the classes of ci/peers/java, and a quiet log configuration."""
     jars = (PEERS / f"kafka-{release}").resolve()  # by which name the archive knows them
     return f"{jars}/*:{ROOT / 'ci' / 'peers'}:{PEERS / 'java'}"
+
+
+def need_jars(release):
+    """Without them: a skip, or a failure where CI runs."""
+    need((PEERS / f"kafka-{release}" / ".complete").exists(), f"no jars of Apache Kafka {release}: make peers")
 
 
 def archive(release):

@@ -17,8 +17,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kafkacore._fast.atomics cimport add64, load64
 from kafkacore._fast.codec_library cimport (
-    Z_MEM_ERROR, Z_OK, Z_STREAM_END, Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library, set_library_places,
-    snappy, zlib, zstd,
+    Z_MEM_ERROR, Z_OK, Z_STREAM_END, ZLIB_VERSION, Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library,
+    set_library_places, snappy, zlib, zstd,
 )
 from kafkacore._fast.cursor cimport Writer, be32, put32, reserve
 from kafkacore._fast.gunzip cimport (
@@ -58,7 +58,6 @@ cdef enum InflateState:
     FAILED = 5
 
 cdef const char *SNAPPY_MAGIC = b"\x82SNAPPY\0"
-cdef const char *ZLIB_VERSION = b"1.2.11"  # zlib compares the first digit alone
 
 cdef InflateLimits default_limits
 default_limits.max_bytes = 128 << 20

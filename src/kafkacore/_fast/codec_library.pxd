@@ -23,6 +23,7 @@ cdef extern from * nogil:
     #include <stdlib.h>
     #include <string.h>
 
+    #define KC_ZLIB_VERSION "1.2.11"  /* zlib compares the first digit alone */
     typedef struct {
         const uint8_t *next_in; unsigned avail_in; unsigned long total_in;
         uint8_t *next_out; unsigned avail_out; unsigned long total_out;
@@ -112,10 +113,10 @@ cdef extern from * nogil:
         return kc_codec_take(kc_codec_dlopen(soname), names, table, count);
     }
 
-    /* zlib asks for its version, of which it compares the first digit, and for the size of its stream. */
+    /* zlib asks for its version, and for the size of its stream. */
     static int (*kc_inflate_init_)(kc_z_stream *, int, const char *, int);
     static int kc_inflate_init(kc_z_stream *stream, int window_bits) {
-        return kc_inflate_init_(stream, window_bits, "1.2.11", sizeof *stream);
+        return kc_inflate_init_(stream, window_bits, KC_ZLIB_VERSION, sizeof *stream);
     }
 
     /* zlib, with zlib-ng's reader in the place of its own where there is one: it refuses what zlib does, in half the
@@ -235,6 +236,7 @@ cdef extern from * nogil:
         int (*uncompress)(const char *src, size_t size, char *dst, size_t *dst_size) noexcept nogil
         int (*compress)(const char *src, size_t size, char *dst, size_t *dst_size) noexcept nogil
         size_t (*bound)(size_t size) noexcept nogil
+    const char *ZLIB_VERSION "KC_ZLIB_VERSION"
     Zlib zlib "kc_zlib"
     Lz4 lz4 "kc_lz4"
     Zstd zstd "kc_zstd"

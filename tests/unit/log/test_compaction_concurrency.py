@@ -66,19 +66,24 @@ def committed_values(handle: PartitionHandle) -> list[bytes]:
     return values
 
 
+def log_of_two_segments(disk: SimulatedDisk, settings: LogSettings) -> tuple[LogManager, PartitionHandle]:
+    """The second one has one batch."""
+    disk.make_directories("/data")
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: settings, files=disk)
+    manager.load()
+    (handle,) = manager.create("orders", Uuid.random(), [0])
+    handle.become_leader(1, 1)
+    while len(handle.segments()) < 2:
+        assert handle.append(of_size(6000)).error == 0
+    return manager, handle
+
+
 def test_a_log_that_is_cut_while_it_is_read_is_given_up_and_never_damaged() -> None:
     """What lies there then are half of its batches, and records that came after."""
     cancelled = 0
     for number in range(CUTS):
         disk = SimulatedDisk()
-        disk.make_directories("/data")
-        settings = LogSettings(segment_bytes=200_000, compact_policy=True)
-        manager = LogManager(disk.environment(), ["/data"], lambda topic, settings=settings: settings, files=disk)
-        manager.load()
-        (handle,) = manager.create("orders", Uuid.random(), [0])
-        handle.become_leader(1, 1)
-        while len(handle.segments()) < 2:
-            assert handle.append(of_size(6000)).error == 0
+        manager, handle = log_of_two_segments(disk, LogSettings(segment_bytes=200_000, compact_policy=True))
         upper_bound = handle.segments()[-1].base_offset
         disk.slow_down(SLOW_US)
         with ThreadPoolExecutor(1) as pool:
@@ -101,14 +106,8 @@ def test_a_round_that_begins_while_a_log_is_cut_is_given_up_and_no_disk_fails() 
     """Its first look at an index is as long as the index was."""
     for number in range(CUTS):
         disk = SimulatedDisk()
-        disk.make_directories("/data")
         settings = LogSettings(segment_bytes=200_000, index_interval_bytes=100, compact_policy=True)
-        manager = LogManager(disk.environment(), ["/data"], lambda topic, settings=settings: settings, files=disk)
-        manager.load()
-        (handle,) = manager.create("orders", Uuid.random(), [0])
-        handle.become_leader(1, 1)
-        while len(handle.segments()) < 2:
-            assert handle.append(of_size(6000)).error == 0
+        manager, handle = log_of_two_segments(disk, settings)
         upper_bound = handle.segments()[-1].base_offset
         disk.slow_down(SLOW_US)
         with ThreadPoolExecutor(1) as pool:

@@ -33,7 +33,8 @@ public final class JavaClient {
     private JavaClient() {
     }
 
-    private static Properties properties(String[] args) {
+    /** What follows the first three, as settings. */
+    static Properties properties(String[] args) {
         Properties properties = new Properties();
         for (int at = 3; at < args.length; at++) {
             int split = args[at].indexOf('=');

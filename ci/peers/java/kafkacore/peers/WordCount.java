@@ -70,13 +70,9 @@ public final class WordCount {
     }
 
     public static void main(String[] args) throws Exception {
-        Properties properties = new Properties();
+        Properties properties = JavaClient.properties(args);
         properties.put("default.key.serde", Serdes.StringSerde.class);
         properties.put("default.value.serde", Serdes.StringSerde.class);
-        for (int at = 3; at < args.length; at++) {
-            int split = args[at].indexOf('=');
-            properties.put(args[at].substring(0, split), args[at].substring(split + 1));
-        }
         try (KafkaStreams streams = counting(args[0], args[1], properties)) {
             streams.start();
             System.out.println(await(streams, Long.parseLong(args[2])));

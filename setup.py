@@ -1,10 +1,10 @@
-"""Builds the extensions: every src/kafkacore/_fast/*.pyx is one.
+"""Builds the extensions: every .pyx below src/kafkacore/_fast is one.
 
 Environment:
   KAFKACORE_SANITIZE=address,undefined | thread   compile and link under those sanitizers
   KAFKACORE_COVERAGE=1                            tell which edges are taken (ci/fuzz/coverage.c, preloaded, hears it)
   KAFKACORE_DEBUG=1                               assertions on (lock order, live objects), -O1 -g
-  KAFKACORE_ONLY=record,crc32c                    build only these (while working on one of them)
+  KAFKACORE_ONLY=record.batch,base.crc32c         build only these (while working on one of them)
 """
 
 import os
@@ -48,18 +48,22 @@ def sanitizer_flags() -> list[str]:
     return flags + ([f"-fsanitize={SANITIZE}"] if SANITIZE else [])
 
 
+def name(source: Path) -> str:
+    """`record.batch` for src/kafkacore/_fast/record/batch.pyx."""
+    return ".".join(source.relative_to(FAST).with_suffix("").parts)
+
+
 def extensions() -> list[Extension]:
     return [
         Extension(
-            f"kafkacore._fast.{source.stem}",
+            f"kafkacore._fast.{name(source)}",
             [str(source)],
-            include_dirs=[str(FAST)],
             extra_compile_args=compile_flags(),
             extra_link_args=[*link_flags(), *sanitizer_flags()],
             libraries=["dl"],
         )
-        for source in sorted(FAST.glob("*.pyx"))
-        if not ONLY or source.stem in ONLY
+        for source in sorted(FAST.rglob("*.pyx"))
+        if not ONLY or name(source) in ONLY
     ]
 
 

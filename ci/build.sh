@@ -46,11 +46,15 @@ installed || {
 built="$stamps/extensions"
 missing_extension() {
     local source
-    for source in src/kafkacore/_fast/*.pyx; do
+    while read -r source; do
         compgen -G "${source%.pyx}.*.so" >/dev/null || return 0
-    done
+    done < <(find src/kafkacore/_fast -name '*.pyx')
     return 1
 }
+# An extension whose source is gone would be imported in place of a package of the same name, or of an error.
+while read -r library; do
+    [ -e "${library%%.*}.pyx" ] || rm "$library"
+done < <(find src/kafkacore/_fast -name '*.so')
 if missing_extension || [ -n "$(find setup.py src/kafkacore -name __pycache__ -prune -o \
     \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name setup.py \) -newer "$built" -print -quit 2>&1)" ]; then
     say "compiling the extensions; the first time that takes some minutes"

@@ -37,6 +37,20 @@ ALLOWED = {
     "testing": DECIDES | {"observability", "server", "tools"},
 }
 
+# Inside `_fast`: the packages that each may import. Native code has floors too.
+FAST = {
+    "base": set(),
+    "world": {"base"},
+    "wait": {"base", "world"},
+    "codec": {"base"},
+    "schema": {"base"},
+    "record": {"base", "world", "codec"},
+    "log": {"base", "world", "wait", "codec", "record"},
+    "compact": {"base", "world", "wait", "codec", "record", "log"},
+    "plane": {"base", "world", "wait", "log"},
+    "hot": {"base", "world", "wait", "schema", "record", "log", "plane"},
+}
+
 # Within a room: the ZooKeeper-era controller and the quorum share `controller.common`, never each other.
 APART = {("controller.quorum", "controller.zookeeper"), ("controller.zookeeper", "controller.quorum")}
 
@@ -90,9 +104,23 @@ def complaint(importer: str, imported: str) -> str | None:
     target = rest[0] if rest else ""
     if target in ALLOWED and target != room and target not in ALLOWED.get(room, set()):
         return f"{room} may not import {target}"
+    if room == target == "_fast":
+        return complaint_inside_fast(importer.split("."), rest)
     for inner, outer in APART:
         if importer.startswith(f"{PACKAGE}.{inner}.") and imported.startswith(f"{PACKAGE}.{outer}"):
             return f"{inner} may not import {outer}"
+    return None
+
+
+def complaint_inside_fast(importer: list[str], imported: list[str]) -> str | None:
+    """Why a package of `_fast` may not import another one, or None."""
+    if len(importer) < 3 or not importer[2] or len(imported) < 2:
+        return None
+    package, target = importer[2], imported[1]
+    if package not in FAST:
+        return f"_fast.{package} is not a package of the plan: give it a floor in ci/contracts.py"
+    if target in FAST and target != package and target not in FAST[package]:
+        return f"_fast.{package} may not import _fast.{target}"
     return None
 
 

@@ -15,29 +15,31 @@ ci/build.sh test
 root="$PWD"
 copy=build/fuzz
 # What the targets run through; the other extensions are the tree's own.
-modules=(batch batch_builder codec columns compression cursor describe epochs log log_open log_read message message_set
-    object_sink offset_commit offset_records offset_rows partition_load producer_info producers record record_scan recovery
-    replay scan schema segment segment_end sidecar text txn_index validate validator view walk)
+packages=(base codec record schema log)
+modules=(hot/offset_commit hot/offset_records hot/offset_rows)
 
 mkdir -p "$copy"
 [ ! -d "$copy/src" ] || find "$copy/src" -type f ! -name '*.so' -delete  # what the tree has no more goes
 git ls-files -z --cached --others --exclude-standard |
     tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="$copy"
-cp --update src/kafkacore/_fast/*.so "$copy/src/kafkacore/_fast/"
+find src/kafkacore/_fast -name '*.so' -exec cp --update --parents {} "$copy" \;
 library="$root/$copy/coverage.so"
 gcc -shared -fPIC -O2 -Wall -Wextra -Werror -o "$library" ci/fuzz/coverage.c
 
 sources=()
 for each in "${modules[@]}"; do
-    [ -e "src/kafkacore/_fast/$each.pyx" ] && sources+=("$each")
+    sources+=("${each//\//.}")
+done
+for each in "${packages[@]}"; do
+    for source in src/kafkacore/_fast/"$each"/*.pyx; do sources+=("$each.$(basename "$source" .pyx)"); done
 done
 # Built again when any source has changed; the stamp is the list of their digests.
-stamp="$(cat setup.py src/kafkacore/_fast/*.p?? | sha256sum)"
+stamp="$(cat setup.py src/kafkacore/_fast/*/*.p?? | sha256sum)"
 if [ "$(cat "$copy/built" 2>/dev/null)" != "$stamp" ]; then
     say "compiling ${#sources[@]} extensions for coverage"
     (
         cd "$copy"
-        for each in "${sources[@]}"; do rm -f "src/kafkacore/_fast/$each".*.so; done
+        for each in "${sources[@]}"; do rm -f "src/kafkacore/_fast/${each//.//}".*.so; done
         KAFKACORE_SANITIZE=address,undefined KAFKACORE_COVERAGE=1 KAFKACORE_ONLY="$(IFS=, && echo "${sources[*]}")" \
             "$root/.venv/bin/python" setup.py -q build_ext --inplace --parallel "$(nproc)" --build-temp build/objects >build.log 2>&1 ||
             { tail -n 40 build.log >&2; die "no build with coverage; the whole log: $copy/build.log"; }

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PROTOCOL = ROOT / "src" / "kafkacore" / "protocol"
 sys.path.insert(0, str(ROOT / "src"))
 
-from kafkacore._fast import tables  # noqa: E402
+from kafkacore._fast.schema import tables  # noqa: E402
 from kafkacore.protocol import errors  # noqa: E402
 
 WIDTH = 120
@@ -85,11 +85,11 @@ def message_stub(name: str) -> Iterator[str]:
 def messages_stub() -> str:
     lines = [
         NOTICE + UNCHECKED,
-        "from kafkacore._fast.message import Message as Message",
-        "from kafkacore._fast.message import Struct as Struct",
-        "from kafkacore._fast.message import message_class as message_class",
-        "from kafkacore._fast.object_sink import Encoded",
-        "from kafkacore._fast.uuid import Uuid",
+        "from kafkacore._fast.schema.message import Message as Message",
+        "from kafkacore._fast.schema.message import Struct as Struct",
+        "from kafkacore._fast.schema.message import message_class as message_class",
+        "from kafkacore._fast.schema.object_sink import Encoded",
+        "from kafkacore._fast.base.uuid import Uuid",
         "",
     ]
     for name in tables.names():
@@ -103,9 +103,9 @@ def errors_stub() -> str:
         NOTICE,
         "from typing import Self",
         "",
-        "from kafkacore._fast.errors import KafkaError as KafkaError",
-        "from kafkacore._fast.errors import ProtocolError as ProtocolError",
-        "from kafkacore._fast.errors import UnsupportedVersionError as UnsupportedVersionError",
+        "from kafkacore._fast.base.errors import KafkaError as KafkaError",
+        "from kafkacore._fast.base.errors import ProtocolError as ProtocolError",
+        "from kafkacore._fast.base.errors import UnsupportedVersionError as UnsupportedVersionError",
         "",
         "class ErrorCode(int):",
         "    name: str",

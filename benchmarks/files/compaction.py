@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.peers import report
 
 from brokers import classpath, log_configuration
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from processes import ROOT
 
 RELEASE = "4.3.1"
@@ -84,10 +84,10 @@ def run(command):
 
 
 def compact(root):
-    from kafkacore._fast.compaction import DONE, Compaction
-    from kafkacore._fast.env import Environment
-    from kafkacore._fast.log_settings import LogSettings
-    from kafkacore._fast.offset_map import KeyOffsets
+    from kafkacore._fast.compact.compaction import DONE, Compaction
+    from kafkacore._fast.compact.offset_map import KeyOffsets
+    from kafkacore._fast.log.settings import LogSettings
+    from kafkacore._fast.world.environment import Environment
     from kafkacore.storage.log_manager import LogManager
 
     settings = LogSettings(compact_policy=True, delete_policy=False)

@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks.peers import report
 
 from brokers import classpath, log_configuration
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 
 RELEASE = "4.3.1"
 NOW = 1_700_000_000_000

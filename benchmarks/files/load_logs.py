@@ -25,7 +25,7 @@ from pathlib import Path
 from benchmarks.peers import report
 
 from brokers import classpath, log_configuration
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.storage import checkpoints, clean_shutdown
 from processes import ROOT
 from segments import crc32c
@@ -131,8 +131,8 @@ def run(command):
 
 
 def load(root, threads):
-    from kafkacore._fast.env import Environment
-    from kafkacore._fast.log_settings import LogSettings
+    from kafkacore._fast.log.settings import LogSettings
+    from kafkacore._fast.world.environment import Environment
     from kafkacore.storage.log_manager import LogManager
 
     settings = LogSettings()

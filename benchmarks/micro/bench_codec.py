@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiokafka import codec as aiokafka_codec
 
-from kafkacore._fast.compression import Codec
+from kafkacore._fast.codec.compression import Codec
 
 RNG = random.Random(1)
 BODY = b"".join(b'{"user":%d,"action":"click","at":%d}\n' % (RNG.randrange(5000), 10**9 + i) for i in range(24_000))

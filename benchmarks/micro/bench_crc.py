@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiokafka.record._crecords import crc32c_cython
 
-from kafkacore._fast.crc32c import implementations
+from kafkacore._fast.base.crc32c import implementations
 
 WAYS: dict[str, Callable[..., int]] = {f"kafkacore {name}": way for name, way in implementations().items()}
 WAYS["aiokafka"] = crc32c_cython

@@ -20,8 +20,8 @@ from aiokafka.record._crecords import DefaultRecordBatchBuilder as AiokafkaBuild
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.validator import Validator
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.validator import Validator
 
 NOW = 1_700_000_000_000
 KEY, VALUE = b"key-1234", b"x" * 100

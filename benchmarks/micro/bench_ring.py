@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.mail import PyInbox
-from kafkacore._fast.ring import PyRing
+from kafkacore._fast.wait.mail import PyInbox
+from kafkacore._fast.wait.ring import PyRing
 
 ITEMS = 100_000
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkacore._fast.columns import RowCodec
-from kafkacore._fast.wire import BINDINGS
+from kafkacore._fast.schema.columns import RowCodec
+from kafkacore._fast.schema.wire import BINDINGS
 from kafkacore.protocol import apis
 from kafkacore.protocol.messages import (
     ApiVersionsRequest,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.timer import PyWheel
+from kafkacore._fast.wait.timer import PyWheel
 
 TIMERS = 10_000
 

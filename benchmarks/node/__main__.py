@@ -31,7 +31,7 @@ from benchmarks.peers.rows import (
 )
 
 from brokers import ApacheKafka, Node
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 
 from .formatted import Formatted
 

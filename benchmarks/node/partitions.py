@@ -20,7 +20,7 @@ from benchmarks.peers import report, requests, start
 from benchmarks.peers.contestants import starters
 from benchmarks.peers.rows import FIRST_TIMESTAMP_MS
 
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from processes import wait_until
 
 TOPIC_PARTITIONS = 100

@@ -10,8 +10,8 @@ import sysconfig
 import time
 from pathlib import Path
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.client import Load
+from kafkacore._fast.plane.load_client import Load
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from processes import wait_until
 
 from . import requests

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 
 from . import requests
 from .rows import FIRST_TIMESTAMP_MS, api_versions_answered, rss_mib, ticks_seconds

@@ -27,9 +27,9 @@ from benchmarks.peers.contestants import starters
 from benchmarks.peers.report import conditions
 from benchmarks.peers.rows import back_memory
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.client import Load
-from kafkacore._fast.priority import enter_thread
+from kafkacore._fast.base.thread_priority import enter_thread
+from kafkacore._fast.plane.load_client import Load
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol import apis
 from kafkacore.protocol.messages import (
     ApiVersionsRequest,

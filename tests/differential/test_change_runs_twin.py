@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum.decisions import Settings
 from kafkacore.controller.quorum.leaders import LeaderChanges

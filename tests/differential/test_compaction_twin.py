@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compacting import ABORT, COMMIT, NOW, SEED, Twin, Writer, compact, read_log
-from kafkacore._fast.compaction import UncleanableLog
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.offset_map import KeyOffsets
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.compact.compaction import UncleanableLog
+from kafkacore._fast.compact.offset_map import KeyOffsets
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.storage.log_manager import LogManager
 
 RETENTION_MS = 1000

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from kafkacore._fast.compression import Codec, CodecError
+from kafkacore._fast.codec.compression import Codec, CodecError
 
 HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 SIZES_BYTES = [0, 1, 3, 100, 5000, 40_000, 131_072, 200_000, 400_000]

@@ -10,13 +10,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.crc32c import checksum
-from kafkacore._fast.env import Environment, ManualClock
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.storage import log_loader
 
 NOW = 1_700_000_000_000

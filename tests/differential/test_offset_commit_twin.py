@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
-from kafkacore._fast.offset_commit import OffsetCommit
-from kafkacore._fast.offset_rows import TopicOffsets
+from kafkacore._fast.base.errors import ProtocolError, UnsupportedVersionError
+from kafkacore._fast.hot.offset_commit import OffsetCommit
+from kafkacore._fast.hot.offset_rows import TopicOffsets
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol.apis import ApiKey, api
 from kafkacore.protocol.messages import OffsetCommitKey, OffsetCommitRequest, OffsetCommitResponse, OffsetCommitValue
 

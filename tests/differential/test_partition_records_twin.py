@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.errors import UnsupportedVersionError
+from kafkacore._fast.base.errors import UnsupportedVersionError
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import PartitionRecords, PartitionRun, record_count

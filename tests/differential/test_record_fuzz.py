@@ -16,10 +16,10 @@ from collections.abc import Iterator
 import pytest
 
 from broken_batches import CODECS, NOW, broken, sound_batches
-from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, live_objects
-from kafkacore._fast.codec import live_contexts
-from kafkacore._fast.compression import Codec, CodecError
-from kafkacore._fast.validator import Validator, follow
+from kafkacore._fast.codec.compression import Codec, CodecError
+from kafkacore._fast.codec.context import live_contexts
+from kafkacore._fast.record.batch import Batches, CorruptBatchError, InvalidRecordError, live_objects
+from kafkacore._fast.record.validator import Validator, follow
 from seeds import SEED
 
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "3"))

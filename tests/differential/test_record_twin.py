@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
-from kafkacore._fast.compression import Codec, CodecError
-from kafkacore._fast.crc32c import checksum
-from kafkacore._fast.validator import Validator
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore._fast.codec.compression import Codec, CodecError
+from kafkacore._fast.record.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
+from kafkacore._fast.record.validator import Validator
 
 NOW = 1_700_000_000_000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast import table
-from kafkacore._fast.table import Table
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log import partition_table as table
+from kafkacore._fast.log.partition_table import Table
 
 NAMES = [f"topic-{number}" for number in range(12)]
 IDS = [Uuid(number.to_bytes(16, "big")) for number in range(1, 13)]

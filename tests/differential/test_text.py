@@ -6,7 +6,7 @@ import re
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkacore._fast.text import replaced
+from kafkacore._fast.base.text import replaced
 
 AWKWARD = [
     b"\xe0",

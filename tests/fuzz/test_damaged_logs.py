@@ -18,12 +18,12 @@ from typing import NamedTuple
 import pytest
 
 from file_damage import Damage, batch_starts, damages
-from kafkacore._fast.batch import Batches, CorruptBatchError, RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, CorruptBatchError, RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.storage import log_loader
 from kafkacore.storage.errors import MalformedFileError
 from seeds import SEED

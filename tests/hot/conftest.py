@@ -7,18 +7,18 @@ import struct
 
 import pytest
 
-from kafkacore._fast import fetch, produce
-from kafkacore._fast.acceptor import NativeAcceptor
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.fetch_session import FetchSessionCache
-from kafkacore._fast.hot import Hot, publish_table
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.plane import NativePlane
-from kafkacore._fast.processor import NativeProcessor
-from kafkacore._fast.table import Table
+from kafkacore._fast.hot import fetch, produce
+from kafkacore._fast.hot.fetch_session import FetchSessionCache
+from kafkacore._fast.hot.hot import Hot, publish_table
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_table import Table
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.plane.acceptor import NativeAcceptor
+from kafkacore._fast.plane.plane import NativePlane
+from kafkacore._fast.plane.processor import NativeProcessor
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.protocol import apis
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.uuid import Uuid

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from kafkacore._fast import fetch
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.env import ManualClock
+from kafkacore._fast.hot import fetch
+from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.world.environment import ManualClock
 from kafkacore.protocol import messages as m
 
 NOW_MS = 1_700_000_000_000

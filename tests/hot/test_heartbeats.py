@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from kafkacore._fast.env import ManualClock
-from kafkacore._fast.gate import GatePolicy
-from kafkacore._fast.heartbeats import HeartbeatRolls
+from kafkacore._fast.hot.heartbeats import HeartbeatRolls
+from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore._fast.world.environment import ManualClock
 from kafkacore.protocol import messages as m
 from processes import wait_until
 

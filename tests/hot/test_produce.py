@@ -2,9 +2,9 @@
 
 import pytest
 
-from kafkacore._fast import produce
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.hot import produce
+from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol import messages as m
 
 INVALID_RECORD, CORRUPT_MESSAGE = 87, 2

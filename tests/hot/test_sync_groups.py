@@ -2,8 +2,8 @@
 
 import pytest
 
-from kafkacore._fast.gate import GatePolicy
-from kafkacore._fast.heartbeats import HeartbeatRolls
+from kafkacore._fast.hot.heartbeats import HeartbeatRolls
+from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore.protocol import messages as m
 from processes import wait_until
 

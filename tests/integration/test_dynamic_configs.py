@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.network.client import Disconnected, NodeClient
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode

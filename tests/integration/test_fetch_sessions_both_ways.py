@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from both_ways import Both
-from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore.protocol.messages import FetchRequest, FetchResponse
 
 FETCH_SESSION_ID_NOT_FOUND = 70

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkacore._fast.errors import ForkedNodeError
+from kafkacore._fast.base.errors import ForkedNodeError
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.network.request import RequestContext

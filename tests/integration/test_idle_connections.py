@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkacore._fast import connection, probe
-from kafkacore._fast.client import Load
+from kafkacore._fast.plane import connection, probe
+from kafkacore._fast.plane.load_client import Load
 from kafkacore.network.limits import PlaneLimits
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from both_ways import Both
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.gate import GatePolicy
-from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.messages import (
     FetchRequest,
     FetchResponse,

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.gate import GatePolicy
-from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.storage.errors import LogDirectoryError

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from kafkacore._fast import io, plane, produce, watch
+from kafkacore._fast.hot import produce
+from kafkacore._fast.log import partition_watch as watch
+from kafkacore._fast.plane import plane
+from kafkacore._fast.wait import io
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.features import FEATURES, METADATA_VERSION
 from kafkacore.runtime.process import Runtime

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode

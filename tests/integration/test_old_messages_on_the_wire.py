@@ -19,8 +19,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 import old_messages
 from asking import ask
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, ListOffsetsRequest, ProduceRequest

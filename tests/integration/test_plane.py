@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast import connection as native_connection
-from kafkacore._fast import memory as native_memory
-from kafkacore._fast import plane as native_plane
+from kafkacore._fast.plane import connection as native_connection
+from kafkacore._fast.plane import plane as native_plane
+from kafkacore._fast.wait import memory as native_memory
 from kafkacore.network.limits import PlaneLimits
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkacore._fast import connection, memory, probe
-from kafkacore._fast.env import Environment
-from kafkacore._fast.simnet import TroubledNetwork
+from kafkacore._fast.plane import connection, probe
+from kafkacore._fast.wait import memory
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_network import TroubledNetwork
 from kafkacore.network.limits import PlaneLimits
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane

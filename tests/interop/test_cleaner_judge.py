@@ -14,9 +14,9 @@ import pytest
 from brokers import java, need_jars
 from compacting import ABORT, COMMIT, NOW, Plain, Writer, compact, plain
 from kafka_tools import KafkaTools
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.env import Environment
-from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.world.environment import Environment
 from kafkacore.storage.log_manager import LogManager
 from old_messages import entries
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import old_messages
 from golden import golden_file
 from kafka_tools import KafkaTools
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.tools.main import main
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

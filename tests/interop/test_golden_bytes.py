@@ -11,7 +11,7 @@ from collections import defaultdict
 import pytest
 
 from golden import RELEASES, golden_file
-from kafkacore._fast import tables
+from kafkacore._fast.schema import tables
 from kafkacore.protocol.messages import message_class
 from kafkacore.protocol.uuid import Uuid
 

@@ -16,9 +16,9 @@ import pytest
 import brokers
 from broken_batches import CODECS, HEADER_BYTES, NOW, broken, broken_within, sound_batches
 from brokers import need_jars
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.compression import Codec
-from kafkacore._fast.validator import Validator
+from kafkacore._fast.codec.compression import Codec
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.validator import Validator
 from seeds import SEED
 
 pytestmark = pytest.mark.peer("apache-4.3")

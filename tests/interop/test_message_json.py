@@ -3,7 +3,7 @@
 import json
 
 from golden import golden_file
-from kafkacore._fast import tables
+from kafkacore._fast.schema import tables
 from kafkacore.protocol.message_json import to_json
 from kafkacore.protocol.messages import message_class
 

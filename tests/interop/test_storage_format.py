@@ -7,8 +7,8 @@ import pytest
 
 from brokers import APACHE
 from checkpoints import same_but_for_time
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.record.batch import Batches
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address
 from kafkacore.protocol.features import default_levels, parse_metadata_version

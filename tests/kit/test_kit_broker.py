@@ -17,7 +17,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from kafkacore._fast import connection, io, plane, processor, produce, watch
+from kafkacore._fast.hot import produce
+from kafkacore._fast.log import partition_watch as watch
+from kafkacore._fast.plane import connection, plane, processor
+from kafkacore._fast.wait import io
 from kafkacore.config import ConfigError
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.runtime.temporary_directory import remove_abandoned

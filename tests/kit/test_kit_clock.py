@@ -9,7 +9,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from kafkacore._fast.connection import live
+from kafkacore._fast.plane.connection import live
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.messages import FetchRequest
 from kafkacore.testing import Broker

@@ -123,7 +123,7 @@ def test_topics_that_are_asked_for_by_id_are_known_too(broker) -> None:
 
 def test_a_producer_that_wants_no_answer_loses_its_connection(broker) -> None:
     broker.refuse("Produce", error="NOT_ENOUGH_REPLICAS")
-    from kafkacore._fast.batch import RecordBatchBuilder
+    from kafkacore._fast.record.batch import RecordBatchBuilder
 
     batch = RecordBatchBuilder()
     batch.append(0, None, b"x")

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from asking import ask
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     ConsumerGroupMetadataKey,

@@ -124,7 +124,7 @@ def test_light():
     assert heavy == []
 
 def test_used(kafka):
-    assert "kafkacore._fast.env" in sys.modules
+    assert "kafkacore._fast.world.environment" in sys.modules
 """
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.raft import snapshots
 from kafkacore.raft.control import data_batch
 from kafkacore.raft.file_log import FileLog

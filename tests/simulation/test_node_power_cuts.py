@@ -17,7 +17,7 @@ import pytest
 import forgetful_workload as workload
 from dialogue import Dialogue
 from forgetful_workload import Workload
-from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.server.node import Node, NodeFailed

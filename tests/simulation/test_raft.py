@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol.messages import SnapshotFooterRecord, SnapshotHeaderRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.control import control_batch

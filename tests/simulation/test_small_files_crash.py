@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore.config import BrokerConfig
 from kafkacore.storage import bootstrap, clean_shutdown, meta_properties, partition_metadata, quorum_state
 from kafkacore.storage.checkpoints import RECOVERY_POINT, LeaderEpochCheckpoint, OffsetCheckpoint

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore.protocol import apis
 from lone_broker import Started
 

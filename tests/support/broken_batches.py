@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import struct
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.compression import Codec
-from kafkacore._fast.crc32c import checksum
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore._fast.codec.compression import Codec
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from mutated_bytes import mutated
 
 HEADER_BYTES = 61

@@ -1,6 +1,6 @@
 """Snapshots of two makers, side by side."""
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 
 
 def same_but_for_time(ours, theirs):

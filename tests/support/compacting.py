@@ -6,9 +6,9 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field, replace
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.compaction import DONE, SWAP, Compaction
-from kafkacore._fast.offset_map import KeyOffsets
+from kafkacore._fast.compact.compaction import DONE, SWAP, Compaction
+from kafkacore._fast.compact.offset_map import KeyOffsets
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 
 SEED = b"0123456789abcdef"
 ABORT, COMMIT = 0, 1

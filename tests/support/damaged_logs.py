@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from aiokafka.record._crecords import LegacyRecordBatchBuilder
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.producer_info import producers_of
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.producer_info import producers_of
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.storage import checkpoints, clean_shutdown, log_loader
 from kafkacore.storage.log_manager import LogManager
 from segments import crc32c

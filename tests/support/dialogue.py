@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Any, Self
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol import apis
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.errors import ErrorCode

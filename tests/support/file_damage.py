@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 
 # Fields of a record batch's header, and of a record at the front of a batch that is not compressed.
 BATCH_FIELDS = {

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dialogue import Dialogue
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.uuid import Uuid
 from processes import wait_until
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from broken_batches import HEADER_BYTES, NOW, resealed
-from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
-from kafkacore._fast.compression import CodecError
-from kafkacore._fast.errors import ProtocolError
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.base.errors import ProtocolError
+from kafkacore._fast.codec.compression import CodecError
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.inspection.decoders import DECODERS, by_class, cluster_metadata
 from kafkacore.inspection.dump import DumpOptions, dump_files
 from kafkacore.inspection.report import Report

@@ -8,16 +8,16 @@ from typing import Any, Final, NamedTuple
 
 import fuzz_files
 from broken_batches import NOW, sealed, sound_batches
-from kafkacore._fast.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
-from kafkacore._fast.compression import Codec, CodecError
-from kafkacore._fast.errors import ProtocolError
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.offset_commit import OffsetCommit
-from kafkacore._fast.offset_rows import TopicOffsets
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.validator import Validator, follow
+from kafkacore._fast.base.errors import ProtocolError
+from kafkacore._fast.codec.compression import Codec, CodecError
+from kafkacore._fast.hot.offset_commit import OffsetCommit
+from kafkacore._fast.hot.offset_rows import TopicOffsets
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
+from kafkacore._fast.record.validator import Validator, follow
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.metadata.records import RECORD_TYPES
 from kafkacore.protocol import apis
 from kafkacore.protocol.messages import OffsetCommitRequest, OffsetCommitResponse, message_class

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from group_rolls import Rolls
-from kafkacore._fast.offset_commit import OffsetCommit
+from kafkacore._fast.hot.offset_commit import OffsetCommit
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord

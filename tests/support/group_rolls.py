@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkacore._fast.env import Environment, ManualClock
-from kafkacore._fast.heartbeats import HeartbeatRoll, HeartbeatRolls
+from kafkacore._fast.hot.heartbeats import HeartbeatRoll, HeartbeatRolls
+from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.protocol.messages import SyncGroupResponse
 
 

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from brokers import APACHE, InTurns
-from kafkacore._fast.batch import Batches, ControlRecordType
+from kafkacore._fast.record.batch import Batches, ControlRecordType
 from kafkacore.storage import quorum_state
 from kafkacore.storage.checkpoints import CLEANER_OFFSET, LeaderEpochCheckpoint, OffsetCheckpoint
 from kafkacore.storage.names import parse_checkpoint_name

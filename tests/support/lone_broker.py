@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from kafkacore._fast.env import Environment
-from kafkacore._fast.simdisk import SimulatedDisk
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.protocol.messages import (

@@ -2,7 +2,7 @@
 
 import struct
 
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 
 ABORT, COMMIT = 0, 1
 

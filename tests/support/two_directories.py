@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from asking import ask
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     AlterReplicaLogDirsRequest,

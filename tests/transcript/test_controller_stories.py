@@ -32,7 +32,7 @@ from typing import Any
 import pytest
 
 from controllers import Caller, Harness
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore.metadata.records import decode_record
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (

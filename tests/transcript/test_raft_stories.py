@@ -20,7 +20,7 @@ from random import Random
 
 import pytest
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, FetchResponse, VoteRequest
 from kafkacore.protocol.uuid import Uuid

@@ -1,1 +1,1 @@
-"""What runs without the GIL. Each module has a `.pxd` (the contract) and a Python face (what tests drive)."""
+"""Native code that runs without the GIL. Each `.pxd` is a contract; the Python faces are what tests drive."""

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Protocol
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.partition_handle import AppendResult
+from kafkacore._fast.log.partition_handle import AppendResult
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ErrorCode
 

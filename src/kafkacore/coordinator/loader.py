@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from kafkacore._fast.batch import Batch, Batches, ControlRecordType, CorruptBatchError, InvalidRecordError
-from kafkacore._fast.partition_handle import ReadBytes
+from kafkacore._fast.log.partition_handle import ReadBytes
+from kafkacore._fast.record.batch import Batch, Batches, ControlRecordType, CorruptBatchError, InvalidRecordError
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 

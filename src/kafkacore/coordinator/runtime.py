@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from kafkacore._fast.watch import ACKS
+from kafkacore._fast.log.partition_watch import ACKS
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.journal import Journal, JournalPorts, JournalSettings, Records, WritableLog
 from kafkacore.coordinator.loader import Loader, ReadableLog, Replayed

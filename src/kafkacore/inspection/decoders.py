@@ -12,8 +12,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from kafkacore._fast import tables, text
-from kafkacore._fast.batch import ControlRecordType, InvalidRecordError, Record
+from kafkacore._fast.base import text
+from kafkacore._fast.record.batch import ControlRecordType, InvalidRecordError, Record
+from kafkacore._fast.schema import tables
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.records import RECORD_TYPES, MetadataError, decode_framed
 from kafkacore.protocol.errors import KafkaError

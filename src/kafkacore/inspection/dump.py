@@ -7,8 +7,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafkacore._fast.compression import CodecError
-from kafkacore._fast.errors import KafkaError, ProtocolError
+from kafkacore._fast.base.errors import KafkaError, ProtocolError
+from kafkacore._fast.codec.compression import CodecError
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection import indexes, producers, segments
 from kafkacore.inspection.indexes import IndexOptions, TimeFindings

@@ -6,9 +6,9 @@ import os
 from bisect import bisect_right
 from typing import Final
 
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.scan import BatchScan
-from kafkacore._fast.sidecar import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, offset_entries, time_entries
+from kafkacore._fast.log.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, offset_entries, time_entries
+from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.record.batch_scan import BatchScan
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from kafkacore._fast.compression import CodecError
-from kafkacore._fast.errors import KafkaError, ProtocolError
-from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
+from kafkacore._fast.base.errors import KafkaError, ProtocolError
+from kafkacore._fast.codec.compression import CodecError
+from kafkacore._fast.log.index_files import ABORTED_ENTRY_SIZE, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kafkacore.inspection.findings import Findings
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.files import lock_holder

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from kafkacore._fast.crc32c import checksum
-from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE, aborted_transactions, producer_entries
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore._fast.log.index_files import ABORTED_ENTRY_SIZE, aborted_transactions, producer_entries
 from kafkacore.inspection.report import Report
 from kafkacore.storage.errors import MalformedFileError
 

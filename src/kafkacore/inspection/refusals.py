@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafkacore._fast.batch import Batches, CorruptBatchError
-from kafkacore._fast.scan import BatchScan
+from kafkacore._fast.record.batch import Batches, CorruptBatchError
+from kafkacore._fast.record.batch_scan import BatchScan
 from kafkacore.inspection.findings import Findings
 from kafkacore.metadata.records import MetadataError, decode_batch, decode_framed
 from kafkacore.protocol.features import METADATA_VERSION, check_finalized

@@ -6,8 +6,8 @@ import os
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast.batch import Record
-from kafkacore._fast.describe import CONTENTS, DECODED, JSON, METADATA, RECORDS, TEXT, Description
+from kafkacore._fast.record.batch import Record
+from kafkacore._fast.record.describe import CONTENTS, DECODED, JSON, METADATA, RECORDS, TEXT, Description
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection.report import Report, compact
 from kafkacore.storage import names

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final
 
-from kafkacore._fast.compression import CodecError
-from kafkacore._fast.errors import KafkaError, ProtocolError
-from kafkacore._fast.scan import REASONS, BatchScan
-from kafkacore._fast.sidecar import ABORTED_ENTRY_SIZE
+from kafkacore._fast.base.errors import KafkaError, ProtocolError
+from kafkacore._fast.codec.compression import CodecError
+from kafkacore._fast.log.index_files import ABORTED_ENTRY_SIZE
+from kafkacore._fast.record.batch_scan import REASONS, BatchScan
 from kafkacore.inspection.dump import KNOWN, check_regular, ignore_unknown, suffix_of
 from kafkacore.inspection.producers import read_aborted, read_producers
 from kafkacore.inspection.report import Report

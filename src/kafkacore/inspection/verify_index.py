@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkacore._fast.sidecar import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, offset_entries, time_entries
+from kafkacore._fast.log.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, offset_entries, time_entries
 from kafkacore.inspection.report import Report
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkacore._fast.batch import CorruptBatchError
-from kafkacore._fast.record_scan import RecordScan
-from kafkacore._fast.scan import REASONS, ROW, BatchScan
+from kafkacore._fast.record.batch import CorruptBatchError
+from kafkacore._fast.record.batch_scan import REASONS, ROW, BatchScan
+from kafkacore._fast.record.record_scan import RecordScan
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of

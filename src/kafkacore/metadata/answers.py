@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Final
 
-from kafkacore._fast.columns import RowCodec
-from kafkacore._fast.object_sink import Encoded
+from kafkacore._fast.schema.columns import RowCodec
+from kafkacore._fast.schema.object_sink import Encoded
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk

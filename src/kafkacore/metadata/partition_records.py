@@ -22,7 +22,7 @@ from kafkacore.protocol.uuid import Uuid
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kafkacore._fast.columns import RowCodec
+    from kafkacore._fast.schema.columns import RowCodec
 
 NAME: Final = "PartitionRecord"
 API_KEY: Final = 3  # its number in a frame
@@ -254,7 +254,7 @@ def parted(records: Records, most: int) -> Iterator[list[Record]]:
 
 @cache
 def _codec(version: int) -> RowCodec:
-    from kafkacore._fast.columns import RowCodec  # not needed before a partition is made
+    from kafkacore._fast.schema.columns import RowCodec  # not needed before a partition is made
 
     return RowCodec(NAME, version)
 

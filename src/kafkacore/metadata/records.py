@@ -13,7 +13,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any, Final
 
-from kafkacore._fast.batch import Batch, RecordRows
+from kafkacore._fast.record.batch import Batch, RecordRows
 from kafkacore.metadata.partition_records import ChangeRun, PartitionRecords, PartitionRun, Record, Records
 from kafkacore.protocol import messages
 from kafkacore.protocol.errors import KafkaError, ProtocolError, UnsupportedVersionError

@@ -232,7 +232,7 @@ def _decode(waiting: _Waiting, frame: bytes) -> Any:
         return response.decode(memoryview(frame)[4:], 0)  # a refusal comes in version 0
     at = 4
     if header_version:
-        from kafkacore._fast.message import message_class
+        from kafkacore._fast.schema.message import message_class
 
         _, at = message_class("ResponseHeader").decode_prefix(frame, header_version)
     return response.decode(memoryview(frame)[at:], waiting.version)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from kafkacore._fast.plane import InboundRequest, NativePlane
-from kafkacore._fast.prepared import ASKED_LIMIT, PreparedAnswers, PreparedSlot
+from kafkacore._fast.plane.plane import InboundRequest, NativePlane
+from kafkacore._fast.plane.prepared_answers import ASKED_LIMIT, PreparedAnswers, PreparedSlot
 from kafkacore._named_tuple import NamedTuple
 
 MAX_ANSWERS: Final = 128

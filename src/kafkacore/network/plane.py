@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from kafkacore._fast.env import Environment
-from kafkacore._fast.plane import HotApi, InboundRequest, NativePlane, pack_address
+from kafkacore._fast.plane.plane import HotApi, InboundRequest, NativePlane, pack_address
+from kafkacore._fast.world.environment import Environment
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.lasting import LastingAnswer, LastingAnswers
 from kafkacore.network.later import Later

@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from kafkacore._fast import tables
-from kafkacore._fast.errors import ProtocolError, UnsupportedVersionError
-from kafkacore._fast.message import Message, message_class
-from kafkacore._fast.wire import request_header
+from kafkacore._fast.base.errors import ProtocolError, UnsupportedVersionError
+from kafkacore._fast.schema import tables
+from kafkacore._fast.schema.message import Message, message_class
+from kafkacore._fast.schema.wire import request_header
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol import messages
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Self
 
-from kafkacore._fast.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from kafkacore._fast.base.errors import KafkaError, ProtocolError, UnsupportedVersionError
 
 __all__ = ["ErrorCode", "KafkaError", "ProtocolError", "UnsupportedVersionError", "error_for", "exception_for"]
 

@@ -2,9 +2,9 @@
 
 from typing import Self
 
-from kafkacore._fast.errors import KafkaError as KafkaError
-from kafkacore._fast.errors import ProtocolError as ProtocolError
-from kafkacore._fast.errors import UnsupportedVersionError as UnsupportedVersionError
+from kafkacore._fast.base.errors import KafkaError as KafkaError
+from kafkacore._fast.base.errors import ProtocolError as ProtocolError
+from kafkacore._fast.base.errors import UnsupportedVersionError as UnsupportedVersionError
 
 class ErrorCode(int):
     name: str

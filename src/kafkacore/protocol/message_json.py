@@ -6,8 +6,8 @@ import base64
 from functools import cache
 from typing import Any
 
-from kafkacore._fast import tables
-from kafkacore._fast.tables import Field
+from kafkacore._fast.schema import tables
+from kafkacore._fast.schema.tables import Field
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import Uuid
 

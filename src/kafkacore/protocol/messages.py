@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkacore._fast.message import Message, Struct, message_class
+from kafkacore._fast.schema.message import Message, Struct, message_class
 
 __all__ = ["Message", "Struct", "message_class"]
 

@@ -1,6 +1,6 @@
 """Kafka's UUIDs and the ones with a meaning."""
 
-from kafkacore._fast.uuid import (
+from kafkacore._fast.base.uuid import (
     LOST_DIRECTORY,
     METADATA_TOPIC_ID,
     MIGRATING_DIRECTORY,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from kafkacore._fast.batch import Batches, ControlRecordType, Record, RecordBatchBuilder, RecordRows
+from kafkacore._fast.record.batch import Batches, ControlRecordType, Record, RecordBatchBuilder, RecordRows
 from kafkacore.protocol.messages import (
     KRaftVersionRecord,
     LeaderChangeMessage,

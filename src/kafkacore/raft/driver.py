@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from itertools import chain
 from typing import Any, Final, Protocol
 
-from kafkacore._fast.batch import Batch, Batches
+from kafkacore._fast.record.batch import Batch, Batches
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import snapshots

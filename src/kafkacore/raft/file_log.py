@@ -6,11 +6,11 @@ import logging
 import os
 from typing import Final
 
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.watch import SYNCED, PartitionWatch
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_watch import SYNCED, PartitionWatch
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.wait.io import LogDirectory
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
 from kafkacore.raft.log import LogEpochs, OffsetAndEpoch

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from typing import Protocol
 
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore._named_tuple import NamedTuple
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkacore._fast.batch import Batches, CorruptBatchError
+from kafkacore._fast.record.batch import Batches, CorruptBatchError
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode

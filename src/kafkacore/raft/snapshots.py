@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from kafkacore._fast.batch import Batch, Batches, CorruptBatchError, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError, RecordBatchBuilder
 from kafkacore.protocol.messages import KRaftVersionRecord, Message, SnapshotFooterRecord, SnapshotHeaderRecord
 from kafkacore.raft import control
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog

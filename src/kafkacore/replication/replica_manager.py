@@ -11,8 +11,8 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle, lead_alone
+from kafkacore._fast.log.partition_handle import PartitionHandle, lead_alone
+from kafkacore._fast.log.settings import LogSettings
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic

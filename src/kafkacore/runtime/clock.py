@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kafkacore._fast.env import Environment, ManualClock
+from kafkacore._fast.world.environment import Environment, ManualClock
 
 __all__ = ["Clock", "Environment", "ManualClock", "SystemClock"]
 

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from kafkacore._fast.env import list_directory, list_each
+from kafkacore._fast.world.environment import list_directory, list_each
 
 
 class Lock(Protocol):

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from kafkacore._fast.priority import enter_thread
+from kafkacore._fast.base.thread_priority import enter_thread
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ import threading
 import weakref
 from typing import ClassVar, Final, Protocol
 
-from kafkacore._fast.acceptor import NativeAcceptor
-from kafkacore._fast.env import Environment
-from kafkacore._fast.errors import ForkedNodeError
-from kafkacore._fast.processor import NativeProcessor, SpinBudget
+from kafkacore._fast.base.errors import ForkedNodeError
+from kafkacore._fast.plane.acceptor import NativeAcceptor
+from kafkacore._fast.plane.processor import NativeProcessor, SpinBudget
+from kafkacore._fast.world.environment import Environment
 from kafkacore.runtime.loops import LoopThread
 
 DATA: Final = "data"

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast import fetch, list_offsets, produce
-from kafkacore._fast.env import Environment
-from kafkacore._fast.fetch_session import FetchSessionCache
-from kafkacore._fast.gate import GatePolicy
-from kafkacore._fast.hot import Hot, publish_table
-from kafkacore._fast.table import Table
+from kafkacore._fast.hot import fetch, list_offsets, produce
+from kafkacore._fast.hot.fetch_session import FetchSessionCache
+from kafkacore._fast.hot.hot import Hot, publish_table
+from kafkacore._fast.log.partition_table import Table
+from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.config.listeners import SECURITY_PROTOCOLS
 from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
@@ -190,7 +190,7 @@ class BrokerServer:
 
     def _make_groups(self, environment: Environment) -> Groups:
         # Not before there are any.
-        from kafkacore._fast.heartbeats import HeartbeatRolls
+        from kafkacore._fast.hot.heartbeats import HeartbeatRolls
         from kafkacore.server.groups import Groups
 
         context, rolls = self.context, HeartbeatRolls(environment)

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from typing import Final
 
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.uuid import UNASSIGNED_DIRECTORY, ZERO, Uuid
 from kafkacore.replication.log_dir_moves import LogDirMoves

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from kafkacore._fast.fetch_session import FetchSessionCache
+from kafkacore._fast.hot.fetch_session import FetchSessionCache
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.registrations import Endpoint

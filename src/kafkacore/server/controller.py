@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from kafkacore._fast.env import Environment
+from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.config.listeners import SECURITY_PROTOCOLS
 from kafkacore.controller.quorum.controller import QuorumController

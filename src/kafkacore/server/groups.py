@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from kafkacore._fast.java_text import hash_code
-from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.base.java_text import hash_code
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
 from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Effects

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Final, Protocol
 
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.raft.driver import SyncedLog
 from kafkacore.raft.file_log import FileLog

@@ -10,7 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from kafkacore._fast.env import Environment
+from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage

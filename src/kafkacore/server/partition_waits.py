@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.watch import PartitionWatch
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_watch import PartitionWatch
 from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduler
 

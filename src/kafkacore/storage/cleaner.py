@@ -1,8 +1,8 @@
 """The log cleaner: compacts the dirtiest log, again and again, while there is one that should be (Kafka's LogCleaner).
 
 `check`, now and then, looks for work; threads are there only while there is some, and with them the memory of their
-offset maps. What a thread decides it decides in Python; bytes are moved by `_fast.compaction`, in steps, between which
-it keeps to the rate (log.cleaner.io.max.bytes.per.second) and hears of its end.
+offset maps. A thread decides in Python; `_fast.compact.compaction` moves the bytes, in steps. Between two steps the
+thread keeps to the rate (log.cleaner.io.max.bytes.per.second) and looks whether it has to end.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast import log_move
+from kafkacore._fast.log import move as log_move
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.storage.cleaner_choice import DirtySection, dirty_section
 
 if TYPE_CHECKING:
-    from kafkacore._fast.compaction import CompactionTotals
-    from kafkacore._fast.env import Environment
-    from kafkacore._fast.io import LogDirectory
-    from kafkacore._fast.offset_map import KeyOffsets
-    from kafkacore._fast.partition_handle import PartitionHandle
+    from kafkacore._fast.compact.compaction import CompactionTotals
+    from kafkacore._fast.compact.offset_map import KeyOffsets
+    from kafkacore._fast.log.partition_handle import PartitionHandle
+    from kafkacore._fast.wait.io import LogDirectory
+    from kafkacore._fast.world.environment import Environment
     from kafkacore.config import BrokerConfig
     from kafkacore.storage.log_manager import LogManager
     from kafkacore.storage.managed_directory import Key
@@ -192,7 +192,7 @@ class LogCleaner:
                 self._changed.notify_all()
 
     def _clean_all(self, number: int) -> None:
-        from kafkacore._fast.offset_map import KeyOffsets  # nobody needs it without a compacted log
+        from kafkacore._fast.compact.offset_map import KeyOffsets  # nobody needs it without a compacted log
 
         settings = self._settings
         budget = min(settings.dedupe_buffer_bytes // max(settings.threads, 1), MOST_MAP_BYTES)
@@ -217,7 +217,7 @@ class LogCleaner:
         return None
 
     def _clean(self, number: int, work: Work, keys: KeyOffsets) -> None:
-        from kafkacore._fast.compaction import CompactionCancelled, UncleanableLog
+        from kafkacore._fast.compact.compaction import CompactionCancelled, UncleanableLog
 
         key, handle, _ = work
         directory = handle.directory
@@ -254,7 +254,7 @@ class LogCleaner:
                 self._uncleanable[key] = handle
 
     def _compact(self, number: int, work: Work, keys: KeyOffsets) -> None:
-        from kafkacore._fast.compaction import DONE, Compaction
+        from kafkacore._fast.compact.compaction import DONE, Compaction
 
         (key, handle, section), settings = work, self._settings
         began_ns = self._environment.monotonic_ns()
@@ -289,7 +289,7 @@ class LogCleaner:
 
     def _prepare(self, key: Key, handle: PartitionHandle, upper_bound: int) -> None:
         """Raises CompactionCancelled, OSError."""
-        from kafkacore._fast.compaction import CompactionCancelled
+        from kafkacore._fast.compact.compaction import CompactionCancelled
 
         if not self._manager.compactions.begin(key, handle):
             raise CompactionCancelled("the log is moved, or gone")
@@ -316,7 +316,7 @@ class LogCleaner:
 
     def _keep_to_the_rate(self, key: Key, handle: PartitionHandle, moved_bytes: int) -> None:
         """Waits until so many bytes more are no more than the rate allows. Raises CompactionCancelled."""
-        from kafkacore._fast.compaction import CompactionCancelled
+        from kafkacore._fast.compact.compaction import CompactionCancelled
 
         with self._changed:
             now_ns = self._environment.monotonic_ns()

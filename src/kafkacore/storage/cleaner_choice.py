@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kafkacore._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from kafkacore._fast.partition_handle import PartitionHandle, SegmentInfo
+    from kafkacore._fast.log.partition_handle import PartitionHandle, SegmentInfo
 
 FOREVER_MS: Final = (1 << 63) - 1
 
@@ -69,7 +69,7 @@ def _lagging(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) -
     """min.compaction.lag.ms: the first segment with a record that is too young."""
     lag_ms = handle.settings.min_compaction_lag_ms
     if lag_ms > 0:
-        from kafkacore._fast.compaction import largest_timestamp
+        from kafkacore._fast.compact.compaction import largest_timestamp
 
         for segment in waiting:
             if largest_timestamp(handle, segment.base_offset) > now_ms - lag_ms:
@@ -81,7 +81,7 @@ def _delay_ms(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) 
     lag_ms = handle.settings.max_compaction_lag_ms
     if lag_ms >= now_ms:
         return 0
-    from kafkacore._fast.compaction import first_timestamp
+    from kafkacore._fast.compact.compaction import first_timestamp
 
     begun_ms = [first_timestamp(handle, segment.base_offset) for segment in waiting]
     earliest_ms = min((timestamp for timestamp in begun_ms if timestamp > 0), default=FOREVER_MS)

@@ -12,7 +12,7 @@ from kafkacore.storage import checkpoints
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from kafkacore._fast.partition_handle import PartitionHandle
+    from kafkacore._fast.log.partition_handle import PartitionHandle
     from kafkacore.storage.future_logs import FutureLogs
     from kafkacore.storage.managed_directory import Key, ManagedDirectory
 

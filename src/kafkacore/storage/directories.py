@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.runtime.files import OS_FILES, Files

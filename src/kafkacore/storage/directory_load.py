@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast import log_move, partition_load
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.partition_load import LoadProgress, LogLoad
+from kafkacore._fast.log import move as log_move
+from kafkacore._fast.log import partition_load
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_load import LoadProgress, LogLoad
+from kafkacore._fast.log.settings import LogSettings
 from kafkacore.runtime.files import Files, names_in
 from kafkacore.storage import clean_shutdown, log_loader, names, partition_metadata
 

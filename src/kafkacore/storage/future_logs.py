@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast import log_move
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log import move as log_move
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.storage import log_loader, names
 from kafkacore.storage.errors import LogDirectoryError, reason
@@ -21,7 +21,7 @@ from kafkacore.storage.errors import LogDirectoryError, reason
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from kafkacore._fast.log_settings import LogSettings
+    from kafkacore._fast.log.settings import LogSettings
     from kafkacore.runtime.files import Files
     from kafkacore.storage.managed_directory import Key, ManagedDirectory
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from kafkacore._fast import log_move
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle, new_partitions
-from kafkacore._fast.uuid import ZERO, Uuid
+from kafkacore._fast.base.uuid import ZERO, Uuid
+from kafkacore._fast.log import move as log_move
+from kafkacore._fast.log.partition_handle import PartitionHandle, new_partitions
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.process import DATA_NICE

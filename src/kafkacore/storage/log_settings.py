@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.log.settings import LogSettings
 
 if TYPE_CHECKING:
     from kafkacore.config.topic import TopicConfig

@@ -9,7 +9,7 @@ import select
 import threading
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast.env import Environment
+from kafkacore._fast.world.environment import Environment
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.storage.log_manager import LogManager

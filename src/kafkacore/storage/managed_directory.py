@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.wait.io import LogDirectory
 
 Key = tuple[str, int]  # topic and partition
 

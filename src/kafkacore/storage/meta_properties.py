@@ -6,7 +6,7 @@ import os
 import time
 from typing import Final
 
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import ConfigError
 from kafkacore.config import properties as property_files

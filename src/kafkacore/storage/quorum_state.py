@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from kafkacore._fast.uuid import ZERO, Uuid
+from kafkacore._fast.base.uuid import ZERO, Uuid
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files, replace
 from kafkacore.storage.errors import MalformedFileError

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from kafkacore._fast.faultdisk import FAULT_KINDS, FaultDisk
+from kafkacore._fast.world.fault_disk import FAULT_KINDS, FaultDisk
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.runtime.temporary_directory import TemporaryDirectory
 from kafkacore.server.node import Node

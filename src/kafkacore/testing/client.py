@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.network.client import NodeClient
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import CreateTopicsRequest, FetchRequest, MetadataRequest, ProduceRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkacore._fast.env import ManualClock, RunningClock
+from kafkacore._fast.world.environment import ManualClock, RunningClock
 
 if TYPE_CHECKING:
     from kafkacore.server.node import Node

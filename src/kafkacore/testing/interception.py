@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 from typing import Any, Final
 
-from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore.network.lasting import LastingAnswer
 from kafkacore.network.plane import Answer, Torn
 from kafkacore.network.request import RequestContext

@@ -11,7 +11,7 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from typing import Final
 
-from kafkacore._fast import preload
+from kafkacore._fast.base import preload
 
 # Of Python and of uvloop, wherever on the path they are: the largest, then by turns as they are needed.
 _FIRST: Final = (
@@ -21,9 +21,10 @@ _FIRST: Final = (
 )  # fmt: skip
 # How the names of our own begin that a start does not import.
 _NOT_STARTED: Final = (
-    "client", "column", "compact", "describe", "fault", "heartbeats", "java_text", "message_set", "offset_",
-    "old_messages", "preload", "probe", "producer_", "record_scan", "row_write", "scan", "sidecar", "sim", "text",
-    "validator",
+    "base/java_text", "base/preload", "base/text", "compact/", "hot/heartbeats", "hot/offset_", "log/index_files",
+    "log/producer_info", "log/producer_states", "plane/load_client", "plane/probe", "record/batch_scan", "record/describe", "record/message_set",
+    "record/old_messages", "record/record_scan", "record/validator", "schema/column", "schema/row_write",
+    "world/fault_disk", "world/simulated",
 )  # fmt: skip
 ARENA_BYTES: Final = 7 << 20  # what the objects of a start take up, and no more: it would be of no use to anybody
 
@@ -37,11 +38,13 @@ def open_libraries() -> preload.Preload:
 def libraries() -> list[str]:
     """Their paths, in the order in which they are opened; most of the first ones are not where they are looked for."""
     suffix = EXTENSION_SUFFIXES[0]
-    own = os.path.dirname(preload.__file__)
+    own = os.path.dirname(os.path.dirname(preload.__file__))
     found = [f"{place}/{name}{suffix}" for name in _FIRST for place in sys.path if place]
     found += [
-        f"{own}/{name}"
-        for name in sorted(os.listdir(own))
-        if name.endswith(suffix) and not name.startswith(_NOT_STARTED)
+        f"{own}/{package}/{name}"
+        for package in sorted(os.listdir(own))
+        if os.path.isdir(f"{own}/{package}")
+        for name in sorted(os.listdir(f"{own}/{package}"))
+        if name.endswith(suffix) and not f"{package}/{name}".startswith(_NOT_STARTED)
     ]
     return found

@@ -151,7 +151,7 @@ def prepare(config: BrokerConfig) -> None:
     known = meta_properties.read(config.metadata_log_dir)
     if known is not None and all(meta_properties.read(each) is not None for each in config.all_log_dirs):
         return
-    from kafkacore._fast.uuid import Uuid
+    from kafkacore._fast.base.uuid import Uuid
     from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 
     cluster_id = str(Uuid.random()) if known is None or known.cluster_id is None else known.cluster_id

@@ -17,7 +17,7 @@ SWITCH_INTERVAL_S = 0.0001
 # After which a node that started is left alone: it then imports what its first topic needs, some 6 ms, rather than
 # have whoever asks for one wait for that.
 SETTLED_MS = 1000
-_OF_TOPICS = ("kafkacore.controller.quorum.topics", "kafkacore.config.sources", "kafkacore._fast.columns")
+_OF_TOPICS = ("kafkacore.controller.quorum.topics", "kafkacore.config.sources", "kafkacore._fast.schema.columns")
 
 
 def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone: bool = True) -> None:

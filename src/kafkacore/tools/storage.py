@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
             return _info(arguments)
         case "format":
             return _format(arguments)
-    from kafkacore._fast.uuid import Uuid
+    from kafkacore._fast.base.uuid import Uuid
 
     print(Uuid.random())
     return 0

@@ -20,13 +20,13 @@ def check(root, **files):
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("_fast/log.pyx", "from kafkacore.storage.files cimport path\n", "_fast may not import storage"),
+        ("_fast/log/log.pyx", "from kafkacore.storage.files cimport path\n", "_fast may not import storage"),
         (
-            "_fast/log.pxd",
+            "_fast/log/log.pxd",
             "from libc.stdint cimport int32_t\ncimport kafkacore.config.keys\n",
             "_fast may not import config",
         ),
-        ("_fast/log.pyx", "from kafkacore cimport runtime\n", "_fast may not import runtime"),
+        ("_fast/log/log.pyx", "from kafkacore cimport runtime\n", "_fast may not import runtime"),
         ("raft/core.py", "def f():\n    from kafkacore.controller import quorum\n", "raft may not import controller"),
         ("raft/core.py", "from ..metadata import image\n", "raft may not import metadata"),
         ("storage/__init__.py", "from kafkacore import server\n", "storage may not import server"),
@@ -51,7 +51,7 @@ def test_imports_that_point_down_or_stay_inside_pass(tmp_path):
     result = check(
         tmp_path,
         **{
-            "_fast/log.pyx": "from libc.string cimport memcpy\nfrom kafkacore._fast.io cimport File\n",
+            "_fast/log/log.pyx": "from libc.string cimport memcpy\nfrom kafkacore._fast.wait.io cimport File\n",
             "controller/quorum/a.py": "from kafkacore.controller.common import placement\nfrom . import b\n",
             "server/node.py": "import asyncio\nfrom kafkacore._version import x\nfrom kafkacore.raft import core\n",
             "tools/main.py": "from kafkacore.server import node\n",

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from controllers import SyncedMemoryLog
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum.activation import activation_records
 from kafkacore.controller.quorum.decisions import Settings

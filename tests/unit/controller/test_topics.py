@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controllers import directory_of
-from kafkacore._fast.batch import Batches
+from kafkacore._fast.record.batch import Batches
 from kafkacore.metadata.records import decode_record
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (

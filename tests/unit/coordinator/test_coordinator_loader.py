@@ -9,8 +9,8 @@ from struct import pack
 import pytest
 
 from group_log import SETTINGS, Client, Uuids
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.partition_handle import ReadBytes
+from kafkacore._fast.log.partition_handle import ReadBytes
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.coordinator.loader import Loader

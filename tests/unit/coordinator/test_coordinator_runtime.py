@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.env import Environment, ManualClock
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import AppendResult, PartitionHandle
-from kafkacore._fast.uuid import Uuid
-from kafkacore._fast.watch import ACKS
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import AppendResult, PartitionHandle
+from kafkacore._fast.log.partition_watch import ACKS
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.coordinator import journal, loader, runtime
 from kafkacore.coordinator.group.effects import Append, Effects
 from kafkacore.coordinator.journal import JournalSettings

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from group_log import GroupLog, arrived, loaded
-from kafkacore._fast import offset_records
+from kafkacore._fast.hot import offset_records
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.effects import GroupRecord
 from kafkacore.protocol.errors import ErrorCode, InvalidRecordError, ProtocolError, UnsupportedVersionError

@@ -7,9 +7,9 @@ import pytest
 
 import old_messages
 from broken_batches import broken, sound_batches
-from kafkacore._fast.batch import CorruptBatchError
-from kafkacore._fast.describe import CONTENTS, JSON, METADATA, RECORDS, TEXT, Description
-from kafkacore._fast.record_scan import RecordScan
+from kafkacore._fast.record.batch import CorruptBatchError
+from kafkacore._fast.record.describe import CONTENTS, JSON, METADATA, RECORDS, TEXT, Description
+from kafkacore._fast.record.record_scan import RecordScan
 
 SEGMENTS = 300
 

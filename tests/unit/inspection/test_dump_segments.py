@@ -10,7 +10,7 @@ import zlib
 import pytest
 
 import old_messages
-from kafkacore._fast.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.metadata.records import RecordWriter
 from kafkacore.protocol.features import LATEST_METADATA_VERSION
 from kafkacore.protocol.messages import FeatureLevelRecord

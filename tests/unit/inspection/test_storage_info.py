@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.metadata.records import RecordWriter
 from kafkacore.protocol.features import LATEST_METADATA_VERSION
 from kafkacore.protocol.messages import FeatureLevelRecord

@@ -6,8 +6,8 @@ import struct
 import pytest
 
 import old_messages
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.crc32c import checksum
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.storage.bootstrap import encode_bootstrap
 from kafkacore.tools.main import main
 

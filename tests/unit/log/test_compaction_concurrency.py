@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from compacting import ABORT, COMMIT, compact
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.compaction import MAP, Compaction, CompactionCancelled
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.offset_map import KeyOffsets
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.compact.compaction import MAP, Compaction, CompactionCancelled
+from kafkacore._fast.compact.offset_map import KeyOffsets
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.storage.log_manager import LogManager
 from transactions import marker
 

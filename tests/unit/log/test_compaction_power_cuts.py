@@ -11,12 +11,12 @@ from collections.abc import Callable
 import pytest
 
 from compacting import ABORT, COMMIT, compact, read_log
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.compaction import CompactionCancelled
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.compact.compaction import CompactionCancelled
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.storage import log_loader
 from kafkacore.storage.log_manager import LogManager
 from seeds import SEED

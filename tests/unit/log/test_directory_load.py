@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment, list_directory, list_each
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.partition_load import LogFiles, read_topic_ids
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import ZERO, Uuid
+from kafkacore._fast.base.uuid import ZERO, Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_load import LogFiles, read_topic_ids
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment, list_directory, list_each
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.server.metrics import recovery_metrics
 from kafkacore.storage import directory_load, names, partition_metadata
 from kafkacore.storage.errors import MalformedFileError

@@ -15,13 +15,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkacore._fast import log_move, partition, segment
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log import move as log_move
+from kafkacore._fast.log import partition, segment
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.storage import checkpoints, future_logs, log_loader, log_manager, names
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.future_logs import MoveCancelled

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory, company_wait
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory, company_wait
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 
 SYNC_MS = 200
 MILLISECOND_NS = 1_000_000

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import pytest
 
 from compacting import ABORT, read_log
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.compaction import Compaction, CompactionCancelled
-from kafkacore._fast.env import ManualClock
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.offset_map import KeyOffsets
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.segment import live_count
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.compact.compaction import Compaction, CompactionCancelled
+from kafkacore._fast.compact.offset_map import KeyOffsets
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.segment import live_count
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.world.environment import ManualClock
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.storage.checkpoints import CLEANER_OFFSET, OffsetCheckpoint
 from kafkacore.storage.cleaner import CleanerSettings, LogCleaner, cleaner_settings

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.faultdisk import FaultDisk
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.partition_load import LoadProgress
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_load import LoadProgress
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.fault_disk import FaultDisk
 from kafkacore.config.broker import BrokerConfig
 from kafkacore.config.topic import TopicConfig
 from kafkacore.storage import log_loader

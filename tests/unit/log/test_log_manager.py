@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.env import Environment, ManualClock
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.storage import checkpoints, clean_shutdown, names
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.log_manager import LogManager

@@ -6,13 +6,13 @@ import errno
 import threading
 from pathlib import Path
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.table import Table, live_count
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_table import Table, live_count
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.storage import checkpoints
 from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast import io, partition, producers, segment
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.env import Environment, ManualClock
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.uuid import Uuid
-from kafkacore._fast.watch import SYNCED, PartitionWatch
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log import partition, producers, segment
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_watch import SYNCED, PartitionWatch
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.wait import io
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment, ManualClock
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.storage import log_loader
 
 NOW = 1_700_000_000_000

@@ -9,8 +9,8 @@ import pytest
 
 import damaged_logs
 from damaged_logs import ROWS, Row
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.world.environment import Environment
 from kafkacore.storage.log_manager import LogManager
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "recovery.md"

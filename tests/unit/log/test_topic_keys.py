@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.batch import Batch, Batches, RecordBatchBuilder
-from kafkacore._fast.env import Environment, ManualClock
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.record.batch import Batch, Batches, RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.config import BrokerConfig, TopicConfig
 from kafkacore.config.keys import BROKER
 from kafkacore.storage.log_settings import log_settings

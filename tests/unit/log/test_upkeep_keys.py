@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from kafkacore._fast.env import Environment
+from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.storage.log_upkeep import LogUpkeep, UpkeepIntervals, intervals_from
 

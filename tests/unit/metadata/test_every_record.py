@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast import tables
+from kafkacore._fast.schema import tables
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.records import RECORD_TYPES, RecordWriter, decode_record, record_class

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, TOPIC, MetadataImage
 from kafkacore.metadata.partitions import CHUNK_ROWS, rows_led_by, rows_with_elr, rows_with_isr, rows_with_replica

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkacore._fast.env import Environment, ManualClock, RunningClock
+from kafkacore._fast.world.environment import Environment, ManualClock, RunningClock
 
 
 def test_a_manual_clock_moves_when_told() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.faultdisk import FaultDisk
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.fault_disk import FaultDisk
 
 KAFKA_STORAGE_ERROR = 56
 

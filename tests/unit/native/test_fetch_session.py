@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkacore._fast.fetch_session import FetchSessionCache, live, partition_hash
+from kafkacore._fast.hot.fetch_session import FetchSessionCache, live, partition_hash
 
 NOT_FOUND, BAD_EPOCH, MIXED = 70, 71, 106
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafkacore._fast.gate import GatePolicy
+from kafkacore._fast.plane.gate import GatePolicy
 
 
 def test_without_rules_it_says_what_it_says_otherwise() -> None:

@@ -3,8 +3,8 @@
 import select
 import threading
 
-from kafkacore._fast import mail
-from kafkacore._fast.mail import PyInbox
+from kafkacore._fast.wait import mail
+from kafkacore._fast.wait.mail import PyInbox
 
 
 def test_mail_is_delivered_in_order() -> None:

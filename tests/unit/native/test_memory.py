@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast import memory
-from kafkacore._fast.memory import PyBudget
+from kafkacore._fast.wait import memory
+from kafkacore._fast.wait.memory import PyBudget
 
 
 def test_nobody_overtakes() -> None:

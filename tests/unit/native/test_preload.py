@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from kafkacore._fast.preload import Preload
+from kafkacore._fast.base.preload import Preload
 
 # In a process of its own: this one has imported them long since.
 OPENS = """
@@ -18,21 +18,21 @@ def mapped(name):
     with open("/proc/self/maps") as maps:
         return f"/_fast/{name}." in maps.read()
 
-assert not mapped("plane")
+assert not mapped("plane/plane")
 libraries = ahead.open_libraries()
 libraries.wait()
 libraries.wait()
-assert mapped("plane") and mapped("log"), "they were not opened"
-assert not mapped("simnet"), "what only tests load was opened"
-assert "kafkacore._fast.plane" not in sys.modules
-import kafkacore._fast.plane
+assert mapped("plane/plane") and mapped("log/log"), "they were not opened"
+assert not mapped("world/simulated_network"), "what only tests load was opened"
+assert "kafkacore._fast.plane.plane" not in sys.modules
+import kafkacore._fast.plane.plane
 """
 
 
 # Objects of many sizes, more than there is room for where memory was touched; then they go, and their arenas with them.
 ALLOCATES = """
 import gc, resource, sys
-from kafkacore._fast.preload import Preload
+from kafkacore._fast.base.preload import Preload
 
 MIB = 1 << 20
 Preload([], 8 * MIB).wait()

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kafkacore._fast.ring import PyRing
+from kafkacore._fast.wait.ring import PyRing
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 7, 20, 64])

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.timer import PyWheel
+from kafkacore._fast.wait.timer import PyWheel
 
 NUMBERS = st.integers(0, 19)
 DELAYS = st.one_of(

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast import watch
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.partition_handle import PartitionHandle
-from kafkacore._fast.simdisk import SimulatedDisk
-from kafkacore._fast.watch import PartitionWatch
+from kafkacore._fast.log import partition_watch as watch
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_watch import PartitionWatch
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.wire import has_response_tags, request_header
+from kafkacore._fast.schema.wire import has_response_tags, request_header
 from kafkacore.protocol import apis, errors, features
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError, error_for

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast.columns import RowCodec
+from kafkacore._fast.schema.columns import RowCodec
 from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import MetadataResponse, PartitionChangeRecord, PartitionRecord, TopicRecord
 from kafkacore.protocol.uuid import Uuid

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkacore._fast import tables
-from kafkacore._fast.wire import BINDINGS
+from kafkacore._fast.schema import tables
+from kafkacore._fast.schema.wire import BINDINGS
 from kafkacore.protocol.errors import ProtocolError
 from kafkacore.protocol.messages import FetchRequest, FetchResponse, ProduceRequest, message_class
 from kafkacore.protocol.uuid import Uuid

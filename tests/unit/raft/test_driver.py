@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import controllers
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.snapshot import records_of
 from kafkacore.protocol.errors import ErrorCode, KafkaError

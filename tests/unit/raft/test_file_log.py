@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.batch import Batches
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import control, snapshots
 from kafkacore.raft.control import data_batch

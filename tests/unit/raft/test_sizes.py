@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.protocol.messages import FetchResponse, Message
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft import messages

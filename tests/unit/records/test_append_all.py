@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacore._fast.batch import Batches, InvalidRecordError, RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, InvalidRecordError, RecordBatchBuilder
 
 PAIRS: list[tuple[bytes | None, bytes | None]] = [(b"a", b"1"), (b"", None), (None, b""), (b"b" * 300, b"2" * 5000)]
 

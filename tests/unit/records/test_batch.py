@@ -14,7 +14,10 @@ from aiokafka.record._crecords import LegacyRecordBatchBuilder as AiokafkaLegacy
 from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
 
-from kafkacore._fast.batch import (
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore._fast.codec.compression import Codec, CodecError
+from kafkacore._fast.codec.context import live_contexts
+from kafkacore._fast.record.batch import (
     Batches,
     ControlRecordType,
     CorruptBatchError,
@@ -22,9 +25,6 @@ from kafkacore._fast.batch import (
     RecordBatchBuilder,
     live_objects,
 )
-from kafkacore._fast.codec import live_contexts
-from kafkacore._fast.compression import Codec, CodecError
-from kafkacore._fast.crc32c import checksum
 
 Row = tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 

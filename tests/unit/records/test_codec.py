@@ -17,8 +17,8 @@ import cramjam
 import pytest
 from aiokafka import codec as aiokafka_codec
 
-from kafkacore._fast.codec import live_contexts
-from kafkacore._fast.compression import Codec, CodecError
+from kafkacore._fast.codec.compression import Codec, CodecError
+from kafkacore._fast.codec.context import live_contexts
 
 CODECS = ["gzip", "snappy", "lz4", "zstd"]
 CORRUPT, TOO_LARGE, UNKNOWN = -1, -2, -4
@@ -255,7 +255,7 @@ def test_unknown_codec() -> None:
 
 FALLBACK = """
 import sys
-from kafkacore._fast.compression import Codec, CodecError, needs_gil
+from kafkacore._fast.codec.compression import Codec, CodecError, needs_gil
 import gzip, cramjam
 body = bytes(range(256)) * 2000
 codec = Codec(max_bytes=len(body))
@@ -292,7 +292,7 @@ def test_cramjam_takes_over_where_the_libraries_are_missing(tmp_path: Path) -> N
 
 GZIP = """
 import zlib
-from kafkacore._fast.compression import Codec, CodecError, needs_gil
+from kafkacore._fast.codec.compression import Codec, CodecError, needs_gil
 body = bytes(range(256)) * 2000
 codec = Codec()
 packed = codec.deflate("gzip", body)

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from kafkacore._fast.crc32c import checksum, combine, implementation, implementations
+from kafkacore._fast.base.crc32c import checksum, combine, implementation, implementations
 
 # RFC 3720, appendix B.4, and the check value of the CRC catalogue.
 VECTORS = [

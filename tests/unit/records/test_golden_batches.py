@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.validator import Validator
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.validator import Validator
 
 NOW = 1_700_000_000_000
 GOLDEN = {

@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from aiokafka.record._crecords import LegacyRecordBatchBuilder
 
-from kafkacore._fast.batch import Batches, RecordBatchBuilder
-from kafkacore._fast.compression import Codec
-from kafkacore._fast.crc32c import checksum
-from kafkacore._fast.validator import Validator, Verdict, follow
+from kafkacore._fast.base.crc32c import checksum
+from kafkacore._fast.codec.compression import Codec
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.record.validator import Validator, Verdict, follow
 
 NOW = 1_700_000_000_000
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kafkacore._fast.batch import RecordBatchBuilder
-from kafkacore._fast.env import Environment
-from kafkacore._fast.io import LogDirectory
-from kafkacore._fast.log_settings import LogSettings
-from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.partitions import CHUNK_ROWS
 from kafkacore.metadata.publishing import MetadataPublisher

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.env import Environment
-from kafkacore._fast.log_settings import LogSettings
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.world.environment import Environment
 from kafkacore.runtime import open_files
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.log_manager import LogManager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kafkacore._fast import priority
+from kafkacore._fast.base import thread_priority as priority
 from kafkacore.runtime.process import CONTROLLER, DATA, DATA_NICE, Runtime, default_processors
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkacore._fast.env import Environment
+from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.core import RaftConfig

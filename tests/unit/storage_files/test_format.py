@@ -7,8 +7,8 @@ from base64 import b64decode
 
 import pytest
 
-from kafkacore._fast.batch import Batches, ControlRecordType
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.record.batch import Batches, ControlRecordType
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address
 from kafkacore.inspection.directories import describe_directories

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kafkacore._fast.uuid import Uuid
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore.runtime.files import OsFiles, replace
 from kafkacore.storage import clean_shutdown, meta_properties, partition_metadata, quorum_state
 from kafkacore.storage.checkpoints import RECOVERY_POINT, LeaderEpochCheckpoint, OffsetCheckpoint

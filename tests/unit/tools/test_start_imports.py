@@ -51,10 +51,10 @@ NOT_NEEDED = (
     "kafkacore.storage.cleaner",
     "kafkacore.storage.log_upkeep",
     "kafkacore.testing",
-    "kafkacore._fast.columns",
+    "kafkacore._fast.schema.columns",
     "kafkacore._fast.compact",
-    "kafkacore._fast.offset_",
-    "kafkacore._fast.sim",
+    "kafkacore._fast.hot.offset_",
+    "kafkacore._fast.world.simulated",
     "argparse",
     "cramjam",
     "hypothesis",
@@ -72,7 +72,7 @@ def imported(tmp_path_factory):
         [sys.executable, "-c", PROGRAM, directory], capture_output=True, text=True, check=True, timeout=60
     )
     found = dict(line.split(" ", 1) for line in ran.stdout.splitlines())
-    assert "kafkacore._fast.plane" in found, ran.stderr
+    assert "kafkacore._fast.plane.plane" in found, ran.stderr
     return found
 
 
@@ -112,4 +112,6 @@ def test_a_node_that_has_started_imports_what_its_first_topic_needs(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-c", SETTLED, tmp_path / "node"], capture_output=True, text=True, check=True, timeout=60
     )
-    assert {"kafkacore.controller.quorum.topics", "kafkacore._fast.columns"} <= set(ran.stdout.split()), ran.stderr
+    assert {"kafkacore.controller.quorum.topics", "kafkacore._fast.schema.columns"} <= set(ran.stdout.split()), (
+        ran.stderr
+    )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
-from kafkacore._fast.offset_commit import OffsetCommit
-from kafkacore._fast.offset_rows import TopicOffsets
+from kafkacore._fast.hot.offset_commit import OffsetCommit
+from kafkacore._fast.hot.offset_rows import TopicOffsets
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.answers import fetch_error
 from kafkacore.coordinator.group.classic import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, ClassicGroup

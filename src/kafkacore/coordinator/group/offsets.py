@@ -1,6 +1,6 @@
 """The committed offsets of a partition of `__consumer_offsets`, and those of open transactions.
 
-Offsets are rows of `_fast.offset_rows`: a commit of hundreds of partitions makes no object for each of them here.
+Offsets are rows of `_fast.hot.offset_rows`: a commit of hundreds of partitions makes no object for each of them here.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-from kafkacore._fast.offset_commit import OffsetCommit
-from kafkacore._fast.offset_rows import TopicOffsets
+from kafkacore._fast.hot.offset_commit import OffsetCommit
+from kafkacore._fast.hot.offset_rows import TopicOffsets
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.records import CommittedOffset
 

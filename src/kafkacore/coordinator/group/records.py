@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
 
 A key is the number of its kind and a struct, a value the number of its version and a struct, both in two bytes. What is
-written for every partition of every commit is written by `_fast.offset_records`.
+written for every partition of every commit is written by `_fast.hot.offset_records`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct as Layout
 from typing import Final
 
-from kafkacore._fast import offset_records
+from kafkacore._fast.hot import offset_records
 from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue

@@ -1,7 +1,7 @@
 """Heartbeats and SyncGroups that need no decision: a stable group's members may be answered without its shard, which
 asks when a session would end how long nothing was heard, and who was given its assignment when somebody would be late.
 
-`_fast.heartbeats` has the processors' rolls; a shard that is given none answers every request itself.
+`_fast.hot.heartbeats` has the processors' rolls; a shard that is given none answers every request itself.
 """
 
 from __future__ import annotations

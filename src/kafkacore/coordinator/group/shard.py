@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from kafkacore._fast.offset_commit import OffsetCommit
+from kafkacore._fast.hot.offset_commit import OffsetCommit
 from kafkacore.coordinator.group import admin, commits, expiry, membership, replay
 from kafkacore.coordinator.group.answers import join_error
 from kafkacore.coordinator.group.classic import ClassicGroup

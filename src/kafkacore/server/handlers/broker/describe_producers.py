@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafkacore._fast.producer_states import producer_states
+from kafkacore._fast.log.producer_states import producer_states
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DescribeProducersRequest, DescribeProducersResponse

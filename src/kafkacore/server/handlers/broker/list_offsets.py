@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
-from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ListOffsetsRequest, ListOffsetsResponse

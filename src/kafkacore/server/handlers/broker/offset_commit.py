@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from kafkacore._fast.offset_commit import OffsetCommit
+from kafkacore._fast.hot.offset_commit import OffsetCommit
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis

@@ -7,8 +7,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from kafkacore._fast import watch
-from kafkacore._fast.partition_handle import PartitionHandle
+from kafkacore._fast.log import partition_watch as watch
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
 from kafkacore.protocol.messages import ProduceRequest, ProduceResponse

@@ -1,0 +1,141 @@
+"""The Python face of `codec`: bodies of record batches in Kafka's framings, bounded."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint8_t
+
+from kafkacore._fast.codec.context cimport (
+    CODEC_CORRUPT, CODEC_GZIP, CODEC_LZ4, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_SNAPPY, CODEC_TOO_LARGE,
+    CODEC_UNAVAILABLE, CODEC_UNKNOWN, CODEC_ZSTD, LEVEL_DEFAULT, codec_context_free, codec_context_new, codec_needs_gil,
+    deflate_all, default_inflate_limits, inflate_all, inflate_begin, inflate_next,
+)
+from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
+
+cdef enum:
+    MOST_BYTES = 0x7FFFFFFF
+
+
+class CodecError(ValueError):
+    """A body that does not inflate, or that may not; `code` is the CodecStatus of codec.pxd."""
+
+    def __init__(self, code, message):
+        super().__init__(message)
+        self.code = code
+
+
+NAMES = {"none": CODEC_NONE, "gzip": CODEC_GZIP, "snappy": CODEC_SNAPPY, "lz4": CODEC_LZ4, "zstd": CODEC_ZSTD}
+REASONS = {
+    CODEC_CORRUPT: "the body is malformed or cut off, or bytes follow its end",
+    CODEC_TOO_LARGE: "the body inflates beyond the limit of its size or ratio",
+    CODEC_NO_MEMORY: "no memory is left for the codec",
+    CODEC_UNKNOWN: "there is no such codec or level; codecs are " + ", ".join(NAMES),
+    CODEC_UNAVAILABLE: "neither the C library nor cramjam is installed; install cramjam",
+}
+
+
+cdef int codec_id(codec) except -1:
+    if isinstance(codec, int):
+        return codec if codec >= 0 else 255
+    try:
+        return NAMES[codec]
+    except KeyError:
+        raise CodecError(CODEC_UNKNOWN, f"codec {codec!r}: {REASONS[CODEC_UNKNOWN]}") from None
+
+
+cdef int refuse(int code) except -1:
+    raise CodecError(code, REASONS[code])
+
+
+cdef class Codec:
+    """One thread's contexts of the libraries, kept between bodies.
+
+    Args:
+        max_bytes: the most that a body may inflate to.
+        max_ratio: the most inflated : stored, asked once a body inflates beyond `ratio_floor_bytes`.
+    """
+
+    def __cinit__(self, *, max_bytes=None, max_ratio=None, ratio_floor_bytes=None):
+        self.limits = default_inflate_limits()[0]
+        if max_bytes is not None:
+            self.limits.max_bytes = max_bytes
+        if max_ratio is not None:
+            self.limits.max_ratio = max_ratio
+        if ratio_floor_bytes is not None:
+            self.limits.ratio_floor_bytes = ratio_floor_bytes
+        self.context = codec_context_new()
+        if self.context == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        codec_context_free(self.context)
+
+    def inflate(self, codec, data):
+        """The body of a batch, as bytes.
+
+        Raises:
+            CodecError: malformed, over the limits, or no such codec.
+        """
+        cdef Writer out
+        cdef Py_buffer view
+        cdef int number = codec_id(codec)
+        cdef int status
+        writer_init(&out, self.limits.max_bytes)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        with nogil:
+            status = inflate_all(self.context, number, view.buf, view.len, &self.limits, &out)
+        PyBuffer_Release(&view)
+        return taken_bytes(&out, status)
+
+    def chunks(self, codec, data):
+        """The body in the pieces in which the validator sees it; a list of bytes."""
+        cdef Py_buffer view
+        cdef const uint8_t *chunk = NULL
+        cdef int64_t given
+        cdef int number = codec_id(codec)
+        found = []
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            given = inflate_begin(self.context, number, view.buf, view.len, &self.limits)
+            if given < 0:
+                refuse(<int> given)
+            while True:
+                given = inflate_next(self.context, &chunk)
+                if given < 0:
+                    refuse(<int> given)
+                if given == 0:
+                    return found
+                found.append(PyBytes_FromStringAndSize(<const char *> chunk, given))
+        finally:
+            PyBuffer_Release(&view)
+
+    def deflate(self, codec, data, level=None):
+        """The body compressed in Kafka's framing, as bytes; `level` as in Kafka's compression.*.level.
+
+        Raises:
+            CodecError: no such codec or level.
+        """
+        cdef Writer out
+        cdef Py_buffer view
+        cdef int number = codec_id(codec)
+        cdef int asked = LEVEL_DEFAULT if level is None else level
+        cdef int status
+        writer_init(&out, MOST_BYTES)
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        with nogil:
+            status = deflate_all(self.context, number, asked, view.buf, view.len, &out)
+        PyBuffer_Release(&view)
+        return taken_bytes(&out, status)
+
+
+cdef bytes taken_bytes(Writer *out, int status):
+    try:
+        if status != CODEC_OK:
+            refuse(status)
+        return PyBytes_FromStringAndSize(<const char *> out.data, out.size)
+    finally:
+        writer_free(out)
+
+
+def needs_gil(codec):
+    """Whether this codec's library is missing here, so that cramjam does its work."""
+    return codec_needs_gil(codec_id(codec))

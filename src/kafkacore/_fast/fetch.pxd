@@ -1,8 +1,0 @@
-"""Fetch without the GIL: sessions (KIP-227), topic ids (KIP-516), isolation, minimum and maximum bytes, waiting,
-divergence (KIP-595), leader hints (KIP-951). A follower's Fetch is punted until replication runs here."""
-
-from kafkacore._fast.gate cimport Verdict
-from kafkacore._fast.plane cimport Request
-
-# A Serve (plane.pxd); `state` is a HotState.
-cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noexcept nogil

@@ -1,1 +1,0 @@
-# No Python face: a Fetch's parts and answer are driven through kafkacore._fast.fetch.

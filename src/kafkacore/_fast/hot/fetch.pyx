@@ -1,0 +1,358 @@
+"""Fetch: read what there is, wait for more when that is too little, answer with ranges of files.
+
+A reading never waits for a disk on the processor's thread: what is not in the page cache is read again by a job of the
+directory's I/O pool, which leaves it in the cache for the send.
+"""
+
+from libc.errno cimport EAGAIN
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+
+from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.base.cursor cimport Reader, reader_init
+from kafkacore._fast.world.environment cimport Disk
+from kafkacore._fast.hot.fetch_call cimport FetchCall, Part, call_answer, call_answer_error, call_partitions
+from kafkacore._fast.hot.fetch_session cimport session_release
+from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
+from kafkacore._fast.hot.hot cimport KAFKA_STORAGE_ERROR, NONE, Hot, HotState, deadline_passed
+from kafkacore._fast.wait.io cimport Job, io_submit
+from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir
+from kafkacore._fast.log.aborted cimport log_aborted, log_may_be_aborted
+from kafkacore._fast.wait.mail cimport Mail
+from kafkacore._fast.wait.park cimport WAKE_TIMEOUT, Parked, park_hold, park_init, park_release
+from kafkacore._fast.log.partition cimport (
+    READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, partition_read, partition_release, partition_unwait,
+    partition_wait,
+)
+from kafkacore._fast.plane.plane cimport (
+    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered, request_inbox,
+    request_wheel,
+)
+from kafkacore._fast.log.segment cimport file_of, segment_release
+from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
+from kafkacore._fast.schema.view cimport Program, arena_free, arena_init, view_read
+from kafkacore._fast.schema.wire cimport fetch_request_program
+
+cdef enum:
+    CALL_ARENA_BYTES = 64 << 20   # a session of a hundred thousand partitions; what needs more is malformed
+    PROBE_BYTES = 128 << 10       # the kernel reads ahead at least so far: a probe each tells whether all is cached
+
+cdef int32_t live_calls = 0       # atomic; tests hold it against zero
+
+
+cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noexcept nogil:
+    cdef FetchCall *call = call_new(<HotState *> state, request)
+    cdef int outcome
+    cdef int error
+    if call == NULL:
+        return SERVED_CLOSE
+    outcome = call_read(call)
+    if outcome != SERVED:
+        park_release(&call.parked)
+        return outcome
+    if verdict.action == GATE_ERROR:
+        call.forced_error = verdict.error
+    request.state = call
+    request.drop_state = drop_call
+    error = call_partitions(call)
+    if error < 0:
+        drop_call(request)
+        return SERVED_CLOSE
+    if error > 0:
+        return finish(call, call_answer_error(call, error))
+    return go_on(call, False)
+
+
+cdef FetchCall *call_new(HotState *state, Request *request) noexcept nogil:
+    cdef FetchCall *call = <FetchCall *> calloc(1, sizeof(FetchCall))
+    if call == NULL:
+        return NULL
+    park_init(&call.parked, request_inbox(request))
+    call.parked.resume = resume_call
+    call.parked.destroy = destroy_call
+    call.parked.timer.fire = deadline_passed
+    call.request = request
+    call.state = state
+    call.now_ms = request_wheel(request).now_ms
+    arena_init(&call.arena, CALL_ARENA_BYTES)
+    add32(&live_calls, 1)
+    return call
+
+
+cdef void destroy_call(Parked *parked) noexcept nogil:
+    cdef FetchCall *call = <FetchCall *> parked
+    cdef int32_t i
+    let_go_of_reads(call)
+    for i in range(call.count):
+        if call.parts[i].partition != NULL:
+            partition_release(call.parts[i].partition)
+    if call.session != NULL:
+        session_release(call.session)
+    arena_free(&call.arena)
+    free(call)
+    add32(&live_calls, -1)
+
+
+cdef void drop_call(Request *request) noexcept nogil:
+    """The connection is gone. A job under way has its own count and finds no request when it comes back."""
+    cdef FetchCall *call = <FetchCall *> request.state
+    request.state = NULL
+    wheel_cancel(request_wheel(request), &call.parked.timer)
+    unwait_all(call)
+    call.request = NULL
+    park_release(&call.parked)
+
+
+cdef int call_read(FetchCall *call) noexcept nogil:
+    """Parses the body. SERVED; SERVED_CLOSE when it is malformed; SERVED_PUNT for a follower."""
+    cdef const Program *program = fetch_request_program(call.request.api_version)
+    cdef Reader reader
+    reader_init(&reader, call.request.frame.data + call.request.header_size,
+                call.request.frame.size - call.request.header_size)
+    if program == NULL or view_read(program, &reader, &call.body, &call.arena) != 0:
+        return SERVED_CLOSE
+    if call.body.replica_id >= 0 or call.body.replica_state.replica_id >= 0:
+        return SERVED_PUNT
+    return SERVED
+
+
+# --- reading ---
+
+cdef int go_on(FetchCall *call, bint last) noexcept nogil:
+    """Reads; then answers, waits for more, or hands the reading to the I/O pool. `last`: no more waiting."""
+    while True:
+        if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
+            return hand_over(call, last)
+        if last or enough(call):
+            return finish(call, call_answer(call))
+        if wait_for_more(call):
+            return SERVED_PARKED
+
+
+cdef bint enough(FetchCall *call) noexcept nogil:
+    return call.failed or call.count == 0 or call.body.max_wait_ms <= 0 or call.bytes >= call.body.min_bytes
+
+
+cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
+    """One reading of every partition within the bytes asked for. 0, or LOG_BLOCKED when one must wait for the disk."""
+    cdef int64_t room = min(call.body.max_bytes, call.state.fetch_max_bytes)
+    cdef int isolation = READ_COMMITTED if call.body.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
+    cdef Part *part
+    cdef int error
+    cdef int32_t i
+    let_go_of_reads(call)
+    call.bytes = 0
+    call.failed = False
+    for i in range(call.count):
+        part = &call.parts[i]
+        if part.partition != NULL:
+            error = partition_read(part.partition, part.offset, part.current_leader_epoch, part.last_fetched_epoch,
+                                   max(min(part.max_bytes, room), 0), isolation, call.bytes == 0, slowly,
+                                   &part.read, &part.view)
+            if error == LOG_BLOCKED:
+                return LOG_BLOCKED
+            part.error = error if call.forced_error == NONE else call.forced_error
+        if part.error != NONE or part.view.diverging_end_offset >= 0:
+            call.failed = True
+        elif part.read.size > 0:
+            call.bytes += part.read.size
+            room -= part.read.size
+    return 0
+
+
+cdef void let_go_of_reads(FetchCall *call) noexcept nogil:
+    cdef Part *part
+    cdef int32_t i
+    for i in range(call.count):
+        part = &call.parts[i]
+        if part.read.segment != NULL:
+            segment_release(part.read.segment)
+            part.read.segment = NULL
+        part.read.size = 0
+        free(part.aborted)
+        part.aborted = NULL
+        part.aborted_count = 0
+
+
+cdef bint may_be_aborted(FetchCall *call) noexcept nogil:
+    """Whether transactions must be looked up in files, for a reader of committed records."""
+    cdef int32_t i
+    if call.body.isolation_level == READ_COMMITTED:
+        for i in range(call.count):
+            if call.parts[i].read.size > 0 and log_may_be_aborted(&call.parts[i].partition.log, call.parts[i].offset):
+                return True
+    return False
+
+
+cdef bint all_cached(FetchCall *call) noexcept nogil:
+    cdef Part *part
+    cdef int32_t i
+    for i in range(call.count):
+        part = &call.parts[i]
+        if part.read.size > 0 and not part.read.cached and not range_cached(part):
+            return False
+    return True
+
+
+cdef bint range_cached(const Part *part) noexcept nogil:
+    cdef const Disk *disk = part.read.segment.disk
+    cdef int64_t at = part.read.position
+    cdef int64_t last = part.read.position + part.read.size - 1
+    cdef uint8_t byte
+    while at < last:
+        if disk.pread_cached(disk.self, file_of(part.read.segment), &byte, 1, at) == -EAGAIN:
+            return False
+        at += PROBE_BYTES
+    return disk.pread_cached(disk.self, file_of(part.read.segment), &byte, 1, last) != -EAGAIN
+
+
+# --- reading that waits for the disk ---
+
+cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
+    cdef int32_t i
+    call.job.run = run_slowly
+    call.job.done.deliver = slow_read_done
+    call.job.reply = call.parked.inbox
+    call.waits_no_more = last
+    call.reading = True
+    for i in range(call.count):
+        if call.parts[i].partition != NULL:
+            park_hold(&call.parked)
+            if io_submit(log_dir(&call.parts[i].partition.log), &call.job) == 0:
+                return SERVED_PARKED
+            park_release(&call.parked)
+    call.reading = False
+    fail_all(call)  # every directory is closed: the node goes down
+    return finish(call, call_answer(call))
+
+
+cdef void run_slowly(Job *job) noexcept nogil:
+    """On a pool thread: the same reading, allowed to wait, and every byte touched so that the send finds it cached."""
+    cdef FetchCall *call = call_of_job(job)
+    cdef int32_t i
+    read_all(call, True)
+    for i in range(call.count):
+        if call.parts[i].read.size > 0 and not call.parts[i].read.cached:
+            warm(&call.parts[i])
+        if call.parts[i].read.size > 0 and call.body.isolation_level == READ_COMMITTED:
+            look_up_aborted(call, &call.parts[i])
+
+
+cdef void warm(const Part *part) noexcept nogil:
+    cdef const Disk *disk = part.read.segment.disk
+    cdef uint8_t scratch[16384]
+    cdef int64_t at = part.read.position
+    cdef int64_t end = part.read.position + part.read.size
+    cdef int64_t size
+    disk.want(disk.self, file_of(part.read.segment), at, part.read.size)
+    while at < end:
+        size = min(<int64_t> sizeof(scratch), end - at)
+        if disk.pread(disk.self, file_of(part.read.segment), scratch, <size_t> size, at) <= 0:
+            return  # the send meets the same error and closes the connection
+        at += sizeof(scratch)
+
+
+cdef void look_up_aborted(FetchCall *call, Part *part) noexcept nogil:
+    part.aborted_count = log_aborted(&part.partition.log, part.offset, &part.read, &part.aborted)
+    if part.aborted_count < 0:  # records that may be none must not look committed
+        part.aborted_count = 0
+        part.error = KAFKA_STORAGE_ERROR
+        segment_release(part.read.segment)
+        part.read.segment = NULL
+        part.read.size = 0
+        call.failed = True
+
+
+cdef void slow_read_done(Mail *mail) noexcept nogil:
+    cdef FetchCall *call = call_of_job(<Job *> mail)
+    cdef Request *request = call.request
+    cdef int outcome = SERVED_PARKED
+    call.reading = False
+    if request != NULL:
+        if call.waits_no_more or enough(call):
+            outcome = finish(call, call_answer(call))
+        elif not wait_for_more(call):
+            outcome = go_on(call, False)
+        if outcome == SERVED:
+            request_answered(request)
+    park_release(&call.parked)
+
+
+cdef FetchCall *call_of_job(Job *job) noexcept nogil:
+    cdef FetchCall layout  # for the distance alone
+    return <FetchCall *> (<char *> job - (<char *> &layout.job - <char *> &layout))
+
+
+cdef void fail_all(FetchCall *call) noexcept nogil:
+    cdef int32_t i
+    let_go_of_reads(call)
+    for i in range(call.count):
+        call.parts[i].error = KAFKA_STORAGE_ERROR
+
+
+# --- waiting ---
+
+cdef bint wait_for_more(FetchCall *call) noexcept nogil:
+    """Queues a waiter on every partition; False when one moved since it was read (then none is queued)."""
+    cdef Part *part
+    cdef bint committed = call.body.isolation_level == READ_COMMITTED
+    cdef int64_t bound
+    cdef int32_t i
+    let_go_of_reads(call)
+    for i in range(call.count):
+        part = &call.parts[i]
+        bound = part.view.last_stable_offset if committed else part.view.high_watermark
+        part.waiter.parked = &call.parked
+        part.waiter.kind = WAIT_COMMITTED if committed else WAIT_FETCH
+        part.waiter.at = max(part.offset, bound)
+        if not partition_wait(part.partition, &part.waiter):
+            unwait_all(call)
+            return False
+    if call.parked.timer.back == NULL:
+        wheel_add(request_wheel(call.request), &call.parked.timer, call.now_ms + call.body.max_wait_ms)
+    return True
+
+
+cdef void unwait_all(FetchCall *call) noexcept nogil:
+    cdef int32_t i
+    for i in range(call.count):
+        if call.parts[i].partition != NULL:
+            partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
+
+
+cdef void resume_call(Parked *parked, int why) noexcept nogil:
+    cdef FetchCall *call = <FetchCall *> parked
+    cdef Request *request = call.request
+    if request == NULL:
+        return
+    if call.reading:  # the parts are the job's now; it answers when it is done
+        call.waits_no_more |= why & WAKE_TIMEOUT != 0
+        return
+    unwait_all(call)
+    if go_on(call, (why & WAKE_TIMEOUT) != 0) == SERVED:
+        request_answered(request)
+
+
+cdef int finish(FetchCall *call, bint answered) noexcept nogil:
+    cdef Request *request = call.request
+    wheel_cancel(request_wheel(request), &call.parked.timer)
+    request.state = NULL
+    request.drop_state = NULL
+    if not answered:
+        request.close_after = True
+        request.no_answer = True
+    call.request = NULL
+    park_release(&call.parked)
+    return SERVED
+
+
+# --- Python face ---
+
+def api(Hot hot not None) -> HotApi:
+    """Fetch, to be installed in a plane."""
+    return hot_api(serve_fetch, &hot.state, hot)
+
+
+def live() -> int:
+    """Fetch calls under way in this process."""
+    return load32(&live_calls)

@@ -1,0 +1,406 @@
+"""A Fetch's sessions and answer (KIP-227): which partitions a request means, and which of them the answer names.
+
+An incremental answer leaves out what has nothing new to say: no records, no error, high watermark and log start as
+before.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
+from libc.string cimport memcmp, memcpy
+
+from kafkacore._fast.plane.answer cimport answer_add_file, answer_add_memory
+from kafkacore._fast.base.cursor cimport Writer, put32, writer_detach, writer_free, writer_init
+from kafkacore._fast.hot.fetch_session cimport (
+    FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionPartition, session_drop, session_find, session_move_last,
+    session_new, session_put, session_release, sessions_add, sessions_remove, sessions_take,
+)
+from kafkacore._fast.hot.hot cimport (
+    FENCED_LEADER_EPOCH, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    answer_begin, endpoints_add, endpoints_begin,
+)
+from kafkacore._fast.log.partition cimport READ_COMMITTED, partition_hold
+from kafkacore._fast.plane.plane cimport Request, request_table
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.partition_table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
+from kafkacore._fast.schema.view cimport Gap, Program, arena_alloc, view_write
+from kafkacore._fast.schema.wire cimport (
+    AbortedTransaction, FetchPartition, FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData,
+    fetch_response_program,
+)
+
+cdef enum:
+    INVALID_FETCH_SESSION_EPOCH = 71
+    LEADERS_VERSION = 16       # who leads, and where (KIP-951)
+    NO_HIGH_WATERMARK = -1
+
+
+# --- which partitions are meant ---
+
+cdef int call_partitions(FetchCall *call) noexcept nogil:
+    cdef int16_t error
+    if call.body.session_epoch == INITIAL_EPOCH or call.body.session_epoch == FINAL_EPOCH:
+        if call.body.session_id != 0:
+            sessions_remove(call.state.sessions, call.body.session_id)
+        call.starts_session = call.body.session_epoch == INITIAL_EPOCH
+        return parts_of_request(call)
+    error = sessions_take(call.state.sessions, call.body.session_id, call.body.session_epoch,
+                          call.request.api_version >= TOPIC_ID_VERSION, call.now_ms, &call.session)
+    if error != NONE:
+        return error
+    return parts_of_session(call)
+
+
+cdef int parts_of_request(FetchCall *call) noexcept nogil:
+    cdef FetchTopic *topics = <FetchTopic *> call.body.topics.items
+    cdef FetchPartition *wanted
+    cdef Part *part
+    cdef int32_t t, i
+    cdef int32_t count = 0
+    for t in range(call.body.topics.count):
+        count += topics[t].partitions.count
+    call.parts = <Part *> arena_alloc(&call.arena, count * sizeof(Part))
+    if call.parts == NULL and count:
+        return -1
+    for t in range(call.body.topics.count):
+        wanted = <FetchPartition *> topics[t].partitions.items
+        for i in range(topics[t].partitions.count):
+            part = &call.parts[call.count]
+            call.count += 1
+            part.topic = topics[t].topic
+            memcpy(part.topic_id, topics[t].topic_id, 16)
+            part.index = wanted[i].partition
+            part.offset = wanted[i].fetch_offset
+            part.max_bytes = wanted[i].partition_max_bytes
+            part.current_leader_epoch = wanted[i].current_leader_epoch
+            part.last_fetched_epoch = wanted[i].last_fetched_epoch
+            find_partition(call, part)
+    return 0
+
+
+cdef void find_partition(FetchCall *call, Part *part) noexcept nogil:
+    cdef PartitionTable *table = request_table(call.request)
+    part.view.high_watermark = -1
+    part.view.last_stable_offset = -1
+    part.view.log_start_offset = -1
+    part.view.diverging_end_offset = -1
+    part.error = call.forced_error
+    if call.request.api_version >= TOPIC_ID_VERSION:
+        part.partition = table_find_id(table, part.topic_id, part.index)
+        if part.partition == NULL and part.error == NONE:
+            part.error = UNKNOWN_TOPIC_OR_PARTITION if table_knows_id(table, part.topic_id) else UNKNOWN_TOPIC_ID
+    else:
+        part.partition = table_find_name(table, part.topic.data, part.topic.size, part.index)
+        if part.partition == NULL and part.error == NONE:
+            part.error = UNKNOWN_TOPIC_OR_PARTITION
+    if part.partition != NULL:
+        partition_hold(part.partition)
+
+
+cdef int parts_of_session(FetchCall *call) noexcept nogil:
+    """The request's changes are made to its session; then the call takes a copy, to read without the session's lock."""
+    cdef FetchSession *session = call.session
+    cdef bint ok
+    mutex_lock(&session.lock)
+    ok = change_session(call)
+    forget(call)
+    ok = ok and copy_session(call)
+    mutex_unlock(&session.lock)
+    if not ok:
+        # Larger than an answer's memory, it would grow with each try.
+        sessions_remove(call.state.sessions, call.body.session_id)
+        return -1
+    if call.count == 0:  # nothing is left of it (Kafka ends such a session)
+        sessions_remove(call.state.sessions, call.body.session_id)
+        session_release(session)
+        call.session = NULL
+    return 0
+
+
+cdef bint change_session(FetchCall *call) noexcept nogil:
+    cdef FetchTopic *topics = <FetchTopic *> call.body.topics.items
+    cdef FetchPartition *wanted
+    cdef SessionPartition *kept
+    cdef int32_t t, i
+    for t in range(call.body.topics.count):
+        wanted = <FetchPartition *> topics[t].partitions.items
+        for i in range(topics[t].partitions.count):
+            kept = session_put(call.session, topics[t].topic_id, topics[t].topic.data, topics[t].topic.size,
+                               wanted[i].partition)
+            if kept == NULL:
+                return False
+            kept.fetch_offset = wanted[i].fetch_offset
+            kept.max_bytes = wanted[i].partition_max_bytes
+            kept.current_leader_epoch = wanted[i].current_leader_epoch
+            kept.last_fetched_epoch = wanted[i].last_fetched_epoch
+    return True
+
+
+cdef void forget(FetchCall *call) noexcept nogil:
+    cdef ForgottenTopic *topics = <ForgottenTopic *> call.body.forgotten_topics_data.items
+    cdef int32_t *indexes
+    cdef SessionPartition *kept
+    cdef int32_t t, i
+    for t in range(call.body.forgotten_topics_data.count):
+        indexes = <int32_t *> topics[t].partitions.items
+        for i in range(topics[t].partitions.count):
+            kept = session_find(call.session, topics[t].topic_id, topics[t].topic.data, topics[t].topic.size,
+                                indexes[i])
+            if kept != NULL:
+                session_drop(call.session, kept)
+
+
+cdef bint copy_session(FetchCall *call) noexcept nogil:
+    cdef SessionPartition *kept = call.session.first
+    cdef uint8_t *name
+    cdef Part *part
+    call.parts = <Part *> arena_alloc(&call.arena, call.session.count * sizeof(Part))
+    if call.parts == NULL and call.session.count:
+        return False
+    while kept != NULL:
+        part = &call.parts[call.count]
+        name = <uint8_t *> arena_alloc(&call.arena, kept.topic_size)
+        if name == NULL and kept.topic_size:
+            return False
+        call.count += 1
+        if kept.topic_size:
+            memcpy(name, <uint8_t *> (kept + 1), kept.topic_size)
+        part.topic.data = name
+        part.topic.size = kept.topic_size
+        memcpy(part.topic_id, kept.topic_id, 16)
+        part.index = kept.index
+        part.offset = kept.fetch_offset
+        part.max_bytes = kept.max_bytes
+        part.current_leader_epoch = kept.current_leader_epoch
+        part.last_fetched_epoch = kept.last_fetched_epoch
+        find_partition(call, part)
+        kept = kept.next
+    return True
+
+
+# --- which partitions the answer names ---
+
+cdef bint call_answer(FetchCall *call) noexcept nogil:
+    cdef bint ok = True
+    if call.session != NULL:
+        mutex_lock(&call.session.lock)
+        # Another request of this session may have come on another connection while this one waited.
+        if call.session.epoch == next_epoch(call.body.session_epoch):
+            call.answer.session_id = call.session.id
+            ok = name_parts(call, True)
+        else:
+            call.answer.error_code = INVALID_FETCH_SESSION_EPOCH
+        mutex_unlock(&call.session.lock)
+    else:
+        if call.starts_session:
+            start_session(call)
+        ok = name_parts(call, False)
+    return ok and write_answer(call)
+
+
+cdef bint call_answer_error(FetchCall *call, int16_t error) noexcept nogil:
+    call.answer.error_code = error
+    return write_answer(call)
+
+
+cdef inline int32_t next_epoch(int32_t epoch) noexcept nogil:
+    return 1 if epoch == 0x7FFFFFFF else epoch + 1
+
+
+cdef void start_session(FetchCall *call) noexcept nogil:
+    """Without room or memory for it the answer has session id 0, and the client goes on with full fetches."""
+    cdef FetchSession *session = session_new(call.state.sessions, call.request.api_version >= TOPIC_ID_VERSION)
+    cdef SessionPartition *kept
+    cdef Part *part
+    cdef int32_t i
+    cdef bint ok = session != NULL
+    if session == NULL:
+        return
+    for i in range(call.count):
+        part = &call.parts[i]
+        kept = session_put(session, part.topic_id, part.topic.data, part.topic.size, part.index)
+        if kept == NULL:
+            ok = False
+            break
+        kept.fetch_offset = part.offset
+        kept.max_bytes = part.max_bytes
+        kept.current_leader_epoch = part.current_leader_epoch
+        kept.last_fetched_epoch = part.last_fetched_epoch
+        has_news(kept, part)
+    if ok and session.count > 0:
+        call.answer.session_id = sessions_add(call.state.sessions, session, call.now_ms)
+    session_release(session)
+
+
+cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
+    """Whether the answer must name this partition; remembers what it is told."""
+    cdef bint news = part.read.size > 0 or part.view.diverging_end_offset >= 0 or part.error != NONE
+    if kept.high_watermark != part.view.high_watermark:
+        kept.high_watermark = part.view.high_watermark
+        news = True
+    if kept.log_start_offset != part.view.log_start_offset:
+        kept.log_start_offset = part.view.log_start_offset
+        news = True
+    if part.error != NONE:
+        kept.high_watermark = NO_HIGH_WATERMARK  # named again once the error is over
+    return news
+
+
+cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
+    """Lays the answer's topics and partitions out, consecutive partitions of one topic together."""
+    cdef FetchableTopicResponse *topics
+    cdef FetchableTopicResponse *topic = NULL
+    cdef PartitionData *answers
+    cdef SessionPartition *kept
+    cdef Part *part
+    cdef int32_t used = 0
+    cdef int32_t i
+    topics = <FetchableTopicResponse *> arena_alloc(&call.arena, call.count * sizeof(FetchableTopicResponse))
+    answers = <PartitionData *> arena_alloc(&call.arena, call.count * sizeof(PartitionData))
+    if call.count and (topics == NULL or answers == NULL):
+        return False
+    call.named = <Part **> arena_alloc(&call.arena, call.count * sizeof(Part *))
+    if call.count and call.named == NULL:
+        return False
+    call.answers = answers
+    call.answer.responses.items = topics
+    for i in range(call.count):
+        part = &call.parts[i]
+        if only_news:
+            kept = session_find(call.session, part.topic_id, part.topic.data, part.topic.size, part.index)
+            if kept == NULL or not has_news(kept, part):
+                continue
+            if part.read.size > 0:
+                session_move_last(call.session, kept)
+        if topic == NULL or not same_topic(topic, part):
+            topic = &topics[call.answer.responses.count]
+            call.answer.responses.count += 1
+            topic.topic = part.topic
+            memcpy(topic.topic_id, part.topic_id, 16)
+            topic.partitions.items = &answers[used]
+        fill(&answers[used], part, call.request.api_version)
+        if call.body.isolation_level == READ_COMMITTED and not list_aborted(call, &answers[used], part):
+            return False
+        call.named[used] = part
+        topic.partitions.count += 1
+        used += 1
+    return True
+
+
+cdef bint same_topic(const FetchableTopicResponse *topic, const Part *part) noexcept nogil:
+    return topic.topic.size == part.topic.size and memcmp(topic.topic_id, part.topic_id, 16) == 0 and (
+        part.topic.size <= 0 or memcmp(topic.topic.data, part.topic.data, part.topic.size) == 0)
+
+
+cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept nogil:
+    out.partition_index = part.index
+    out.error_code = part.error
+    out.high_watermark = part.view.high_watermark
+    out.last_stable_offset = part.view.last_stable_offset
+    out.log_start_offset = part.view.log_start_offset
+    out.diverging_epoch.epoch = -1
+    out.diverging_epoch.end_offset = -1
+    out.current_leader.leader_id = -1
+    out.current_leader.leader_epoch = -1
+    out.snapshot_id.end_offset = -1
+    out.snapshot_id.epoch = -1
+    out.preferred_read_replica = -1
+    out.aborted_transactions.count = -1
+    out.records.data = NULL               # a gap, filled with a range of the segment
+    out.records.size = <int32_t> part.read.size
+    if part.view.diverging_end_offset >= 0:
+        out.diverging_epoch.epoch = part.view.diverging_epoch
+        out.diverging_epoch.end_offset = part.view.diverging_end_offset
+    if version >= LEADERS_VERSION and is_led_elsewhere(part):
+        out.current_leader.leader_id = part.view.leader_id
+        out.current_leader.leader_epoch = part.view.leader_epoch
+
+
+cdef bint is_led_elsewhere(const Part *part) noexcept nogil:
+    """Or by this node in another epoch than the client knows."""
+    return part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH
+
+
+cdef bint list_aborted(FetchCall *call, PartitionData *out, const Part *part) noexcept nogil:
+    cdef AbortedTransaction *listed
+    cdef int64_t i
+    listed = <AbortedTransaction *> arena_alloc(&call.arena, part.aborted_count * sizeof(AbortedTransaction))
+    if listed == NULL and part.aborted_count:
+        return False
+    for i in range(part.aborted_count):
+        listed[i].producer_id = part.aborted[i].producer_id
+        listed[i].first_offset = part.aborted[i].first_offset
+    out.aborted_transactions.items = listed
+    out.aborted_transactions.count = <int32_t> part.aborted_count
+    return True
+
+
+# --- writing ---
+
+cdef bint write_answer(FetchCall *call) noexcept nogil:
+    cdef const Program *program = fetch_response_program(call.request.api_version)
+    cdef Gap *gaps = <Gap *> arena_alloc(&call.arena, (call.count + 1) * sizeof(Gap))
+    cdef Writer out
+    cdef int gap_count = 0
+    if gaps == NULL:
+        return False
+    writer_init(&out, MAX_ANSWER_BYTES)
+    answer_begin(&out, call.request, call.request.api_version >= FLEXIBLE_VERSION)
+    if hint_needed(call):
+        hint_endpoints(call)
+    view_write(program, &call.answer, &out, gaps, call.count + 1, &gap_count)
+    if out.bad:
+        writer_free(&out)
+        return False
+    return splice(call, &out, gaps, gap_count)
+
+
+cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) noexcept nogil:
+    """The answer in extents: what is written, with a range of a segment in each gap. Takes the writer's memory over."""
+    cdef Request *request = call.request
+    cdef size_t size = out.size
+    cdef size_t at = 0
+    cdef uint8_t *data = writer_detach(out)
+    cdef Part *part
+    cdef size_t distance
+    cdef int i
+    request.answer.memory = data
+    put32(data, <uint32_t> (size - 4 + sum_of_gaps(gaps, gap_count)))
+    for i in range(gap_count):
+        if gaps[i].slice.size == 0:
+            continue
+        distance = <const char *> gaps[i].slice - <const char *> &call.answers[0].records
+        part = call.named[distance // sizeof(PartitionData)]
+        if answer_add_memory(&request.answer, data + at, gaps[i].position - at) != 0:
+            return False
+        at = gaps[i].position
+        if answer_add_file(&request.answer, part.read.segment, part.read.position, part.read.size) != 0:
+            return False
+        part.read.segment = NULL  # the answer's now
+        part.read.size = 0
+    return answer_add_memory(&request.answer, data + at, size - at) == 0
+
+
+cdef int64_t sum_of_gaps(const Gap *gaps, int gap_count) noexcept nogil:
+    cdef int64_t total = 0
+    cdef int i
+    for i in range(gap_count):
+        total += gaps[i].slice.size
+    return total
+
+
+cdef bint hint_needed(const FetchCall *call) noexcept nogil:
+    cdef int32_t i
+    if call.request.api_version < LEADERS_VERSION:
+        return False
+    for i in range(call.count):
+        if is_led_elsewhere(&call.parts[i]):
+            return True
+    return False
+
+
+cdef void hint_endpoints(FetchCall *call) noexcept nogil:
+    """Where the leaders are that the answer names (KIP-951)."""
+    cdef int32_t i
+    endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
+    for i in range(call.count):
+        if is_led_elsewhere(&call.parts[i]):
+            endpoints_add(&call.answer.node_endpoints, call.state, call.request.listener, call.parts[i].view.leader_id)

@@ -1,0 +1,396 @@
+"""Heartbeats and SyncGroups that change nothing, answered by processors. Contract in heartbeats.pxd."""
+
+cimport cython
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from kafkacore._fast.base.atomics cimport load32, load64, store32, store64
+from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_free, writer_init
+from kafkacore._fast.world.environment cimport Env
+from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
+from kafkacore._fast.hot.hot cimport NONE, answer_begin, answer_whole
+from kafkacore._fast.plane.plane cimport SERVED, SERVED_CLOSE, SERVED_PUNT, HotApi, Request, hot_api
+from kafkacore._fast.schema.schema cimport Slice
+from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.schema.view cimport Arena, Program, arena_free, arena_init, view_default, view_read, view_write
+from kafkacore._fast.schema.wire cimport (
+    HeartbeatRequest, HeartbeatResponse, SyncGroupRequest, SyncGroupResponse, heartbeat_request_program,
+    heartbeat_response_program, response_has_tags, sync_group_request_program, sync_group_response_program,
+)
+
+cdef enum:
+    HEARTBEAT = 12
+    SYNC_GROUP = 14
+    PROTOCOL_SINCE = 5          # of SyncGroup: type and name of the protocol must be said (KIP-559)
+    MOST_TEXT_BYTES = 32767     # of a protocol's type, or name
+    ANSWER_BYTES = 64           # of headers and fields beside those
+    SYNC_BYTES = ANSWER_BYTES + TOLD_BYTES + 2 * MOST_TEXT_BYTES
+    ARENA_BYTES = 1024          # for a leader's assignments, which the handler looks at
+    NS_PER_MS = 1000000
+
+
+cdef uint32_t hash_of(const Slice *text) noexcept nogil:
+    cdef uint32_t hash = 2166136261u
+    cdef int32_t i
+    for i in range(text.size):
+        hash = (hash ^ text.data[i]) * 16777619u
+    return hash ^ (hash >> 15)
+
+
+cdef inline bint is_same(const Slice *one, const Slice *other) noexcept nogil:
+    return one.size == other.size and (one.size <= 0 or memcmp(one.data, other.data, <size_t> one.size) == 0)
+
+
+cdef inline bint differs(const Slice *asked, const Slice *agreed) noexcept nogil:
+    """Whoever does not name it is not asked for it."""
+    return asked.size >= 0 and agreed.size >= 0 and not is_same(asked, agreed)
+
+
+# --- who is asked for ---
+
+ctypedef struct Identity:
+    const Slice *group
+    const Slice *member
+    const Slice *instance
+    int32_t generation_id
+    uint32_t group_hash
+    uint32_t member_hash
+
+
+cdef void identify(Identity *who, const Slice *group, int32_t generation_id, const Slice *member,
+                   const Slice *instance) noexcept nogil:
+    who.group = group
+    who.member = member
+    who.instance = instance
+    who.generation_id = generation_id
+    who.group_hash = hash_of(group)
+    who.member_hash = hash_of(member)
+
+
+cdef Beat *find_member(Rolls *rolls, const Identity *who, Roll **found) noexcept nogil:
+    """Under the lock. NULL: not as a roll has it."""
+    cdef Roll *roll = rolls.chains[who.group_hash % CHAINS]
+    cdef uint32_t at
+    cdef Beat *beat
+    while roll != NULL and not (roll.hash == who.group_hash and is_same(&roll.group, who.group)):
+        roll = roll.next
+    found[0] = roll
+    if roll == NULL or roll.generation_id != who.generation_id:
+        return NULL
+    at = who.member_hash & roll.mask
+    while roll.places[at]:  # twice as many places as members: some are free
+        beat = &roll.beats[roll.places[at] - 1]
+        if is_same(&beat.member, who.member):
+            # Whoever does not name its instance id is not asked for it; one that names it is a static member.
+            return beat if who.instance.size < 0 or is_same(&beat.instance, who.instance) else NULL
+        at = (at + 1) & roll.mask
+    return NULL
+
+
+# --- Heartbeat ---
+
+cdef bint note_heartbeat(Rolls *rolls, const HeartbeatRequest *asked, int64_t now_ns) noexcept nogil:
+    """False when it is the handler's to answer."""
+    cdef Identity who
+    cdef Roll *roll
+    cdef Beat *beat
+    identify(&who, &asked.group_id, asked.generation_id, &asked.member_id, &asked.group_instance_id)
+    mutex_lock(&rolls.lock)
+    beat = find_member(rolls, &who, &roll)
+    if beat != NULL:
+        store64(&beat.heard_ns, now_ns)
+    mutex_unlock(&rolls.lock)
+    return beat != NULL
+
+
+cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) noexcept nogil:
+    cdef HeartbeatRequest asked
+    cdef HeartbeatResponse answer
+    cdef const Env *env = request.plane.env  # its clock, which a test may move, is not the processor's
+    cdef Writer out
+    cdef int gaps = 0
+    if not read_request(heartbeat_request_program(request.api_version), request, &asked):
+        return SERVED_PUNT
+    answer.throttle_time_ms = 0
+    answer.error_code = NONE
+    if verdict.action == GATE_ERROR:
+        answer.error_code = verdict.error
+    elif not note_heartbeat(<Rolls *> state, &asked, env.clock.monotonic_ns(env.clock.self)):
+        return SERVED_PUNT
+    writer_init(&out, ANSWER_BYTES)
+    answer_begin(&out, request, response_has_tags(HEARTBEAT, request.api_version))
+    view_write(heartbeat_response_program(request.api_version), &answer, &out, NULL, 0, &gaps)
+    return SERVED if answer_whole(&out, request) else SERVED_CLOSE
+
+
+cdef bint read_request(const Program *program, const Request *request, void *asked) noexcept nogil:
+    """False for what the handler had better look at."""
+    cdef Reader reader
+    cdef Arena arena
+    cdef bint is_read
+    reader_init(&reader, request.frame.data + request.header_size, request.frame.size - request.header_size)
+    arena_init(&arena, ARENA_BYTES)
+    is_read = view_read(program, &reader, asked, &arena) == 0
+    arena_free(&arena)  # nobody looks into arrays
+    return is_read
+
+
+# --- SyncGroup ---
+
+cdef bint tell_assignment(Rolls *rolls, const SyncGroupRequest *asked, int16_t version, Writer *out) noexcept nogil:
+    """Writes the response's body. False when it is the handler's to answer. What a leader brings is not looked at: the
+    group is stable."""
+    cdef Identity who
+    cdef SyncGroupResponse answer
+    cdef Roll *roll
+    cdef Beat *beat
+    cdef int gaps = 0
+    if version >= PROTOCOL_SINCE and (asked.protocol_type.size < 0 or asked.protocol_name.size < 0):
+        return False
+    identify(&who, &asked.group_id, asked.generation_id, &asked.member_id, &asked.group_instance_id)
+    mutex_lock(&rolls.lock)
+    beat = find_member(rolls, &who, &roll)
+    if beat != NULL and (
+        beat.assignment.size > TOLD_BYTES or differs(&asked.protocol_type, &roll.protocol_type)
+        or differs(&asked.protocol_name, &roll.protocol_name)
+    ):
+        beat = NULL
+    if beat != NULL:
+        answer.throttle_time_ms = 0
+        answer.error_code = NONE
+        answer.protocol_type = roll.protocol_type
+        answer.protocol_name = roll.protocol_name
+        answer.assignment = beat.assignment
+        view_write(sync_group_response_program(version), &answer, out, NULL, 0, &gaps)
+        store32(&beat.synced, 1)
+    mutex_unlock(&rolls.lock)
+    return beat != NULL
+
+
+cdef int serve_sync_group(void *state, Request *request, const Verdict *verdict) noexcept nogil:
+    cdef SyncGroupRequest asked
+    cdef SyncGroupResponse refused
+    cdef Writer out
+    cdef int gaps = 0
+    if not read_request(sync_group_request_program(request.api_version), request, &asked):
+        return SERVED_PUNT
+    writer_init(&out, SYNC_BYTES)
+    answer_begin(&out, request, response_has_tags(SYNC_GROUP, request.api_version))
+    if verdict.action == GATE_ERROR:
+        view_default(sync_group_response_program(request.api_version), &refused)
+        refused.error_code = verdict.error
+        view_write(sync_group_response_program(request.api_version), &refused, &out, NULL, 0, &gaps)
+    elif not tell_assignment(<Rolls *> state, &asked, request.api_version, &out):
+        writer_free(&out)
+        return SERVED_PUNT
+    return SERVED if answer_whole(&out, request) else SERVED_CLOSE
+
+
+# --- chains ---
+
+cdef bint link(Rolls *rolls, Roll *roll) noexcept nogil:
+    """False when the chain is full: somebody chooses ids that meet there."""
+    cdef Roll **at
+    cdef int length = 0
+    mutex_lock(&rolls.lock)
+    at = &rolls.chains[roll.hash % CHAINS]
+    while at[0] != NULL and length < CHAIN_LENGTH:
+        at = &at[0].next
+        length += 1
+    roll.published = length < CHAIN_LENGTH
+    if roll.published:
+        roll.next = NULL
+        at[0] = roll
+    mutex_unlock(&rolls.lock)
+    return roll.published
+
+
+cdef void unlink(Rolls *rolls, Roll *roll) noexcept nogil:
+    cdef Roll **at
+    mutex_lock(&rolls.lock)
+    if roll.published:
+        roll.published = False
+        at = &rolls.chains[roll.hash % CHAINS]
+        while at[0] != roll:
+            at = &at[0].next
+        at[0] = roll.next
+    mutex_unlock(&rolls.lock)
+
+
+cdef void index_members(Roll *roll) noexcept nogil:
+    cdef uint32_t at
+    cdef int32_t i
+    for i in range(roll.count):
+        at = hash_of(&roll.beats[i].member) & roll.mask
+        while roll.places[at]:
+            at = (at + 1) & roll.mask
+        roll.places[at] = i + 1
+
+
+# --- the owner's side ---
+
+cdef Slice slice_of(bytes text):
+    cdef Slice found
+    found.data = NULL if text is None else <const uint8_t *> <const char *> text
+    found.size = -1 if text is None else <int32_t> len(text)
+    return found
+
+
+cdef bytes encoded(str text):
+    return None if text is None else text.encode()
+
+
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+cdef class HeartbeatRolls:
+    """All rolls of one broker, whose processors answer by them what they can."""
+
+    def __cinit__(self, Environment environment not None):
+        self.environment = environment
+        if mutex_init(&self.rolls.lock, NULL) != 0:
+            raise MemoryError
+
+    def __dealloc__(self):
+        mutex_destroy(&self.rolls.lock)
+
+    def api(self) -> HotApi:
+        """Heartbeat, to be installed in a plane of the same environment."""
+        return hot_api(serve_heartbeat, &self.rolls, self)
+
+    def sync_group_api(self) -> HotApi:
+        """SyncGroup, likewise."""
+        return hot_api(serve_sync_group, &self.rolls, self)
+
+    def publish(
+        self, group_id: str, int32_t generation_id, members, protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> HeartbeatRoll:
+        """From now on heartbeats of these are answered, and their SyncGroups, until the roll is withdrawn or forgotten.
+        `members`: (id, instance id or None, assignment) of each, no id twice. There is no other roll of the group."""
+        cdef HeartbeatRoll made = HeartbeatRoll.__new__(HeartbeatRoll)
+        cdef list texts = [group_id.encode(), encoded(protocol_type), encoded(protocol_name)]
+        cdef list assignments = []
+        for member_id, instance_id, assignment in members:
+            texts.append(member_id.encode())
+            texts.append(encoded(instance_id))
+            assignments.append(assignment)
+        made.home = self
+        made.fill(texts, generation_id, assignments)
+        with nogil:
+            index_members(&made.roll)
+            link(&self.rolls, &made.roll)
+        return made
+
+    def note(self, group_id: str, int32_t generation_id, member_id: str, instance_id: str | None = None) -> bool:
+        """What a processor does with such a heartbeat, without one: False when it is the handler's."""
+        cdef bytes group = group_id.encode(), member = member_id.encode(), instance = encoded(instance_id)
+        cdef HeartbeatRequest asked
+        asked.generation_id = generation_id
+        asked.group_id = slice_of(group)
+        asked.member_id = slice_of(member)
+        asked.group_instance_id = slice_of(instance)
+        cdef int64_t now_ns = self.environment.monotonic_ns()
+        cdef bint noted
+        with nogil:
+            noted = note_heartbeat(&self.rolls, &asked, now_ns)
+        return noted
+
+    def sync_group(self, bytes body not None, int16_t version) -> bytes | None:
+        """The same for a SyncGroup: the response's body, or None when it is the handler's."""
+        cdef const Program *program = sync_group_request_program(version)
+        cdef SyncGroupRequest asked
+        cdef Reader reader
+        cdef Arena arena
+        cdef Writer out
+        if program == NULL:
+            return None
+        writer_init(&out, SYNC_BYTES)
+        reader_init(&reader, <const char *> body, <size_t> len(body))
+        arena_init(&arena, ARENA_BYTES)
+        try:
+            if view_read(program, &reader, &asked, &arena) != 0:
+                return None
+            if not tell_assignment(&self.rolls, &asked, version, &out):
+                return None
+            if out.bad:
+                raise MemoryError
+            return (<const char *> out.data)[:out.size]
+        finally:
+            arena_free(&arena)
+            writer_free(&out)
+
+
+@cython.no_gc  # likewise
+cdef class HeartbeatRoll:
+    """The members of one group in one generation."""
+
+    def __dealloc__(self):
+        if self.home is not None:
+            unlink(&self.home.rolls, &self.roll)
+        free(self.roll.places)
+        free(self.roll.beats)
+        free(self.roll.text)
+
+    cdef int fill(self, list texts, int32_t generation_id, list assignments) except -1:
+        """`texts` of the group, and behind them two of each member; they are copied, assignments are kept."""
+        cdef Roll *roll = &self.roll
+        cdef Py_ssize_t size = 0
+        cdef uint8_t *at
+        cdef int32_t i
+        cdef bytes text
+        for text in texts:
+            size += 0 if text is None else len(text)
+        roll.mask = 1
+        while roll.mask < 2 * <uint32_t> len(assignments):
+            roll.mask = 2 * roll.mask + 1
+        roll.beats = <Beat *> calloc(max(len(assignments), 1), sizeof(Beat))
+        roll.places = <int32_t *> calloc(roll.mask + 1, sizeof(int32_t))
+        roll.text = <uint8_t *> malloc(max(size, 1))
+        if roll.beats == NULL or roll.places == NULL or roll.text == NULL:
+            raise MemoryError
+        roll.generation_id = generation_id
+        roll.count = <int32_t> len(assignments)
+        self.assignments = assignments
+        at = copied(roll.text, texts[0], &roll.group)
+        at = copied(at, texts[1], &roll.protocol_type)
+        at = copied(at, texts[2], &roll.protocol_name)
+        for i in range(roll.count):
+            at = copied(at, texts[3 + 2 * i], &roll.beats[i].member)
+            at = copied(at, texts[4 + 2 * i], &roll.beats[i].instance)
+            roll.beats[i].assignment = slice_of(<bytes?> assignments[i])
+        roll.hash = hash_of(&roll.group)
+        return 0
+
+    def withdraw(self) -> None:
+        """All goes to the handler from now on. What was noted remains."""
+        with nogil:
+            unlink(&self.home.rolls, &self.roll)
+
+    def silence_ms(self, int32_t place) -> int | None:
+        """How long the member that was at this place in the list has not been heard of; None: never by this roll."""
+        cdef int64_t heard_ns
+        self.check(place)
+        heard_ns = load64(&self.roll.beats[place].heard_ns)
+        if heard_ns == 0:
+            return None
+        return max(self.home.environment.monotonic_ns() - heard_ns, 0) // NS_PER_MS
+
+    def is_synced(self, int32_t place) -> bool:
+        """Whether that member was given its assignment by this roll."""
+        self.check(place)
+        return load32(&self.roll.beats[place].synced) != 0
+
+    cdef int check(self, int32_t place) except -1:
+        if not 0 <= place < self.roll.count:
+            raise IndexError(place)
+        return 0
+
+
+cdef uint8_t *copied(uint8_t *at, bytes text, Slice *into) except NULL:
+    """Where the next one goes."""
+    into.data = at
+    into.size = -1 if text is None else <int32_t> len(text)
+    if text is not None:
+        memcpy(at, <const char *> text, len(text))
+    return at + max(into.size, 0)

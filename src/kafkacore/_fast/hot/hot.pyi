@@ -1,0 +1,11 @@
+from collections.abc import Sequence
+
+from kafkacore._fast.hot.fetch_session import FetchSessionCache
+from kafkacore._fast.log.partition_table import Table
+from kafkacore._fast.plane.plane import NativePlane
+
+class Hot:
+    def __init__(self, sessions: FetchSessionCache, fetch_max_bytes: int = 57671680) -> None: ...
+    def publish_endpoints(self, endpoints: Sequence[tuple[int, int, str, int, str | None]]) -> None: ...
+
+def publish_table(plane: NativePlane, table: Table) -> None: ...

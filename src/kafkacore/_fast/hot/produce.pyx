@@ -1,0 +1,437 @@
+"""Produce: append each partition's batch, wait for the acknowledgements that were asked for, answer.
+
+A call lives in memory of its own from the cut of its request to its answer. It goes through the request's partitions in
+order; one that cannot be appended to yet (its log is being made, or rolled) stalls the call at that partition, and the
+connection with it, so that batches of one producer never overtake each other.
+"""
+
+from libc.stdlib cimport calloc, free
+from libc.stdint cimport int8_t, int32_t, uint8_t
+from libc.string cimport memcmp, memcpy, strlen
+
+from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
+from kafkacore._fast.hot.hot cimport (
+    INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, Hot, HotState, answer_begin, answer_whole, deadline_passed,
+    endpoints_add, endpoints_begin,
+)
+from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
+from kafkacore._fast.log.log cimport LOG_BLOCKED
+from kafkacore._fast.log.append cimport AppendInfo
+from kafkacore._fast.wait.memory cimport CACHE_LINE_BYTES
+from kafkacore._fast.wait.park cimport WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, wake_all
+from kafkacore._fast.log.partition cimport (
+    Acknowledgement, FetchView, Partition, partition_append, partition_check_leader, partition_hold,
+    partition_release, partition_satisfies, partition_unwait, partition_view, partition_wait,
+)
+from kafkacore._fast.plane.plane cimport (
+    SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered,
+    request_inbox, request_table, request_unblocked, request_wheel,
+)
+from kafkacore._fast.log.partition_table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
+from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
+from kafkacore._fast.record.validate cimport ORIGIN_CLIENT
+from kafkacore._fast.schema.view cimport Arena, Program, arena_alloc, arena_free, arena_init, view_read, view_write
+from kafkacore._fast.schema.wire cimport (
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    TopicProduceData, TopicProduceResponse, produce_request_program, produce_response_program,
+)
+
+cdef enum:
+    ACKS_ALL = -1
+    KAFKA_STORAGE_ERROR = 56
+    CALL_ARENA_BYTES = 64 << 20   # parsed request and answer of 100,000 partitions; what needs more is malformed
+    FLEXIBLE_VERSION = 9
+    LEADERS_VERSION = 10       # who leads, and where (KIP-951)
+    TOPIC_ID_VERSION = 13
+
+# One partition of the call.
+ctypedef struct Part:
+    Partition *partition          # counted; NULL when it is not known here
+    PartitionProduceData *data
+    PartitionProduceResponse *answer
+    Acknowledgement ack           # `at` -1: nothing to wait for
+    Waiter waiter
+
+ctypedef struct ProduceCall:
+    Parked parked                 # first: a call is found from its mail
+    Request *request              # NULL once the connection is gone
+    HotState *state
+    Arena arena
+    ProduceRequest body
+    ProduceResponse answer
+    Part *parts
+    int32_t count
+    int32_t next                  # the first that is not appended yet
+    bint failed                   # some partition has an error: with acks=0 the connection closes
+    bint internal                 # some partition is of one of Kafka's own topics
+    Waiter blocked
+
+cdef int32_t live_calls = 0       # atomic; tests hold it against zero
+
+
+cdef int serve_produce(void *state, Request *request, const Verdict *verdict) noexcept nogil:
+    cdef ProduceCall *call = call_new(<HotState *> state, request)
+    cdef int outcome
+    if call == NULL:
+        return SERVED_CLOSE
+    outcome = call_read(call)
+    if outcome == SERVED and (call.body.transactional_id.size >= 0 or call.internal):
+        outcome = SERVED_PUNT  # transactions are decided above, and so is who may write to what coordinators write
+    if outcome != SERVED:
+        park_release(&call.parked)
+        return outcome
+    request.no_answer = call.body.acks == 0
+    if verdict.action == GATE_ERROR:
+        refuse_all(call, verdict.error)
+    elif call.body.acks < ACKS_ALL or call.body.acks > 1:
+        refuse_all(call, INVALID_REQUIRED_ACKS)
+    request.state = call
+    request.drop_state = drop_call
+    return finish(call, go_on(call))
+
+
+cdef ProduceCall *call_new(HotState *state, Request *request) noexcept nogil:
+    cdef ProduceCall *call = <ProduceCall *> calloc(1, sizeof(ProduceCall))
+    if call == NULL:
+        return NULL
+    park_init(&call.parked, request_inbox(request))
+    call.parked.resume = resume_call
+    call.parked.destroy = destroy_call
+    call.parked.timer.fire = deadline_passed
+    call.blocked.parked = &call.parked
+    call.request = request
+    call.state = state
+    arena_init(&call.arena, CALL_ARENA_BYTES)
+    add32(&live_calls, 1)
+    return call
+
+
+cdef void destroy_call(Parked *parked) noexcept nogil:
+    cdef ProduceCall *call = <ProduceCall *> parked
+    cdef int32_t i
+    for i in range(call.count):
+        if call.parts[i].partition != NULL:
+            partition_release(call.parts[i].partition)
+    arena_free(&call.arena)
+    free(call)
+    add32(&live_calls, -1)
+
+
+cdef void drop_call(Request *request) noexcept nogil:
+    """The connection is gone: what is appended stays appended, nobody is told."""
+    cdef ProduceCall *call = <ProduceCall *> request.state
+    cdef int32_t i
+    request.state = NULL
+    wheel_cancel(request_wheel(request), &call.parked.timer)
+    for i in range(call.count):
+        if call.parts[i].partition != NULL:
+            partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
+    if call.next < call.count and call.parts[call.next].partition != NULL:
+        partition_unwait(call.parts[call.next].partition, &call.blocked)
+    call.request = NULL
+    park_release(&call.parked)
+
+
+# --- reading ---
+
+cdef int call_read(ProduceCall *call) noexcept nogil:
+    """Parses the body and lays out the parts and the answer. SERVED, or SERVED_CLOSE when it is malformed."""
+    cdef const Program *program = produce_request_program(call.request.api_version)
+    cdef Reader reader
+    reader_init(&reader, call.request.frame.data + call.request.header_size,
+                call.request.frame.size - call.request.header_size)
+    if program == NULL or view_read(program, &reader, &call.body, &call.arena) != 0:
+        return SERVED_CLOSE
+    return SERVED if lay_out(call) else SERVED_CLOSE
+
+
+cdef bint lay_out(ProduceCall *call) noexcept nogil:
+    cdef TopicProduceData *topics = <TopicProduceData *> call.body.topic_data.items
+    cdef TopicProduceResponse *answers
+    cdef int32_t topic_count = call.body.topic_data.count
+    cdef int32_t count = 0
+    cdef int32_t t
+    for t in range(topic_count):
+        count += topics[t].partition_data.count
+    answers = <TopicProduceResponse *> arena_alloc(&call.arena, topic_count * sizeof(TopicProduceResponse))
+    call.parts = <Part *> arena_alloc(&call.arena, count * sizeof(Part))
+    if (answers == NULL and topic_count) or (call.parts == NULL and count):
+        return False
+    call.answer.responses.items = answers
+    call.answer.responses.count = topic_count
+    for t in range(topic_count):
+        answers[t].name = topics[t].name
+        memcpy(answers[t].topic_id, topics[t].topic_id, 16)
+        if not lay_out_topic(call, &topics[t], &answers[t]):
+            return False
+    return True
+
+
+cdef bint lay_out_topic(ProduceCall *call, TopicProduceData *topic, TopicProduceResponse *answer) noexcept nogil:
+    cdef PartitionProduceData *data = <PartitionProduceData *> topic.partition_data.items
+    cdef int32_t count = topic.partition_data.count
+    cdef PartitionProduceResponse *answers
+    cdef Part *part
+    cdef int32_t i
+    answers = <PartitionProduceResponse *> arena_alloc(&call.arena, count * sizeof(PartitionProduceResponse))
+    if answers == NULL and count:
+        return False
+    answer.partition_responses.items = answers
+    answer.partition_responses.count = count
+    for i in range(count):
+        part = &call.parts[call.count]
+        call.count += 1
+        part.data = &data[i]
+        part.answer = &answers[i]
+        part.ack.at = -1
+        part.waiter.parked = &call.parked
+        start_answer(part.answer, data[i].index)
+        find_partition(call, topic, part)
+    return True
+
+
+cdef void start_answer(PartitionProduceResponse *answer, int32_t index) noexcept nogil:
+    answer.index = index
+    answer.base_offset = -1
+    answer.log_append_time_ms = -1
+    answer.log_start_offset = -1
+    answer.error_message.size = -1
+    answer.current_leader.leader_id = -1
+    answer.current_leader.leader_epoch = -1
+
+
+cdef void find_partition(ProduceCall *call, TopicProduceData *topic, Part *part) noexcept nogil:
+    cdef PartitionTable *table = request_table(call.request)
+    cdef bint known
+    if call.request.api_version >= TOPIC_ID_VERSION:
+        part.partition = table_find_id(table, topic.topic_id, part.data.index)
+        if part.partition == NULL:
+            known = table_knows_id(table, topic.topic_id)
+            refuse(call, part, UNKNOWN_TOPIC_OR_PARTITION if known else UNKNOWN_TOPIC_ID)
+    else:
+        part.partition = table_find_name(table, topic.name.data, topic.name.size, part.data.index)
+        if part.partition == NULL:
+            refuse(call, part, UNKNOWN_TOPIC_OR_PARTITION)
+    if part.partition != NULL:
+        partition_hold(part.partition)
+        if is_internal(part.partition):
+            call.internal = True
+
+
+cdef bint is_internal(const Partition *partition) noexcept nogil:
+    """Of storage.names.INTERNAL_TOPICS."""
+    cdef const char *topic = partition.topic
+    if partition.topic_size == 18:
+        return memcmp(topic, <const char *> b"__consumer_offsets", 18) == 0
+    if partition.topic_size == 19:
+        return memcmp(topic, <const char *> b"__transaction_state", 19) == 0 or \
+            memcmp(topic, <const char *> b"__share_group_state", 19) == 0
+    return False
+
+
+# --- appending and waiting ---
+
+cdef void refuse(ProduceCall *call, Part *part, int error) noexcept nogil:
+    part.answer.error_code = error
+    call.failed = True
+
+
+cdef void refuse_all(ProduceCall *call, int error) noexcept nogil:
+    cdef int32_t i
+    for i in range(call.count):
+        refuse(call, &call.parts[i], error)
+
+
+cdef int go_on(ProduceCall *call) noexcept nogil:
+    """Appends what is left. SERVED, SERVED_PARKED (waits for acknowledgements) or SERVED_BLOCKED."""
+    while call.next < call.count:
+        if call.parts[call.next].answer.error_code == NONE:
+            if append(call, &call.parts[call.next]) == LOG_BLOCKED:
+                return SERVED_BLOCKED
+        call.next += 1
+    if not wait_for_acks(call):
+        return SERVED
+    wheel_add(request_wheel(call.request), &call.parked.timer,
+              request_wheel(call.request).now_ms + call.body.timeout_ms)
+    return SERVED_PARKED
+
+
+cdef int append(ProduceCall *call, Part *part) noexcept nogil:
+    cdef AppendInfo info
+    cdef WakeList wakes
+    cdef int error
+    wakes.count = 0
+    error = partition_append(part.partition, <uint8_t *> part.data.records.data, max(part.data.records.size, 0),
+                             call.body.acks, ORIGIN_CLIENT, &call.blocked, &info, &part.ack, &wakes)
+    wake_all(&wakes)
+    if error == LOG_BLOCKED:
+        return error
+    if error != NONE:
+        refuse(call, part, error)
+        explain(call, part, &info)
+        return error
+    # The next records of this connection probably go behind these, and lie in their request as these do: the kernel
+    # copies them a fifth quicker when address and position agree within a cache line.
+    call.request.skew = <int8_t> ((info.end_position - (<uint8_t *> part.data.records.data - call.request.frame.data))
+                                  & (CACHE_LINE_BYTES - 1))
+    part.answer.base_offset = info.first_offset
+    part.answer.log_append_time_ms = info.log_append_time_ms
+    part.answer.log_start_offset = info.log_start_offset
+    return NONE
+
+
+cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcept nogil:
+    """Which records were wrong, and why (KIP-467); who leads, when it is not us (KIP-951)."""
+    cdef BatchIndexAndErrorMessage *errors
+    cdef int32_t i
+    if part.answer.error_code == NOT_LEADER_OR_FOLLOWER:
+        tell_leader(call, part)
+        return
+    if info.validated.message != NULL:
+        part.answer.error_message.data = <const uint8_t *> info.validated.message
+        part.answer.error_message.size = <int32_t> strlen(info.validated.message)
+    if info.validated.error_count <= 0:
+        return
+    errors = <BatchIndexAndErrorMessage *> arena_alloc(
+        &call.arena, info.validated.error_count * sizeof(BatchIndexAndErrorMessage))
+    if errors == NULL:
+        return  # the error code itself is told all the same
+    part.answer.record_errors.items = errors
+    part.answer.record_errors.count = info.validated.error_count
+    for i in range(info.validated.error_count):
+        errors[i].batch_index = info.validated.errors[i].batch_index
+        errors[i].batch_index_error_message.data = <const uint8_t *> info.validated.errors[i].message
+        errors[i].batch_index_error_message.size = <int32_t> strlen(info.validated.errors[i].message)
+
+
+cdef void tell_leader(const ProduceCall *call, Part *part) noexcept nogil:
+    cdef FetchView view
+    if call.request.api_version < LEADERS_VERSION:
+        return  # which has no place for it
+    partition_view(part.partition, &view)
+    part.answer.current_leader.leader_id = view.leader_id
+    part.answer.current_leader.leader_epoch = view.leader_epoch
+
+
+cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
+    """Queues a waiter on every partition that has not acknowledged yet; True when there is one."""
+    cdef Part *part
+    cdef bint waiting = False
+    cdef int32_t i
+    for i in range(call.count):
+        part = &call.parts[i]
+        if part.ack.at < 0 or part.answer.error_code != NONE:
+            continue
+        part.waiter.at = part.ack.at
+        part.waiter.kind = part.ack.kind
+        if partition_wait(part.partition, &part.waiter):
+            waiting = True
+        else:
+            settle(call, part)
+    return waiting
+
+
+cdef void settle(ProduceCall *call, Part *part) noexcept nogil:
+    """Its wait is over: acknowledged, or led by somebody else now, or nobody's since its disk failed."""
+    cdef bint failed
+    if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
+        failed = partition_check_leader(part.partition, -1) == KAFKA_STORAGE_ERROR
+        refuse(call, part, KAFKA_STORAGE_ERROR if failed else NOT_LEADER_OR_FOLLOWER)
+        if not failed:
+            tell_leader(call, part)
+    part.ack.at = -1
+
+
+cdef void time_out(ProduceCall *call) noexcept nogil:
+    cdef Part *part
+    cdef int32_t i
+    for i in range(call.count):
+        part = &call.parts[i]
+        if part.ack.at >= 0 and part.answer.error_code == NONE:
+            partition_unwait(part.partition, &part.waiter)
+            if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
+                refuse(call, part, REQUEST_TIMED_OUT)
+            part.ack.at = -1
+
+
+cdef void resume_call(Parked *parked, int why) noexcept nogil:
+    cdef ProduceCall *call = <ProduceCall *> parked
+    cdef Request *request = call.request
+    cdef int outcome
+    if request == NULL:
+        return
+    if call.next < call.count:
+        outcome = go_on(call)
+        if outcome == SERVED_BLOCKED:
+            return
+        request_unblocked(request)
+    elif why & WAKE_TIMEOUT:
+        time_out(call)
+        outcome = SERVED
+    else:
+        unwait_all(call)
+        outcome = SERVED_PARKED if wait_for_acks(call) else SERVED
+    if finish(call, outcome) == SERVED:
+        request_answered(request)
+
+
+cdef void unwait_all(ProduceCall *call) noexcept nogil:
+    cdef int32_t i
+    for i in range(call.count):
+        if call.parts[i].ack.at >= 0:
+            partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
+
+
+# --- answering ---
+
+cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
+    """Once the outcome is SERVED: builds the answer and lets the call go. Gives the outcome."""
+    cdef Request *request = call.request
+    if outcome != SERVED:
+        return outcome
+    wheel_cancel(request_wheel(request), &call.parked.timer)
+    request.state = NULL
+    request.drop_state = NULL
+    if request.no_answer:
+        request.close_after = call.failed  # a producer that asks for no answer learns of an error in no other way
+    elif not answer(call):
+        request.close_after = True
+    call.request = NULL
+    park_release(&call.parked)
+    return SERVED
+
+
+cdef bint answer(ProduceCall *call) noexcept nogil:
+    cdef Writer out
+    cdef int gaps = 0
+    cdef const Program *program = produce_response_program(call.request.api_version)
+    if call.failed and call.request.api_version >= LEADERS_VERSION:
+        hint_endpoints(call)
+    writer_init(&out, MAX_ANSWER_BYTES)
+    answer_begin(&out, call.request, call.request.api_version >= FLEXIBLE_VERSION)
+    view_write(program, &call.answer, &out, NULL, 0, &gaps)
+    return answer_whole(&out, call.request)
+
+
+cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
+    """Where the leaders are that the answer names (KIP-951)."""
+    cdef int32_t i
+    endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
+    for i in range(call.count):
+        if call.parts[i].answer.current_leader.leader_id >= 0:
+            endpoints_add(&call.answer.node_endpoints, call.state, call.request.listener,
+                          call.parts[i].answer.current_leader.leader_id)
+
+
+# --- Python face ---
+
+def api(Hot hot not None) -> HotApi:
+    """Produce, to be installed in a plane."""
+    return hot_api(serve_produce, &hot.state, hot)
+
+
+def live() -> int:
+    """Produce calls under way in this process."""
+    return load32(&live_calls)

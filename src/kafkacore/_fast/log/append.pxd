@@ -1,0 +1,48 @@
+"""Appends to a log: validated without its lock, checked against producers, stamped, written and noted under it."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stddef cimport size_t
+
+from kafkacore._fast.base.cursor cimport Writer
+from kafkacore._fast.log.log cimport Log, LogConfig
+from kafkacore._fast.wait.park cimport Waiter
+from kafkacore._fast.log.producers cimport EndedTransaction
+from kafkacore._fast.record.validate cimport BatchesResult, ValidateResult
+
+ctypedef struct AppendInfo:
+    int64_t first_offset
+    int64_t last_offset
+    int64_t log_append_time_ms           # -1 unless message.timestamp.type=LogAppendTime
+    int64_t log_start_offset
+    int64_t end_position                 # in the active segment's file
+    # An idempotent producer's batch that is already here: first_offset is its old one
+    bint duplicate
+    ValidateResult validated             # which record of the batch was wrong
+
+# A batch that passed validation: its bytes, in the caller's memory or rewritten with another codec.
+ctypedef struct Prepared:
+    uint8_t *data
+    size_t size
+    int origin                           # validate.pxd's AppendOrigin
+    bint idempotent                      # its producer's state is asked
+    Writer rewritten
+
+cdef void append_info_init(AppendInfo *info) noexcept nogil
+
+# Without the lock. 0 or Kafka's error code; either way `prepared_free` gives the memory back.
+cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, size_t size, int origin,
+                     Prepared *prepared,
+                     AppendInfo *info) noexcept nogil
+cdef void prepared_free(Prepared *prepared) noexcept nogil
+
+# Under the lock. 0; Kafka's error code; LOG_BLOCKED with `blocked` (may be NULL) queued: call again when it is woken.
+cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
+                             AppendInfo *info) noexcept nogil
+# Whole batches whose offsets and epochs are set: a follower's fetch, a replicated log. `checked` is check_batches'
+# answer.
+cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResult *checked, Waiter *blocked,
+                            AppendInfo *info) noexcept nogil
+
+# A batch that is in the log: producers, transactions, leader epochs. 0 or -ENOMEM. For appends and for recovery;
+# `ended` tells of a transaction that the batch ended (last_offset -1: none).
+cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransaction *ended) noexcept nogil

@@ -1,0 +1,24 @@
+"""Where each leader epoch of a log begins (KIP-101, KIP-279, KIP-320; LeaderEpochFileCache). Under the log's lock.
+
+What changes entries marks `epochs_dirty`; log_open writes the `leader-epoch-checkpoint` file on a pool thread. That
+of a log at rest is left as it is while it only lacks epochs without a record: a restart gives each partition two.
+"""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkacore._fast.base.cursor cimport Writer
+from kafkacore._fast.log.log cimport Log
+
+# Records of `epoch` begin at `start_offset`: entries that contradict it go. 0 or -ENOMEM.
+cdef int epochs_assign(Log *log, int32_t epoch, int64_t start_offset) noexcept nogil
+cdef void epochs_truncate_end(Log *log, int64_t end_offset) noexcept nogil
+# What a load does to them: entries at the log's end or behind it are of no record.
+cdef void epochs_drop_empty(Log *log, int64_t end_offset) noexcept nogil
+cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil
+cdef int32_t epochs_latest(const Log *log) noexcept nogil  # -1 when there is none
+cdef int32_t epochs_at(const Log *log, int64_t offset) noexcept nogil  # the epoch of the record there; -1 when unknown
+# End offset of the largest epoch at or below `epoch`; -1, -1 when unknown.
+cdef void epochs_end(const Log *log, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil
+cdef void epochs_write(const Log *log, Writer *out) noexcept nogil  # the file's text
+# The file's text into an empty list: 0, -EINVAL or -ENOMEM.
+cdef int epochs_read(Log *log, const char *text, int64_t size) noexcept nogil

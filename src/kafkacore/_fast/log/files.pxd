@@ -1,0 +1,24 @@
+"""The small files beside a log's segments: written whole, by way of a temporary file and a rename, so that a reader
+finds the old one or the new one. Blocking: pool threads only. All give 0 or -errno.
+"""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.stddef cimport size_t
+
+from kafkacore._fast.world.environment cimport Disk
+from kafkacore._fast.log.log cimport Log
+from kafkacore._fast.log.producers cimport Producers
+
+# `synced`: the bytes and the name survive a power loss when this returns.
+cdef int write_small_file(const Disk *disk, const char *directory, const char *name, const void *data, size_t size,
+                          bint synced) noexcept nogil
+# The whole file, malloc'ed; its size, or -errno. Files over 64 MiB are refused with -EFBIG.
+cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil
+
+cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
+# Copies the entries under the lock, writes without it.
+cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
+# The state of producers below `offset`, whose name it has; the log's is copied under the lock.
+cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
+                         bint synced) noexcept nogil
+cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil

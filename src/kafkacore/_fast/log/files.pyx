@@ -1,0 +1,168 @@
+"""Small files of a log directory, as log_files.pxd says (PartitionMetadataFile, CheckpointFile,
+ProducerStateManager).
+"""
+
+from libc.errno cimport EFBIG, ENOMEM
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc
+from libc.string cimport strlen
+
+from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
+from kafkacore._fast.world.environment cimport Disk
+from kafkacore._fast.log.epochs cimport epochs_write
+from kafkacore._fast.log.log cimport EPOCHS_SAVED, Log
+from kafkacore._fast.log.producers cimport producers_write
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+
+cdef extern from "<fcntl.h>" nogil:
+    int O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, O_CLOEXEC
+
+cdef enum:
+    MAX_SMALL_BYTES = 64 << 20
+    SHORT_BYTES = 512
+    METADATA_BYTES = 64
+    SNAPSHOT_NAME_BYTES = 32
+
+cdef const char *BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+
+cdef char *join(const char *directory, const char *name, const char *suffix) noexcept nogil:
+    cdef size_t room = strlen(directory) + strlen(name) + strlen(suffix) + 2
+    cdef char *path = <char *> malloc(room)
+    if path != NULL:
+        snprintf(path, room, b"%s/%s%s", directory, name, suffix)
+    return path
+
+
+cdef int write_file(const Disk *disk, const char *path, const void *data, size_t size, bint synced) noexcept nogil:
+    cdef int64_t result
+    cdef int file = disk.open(disk.self, path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0o644)
+    if file < 0:
+        return file
+    result = disk.pwrite(disk.self, file, data, size, 0)
+    if result >= 0 and synced:
+        result = disk.sync(disk.self, file)
+    disk.close(disk.self, file)
+    return <int> result if result < 0 else 0
+
+
+cdef int write_small_file(const Disk *disk, const char *directory, const char *name, const void *data, size_t size,
+                          bint synced) noexcept nogil:
+    cdef char *path = join(directory, name, b"")
+    cdef char *temporary = join(directory, name, b".tmp")
+    cdef int result = -ENOMEM
+    if path != NULL and temporary != NULL:
+        result = write_file(disk, temporary, data, size, synced)
+        if result == 0:
+            result = disk.rename(disk.self, temporary, path)
+        if result == 0 and synced:
+            result = disk.sync_directory(disk.self, directory)
+    free(path)
+    free(temporary)
+    return result
+
+
+cdef int64_t read_whole(const Disk *disk, int file, uint8_t **data) noexcept nogil:
+    """A start reads three such files a log: where they are as short as they are, their size is not asked for."""
+    cdef int64_t room = SHORT_BYTES
+    cdef int64_t size, got
+    while True:
+        data[0] = <uint8_t *> malloc(<size_t> room)
+        got = disk.pread(disk.self, file, data[0], <size_t> room, 0) if data[0] != NULL else -ENOMEM
+        if 0 <= got < room:
+            return got  # short only at the end
+        free(data[0])
+        data[0] = NULL
+        size = disk.size(disk.self, file) if got >= 0 else got
+        if size < 0 or size > MAX_SMALL_BYTES:
+            return size if size < 0 else -EFBIG
+        room = size + 1
+
+
+cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil:
+    cdef char *path = join(directory, name, b"")
+    cdef int64_t size
+    cdef int file
+    data[0] = NULL
+    if path == NULL:
+        return -ENOMEM
+    file = disk.open(disk.self, path, O_RDONLY | O_CLOEXEC, 0)
+    free(path)
+    if file < 0:
+        return file
+    size = read_whole(disk, file, data)
+    disk.close(disk.self, file)
+    return size
+
+
+cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil:
+    cdef char text[METADATA_BYTES]
+    cdef char encoded[23]
+    cdef uint32_t bits = 0
+    cdef int have = 0
+    cdef int at = 0
+    cdef int i
+    for i in range(16):
+        bits = (bits << 8 | topic_id[i]) & 0xFFFFFF
+        have += 8
+        while have >= 6:
+            have -= 6
+            encoded[at] = BASE64[bits >> have & 63]
+            at += 1
+    encoded[at] = BASE64[bits << 4 & 63]
+    encoded[at + 1] = 0
+    return write_small_file(disk, directory, b"partition.metadata", text,
+                            snprintf(text, METADATA_BYTES, b"version: 0\ntopic_id: %s", encoded), True)
+
+
+cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil:
+    cdef Writer out
+    cdef int result = -ENOMEM
+    writer_init(&out, MAX_SMALL_BYTES)
+    mutex_lock(&log.lock)
+    epochs_write(log, &out)
+    log.epochs_dirty = EPOCHS_SAVED
+    mutex_unlock(&log.lock)
+    if not out.bad:
+        result = write_small_file(log.dir.disk, directory, b"leader-epoch-checkpoint", out.data, out.size, synced)
+    writer_free(&out)
+    return result
+
+
+cdef int save_snapshot(const Disk *disk, const char *directory, int64_t offset, const Writer *content,
+                       bint synced) noexcept nogil:
+    """Not by way of a temporary file: a snapshot that a crash tears fails its checksum and is thrown away."""
+    cdef char name[SNAPSHOT_NAME_BYTES]
+    cdef char *path
+    cdef int result = -ENOMEM
+    snprintf(name, SNAPSHOT_NAME_BYTES, b"%020lld.snapshot", <long long> offset)
+    path = join(directory, name, b"")
+    if path != NULL and not content.bad and content.size:
+        result = write_file(disk, path, content.data, content.size, synced)
+    free(path)
+    return result
+
+
+cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
+                         bint synced) noexcept nogil:
+    cdef Writer out
+    cdef int result
+    writer_init(&out, MAX_SMALL_BYTES)
+    producers_write(producers, &out)
+    result = save_snapshot(disk, directory, offset, &out, synced)
+    writer_free(&out)
+    return result
+
+
+cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil:
+    cdef Writer out
+    cdef int result
+    writer_init(&out, MAX_SMALL_BYTES)
+    mutex_lock(&log.lock)
+    if log.producers != NULL:
+        producers_write(log.producers, &out)
+    mutex_unlock(&log.lock)
+    result = save_snapshot(log.dir.disk, directory, offset, &out, synced)
+    writer_free(&out)
+    return result

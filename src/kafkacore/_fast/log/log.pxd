@@ -1,0 +1,164 @@
+"""A partition's log: its segments, producers, leader epochs and checkpointed offsets, on one log directory.
+
+`lock` covers every field that is not said to be atomic. It is held for memory work and for the append's pwrite, never
+across a sync, a roll, an index look-up on disk or a call into Python; nobody waits for it while holding the GIL.
+
+A log costs no file until its first append: `state` goes LAZY -> OPENING (a pool job makes the directory,
+partition.metadata and the first segment, and syncs them) -> OPEN. An append that meets LAZY, OPENING or ROLLING has no
+effect and says LOG_BLOCKED after it has put the caller's waiter on `blocked`; the caller tries again when woken.
+
+Modules: log (life, segments' list, waiters), epochs, log_append, log_read, log_open (first append, roll, commit),
+recovery, log_trim (truncation, deletion).
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+from libc.stddef cimport size_t
+
+from kafkacore._fast.world.environment cimport Clock, Disk
+from kafkacore._fast.wait.io cimport Dirty, Job, LogDir
+from kafkacore._fast.wait.park cimport Parked, Waiter, WakeList
+from kafkacore._fast.log.producers cimport Producers
+from kafkacore._fast.log.segment cimport Segment
+from kafkacore._fast.base.sync cimport Mutex
+from kafkacore._fast.record.validate cimport ValidateResult, ValidateRules
+
+cdef enum:
+    LOG_LAZY = 0
+    LOG_OPENING = 1
+    LOG_OPEN = 2
+    LOG_ROLLING = 3
+    LOG_FAILED = 4        # its directory is offline: KAFKA_STORAGE_ERROR
+    LOG_CLOSED = 5
+
+# How far the leader-epoch-checkpoint is behind the entries.
+cdef enum:
+    EPOCHS_SAVED = 0
+    EPOCHS_EMPTY = 1      # only in epochs that hold no record, which every start drops: not worth a sync yet
+    EPOCHS_BEHIND = 2
+
+cdef enum:
+    LOG_BLOCKED = -2000   # no effect yet; the waiter is queued and will be woken
+
+# What a topic's configuration means to its log: immutable, counted, replaced whole when the configuration changes.
+ctypedef struct LogConfig:
+    int32_t refs
+    ValidateRules rules                  # compression, timestamps, max.message.bytes, compacted, inflation limits
+    int64_t segment_bytes
+    int64_t segment_ms
+    int64_t segment_jitter_ms
+    int32_t index_interval_bytes
+    int32_t segment_index_bytes
+    int64_t retention_ms                 # -1 = none
+    int64_t retention_bytes              # -1 = none
+    int64_t file_delete_delay_ms
+    int64_t flush_messages               # log.flush.interval.messages
+    int64_t flush_ms
+    bint delete_policy
+    bint compact_policy
+    bint preallocate
+    int32_t producer_id_expiration_ms
+
+# The segments in order, immutable: replaced whole, read under a count.
+ctypedef struct SegmentList:
+    int32_t refs
+    int32_t count
+    Segment *items[1]     # `count` of them, each counted
+
+ctypedef struct EpochEntry:
+    int32_t epoch
+    int64_t start_offset
+
+# Where a recent batch begins: a consumer that follows the tail needs no index and no disk.
+cdef enum:
+    RECENT_BATCHES = 64
+
+ctypedef struct RecentBatch:
+    int64_t base_offset
+    int64_t position
+
+# The newest batches of the active segment, one after the other without a gap; emptied by a roll or a truncation.
+ctypedef struct Recent:
+    int32_t first         # index of the oldest
+    int32_t count
+    RecentBatch batches[RECENT_BATCHES]
+
+ctypedef struct Log:
+    Mutex lock
+    int32_t state
+    LogDir *dir                          # changes when the log moves (log_move): without the lock by `log_dir`
+    const Clock *clock
+    # Of what the log is a part of: its names and its count.
+    const char *topic
+    int32_t topic_size
+    int32_t index
+    const uint8_t *topic_id              # NULL: no partition.metadata is written (the metadata log)
+    void (*hold)(Log *log) noexcept nogil
+    void (*release)(Log *log) noexcept nogil
+    # Under the lock, after synced_offset moved or `state` became FAILED: who is to be woken. True: call again for more.
+    bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
+    char *suffix                         # of its directory's name; NULL unless it is a future log
+    char *path                           # of its directory; made at the first append
+    LogConfig *config
+    SegmentList *segments
+    Segment *active                      # the last of `segments`
+    int64_t log_start_offset
+    int64_t local_log_start_offset
+    int64_t end_offset                   # of the next record
+    int64_t cuts                         # how often files were taken away: what was looked up before may be gone
+    int64_t truncations                  # how often records were taken from its end, or it moved
+    bint swapping                        # compacted segments take their places: see compact_swap
+    int64_t synced_offset                # all records below survive power loss
+    int64_t commit_offset                # the next commit syncs up to here
+    int64_t unflushed_since_ns           # monotonic; -1 when all is synced
+    int64_t first_unstable_offset        # of the oldest open transaction; -1 when none
+    int64_t last_aborted_offset          # none of the aborted transactions ends behind it; -1 when none; atomic
+    int64_t total_bytes                  # of all segments; atomic
+    int64_t appended_bytes               # since start; atomic, for metrics
+    EpochEntry *epochs
+    int32_t epoch_count
+    int32_t epoch_capacity
+    int epochs_dirty                     # what the checkpoint file lacks: EPOCHS_SAVED...
+    Producers *producers                 # NULL until the first append
+    Recent *recent                       # likewise
+    int64_t snapshot_offset              # of the newest producer snapshot
+    Waiter *blocked                      # appends that wait for OPEN
+    Dirty dirty
+    Job job                              # open or roll: one at a time
+    int64_t roll_offset                  # base offset of the segment that the roll under way makes
+    Job epochs_job
+    bint epochs_job_queued
+    Job ahead_job                        # sets blocks aside for a log that grows fast
+    bint ahead_job_queued
+
+cdef LogConfig *config_new() noexcept nogil  # Kafka's defaults; NULL: no memory
+cdef void config_hold(LogConfig *config) noexcept nogil
+cdef void config_release(LogConfig *config) noexcept nogil
+
+# A lazy log that begins at `start_offset`. Takes no count of `config` away; names and callbacks are the caller's to
+# set.
+cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, int64_t start_offset) noexcept nogil
+cdef void log_destroy(Log *log) noexcept nogil  # with its last count; files are closed as they are
+cdef int64_t log_now_ms(Log *log) noexcept nogil
+
+# --- under the lock ---
+cdef char *log_directory_path(const Log *log) noexcept nogil  # malloc'ed "<log dir>/<topic>-<index><suffix>"
+cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # no-op for NULL
+# Counted; the last that begins at or before it
+cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
+cdef void recent_clear(Log *log) noexcept nogil
+cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
+# Replaces the list by `items` (counts are taken over) and tells the sum of their bytes; 0 or -ENOMEM.
+cdef int log_set_segments(Log *log, Segment **items, int32_t count) noexcept nogil
+
+# --- without it ---
+cdef void log_set_config(Log *log, LogConfig *config) noexcept nogil  # takes the count over
+cdef LogConfig *log_hold_config(Log *log) noexcept nogil
+cdef SegmentList *log_hold_segments(Log *log) noexcept nogil  # NULL while lazy
+cdef void segments_release(SegmentList *list) noexcept nogil
+cdef void log_wake_blocked(Log *log, int why) noexcept nogil
+cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until nobody is left
+cdef LogDir *log_dir(const Log *log) noexcept nogil
+# The directory failed: takes it offline, and tells who waits here.
+cdef void log_fail(Log *log, int error) noexcept nogil
+# The same for work that began when the log was in `dir`; it may have moved on meanwhile.
+cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

@@ -1,0 +1,380 @@
+"""Moving a log to another directory, as log_move.pxd says (ReplicaAlterLogDirsThread,
+LogManager.replaceCurrentWithFutureLog).
+"""
+
+from libc.errno cimport EIO, ENOMEM
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport strdup
+
+from kafkacore._fast.base.atomics cimport load32, load64, store32, store64, store_ptr
+from kafkacore._fast.wait.io cimport LogDir, LogDirectory
+from kafkacore._fast.log.log cimport (
+    EPOCHS_BEHIND, LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_OPENING, LOG_ROLLING, Log, LogConfig,
+    Segment, SegmentList, config_release, log_block, log_fail_in, log_hold_config, log_wake_blocked, log_wake_changed,
+    recent_clear,
+)
+from kafkacore._fast.log.append cimport AppendInfo
+from kafkacore._fast.log.open cimport log_save_epochs, log_start_open, log_start_roll
+from kafkacore._fast.log.read cimport ReadResult
+from kafkacore._fast.log.trim cimport log_advance_start, log_has_jobs, log_truncate_fully
+from kafkacore._fast.wait.park cimport WAKE_READY, Waiter, WakeList, park_release, wake_all
+from kafkacore._fast.log.partition cimport (
+    READ_LOCAL, FetchView, Partition, partition_append_as_follower, partition_read,
+)
+from kafkacore._fast.log.settings cimport LogSettings
+from kafkacore._fast.log.partition_handle cimport PartitionHandle
+from kafkacore._fast.log.segment cimport SEGMENT_DELETED, file_of, segment_release
+from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+
+cdef enum:
+    KAFKA_STORAGE_ERROR = 56
+    BLOCK_BYTES = 1 << 20        # copied at once, but for a batch that is larger
+    ANY_EPOCH = 0x7FFFFFFF
+
+
+# --- copying ---
+
+cdef int64_t locked(Log *log, const int64_t *field) noexcept nogil:
+    cdef int64_t value
+    mutex_lock(&log.lock)
+    value = field[0]
+    mutex_unlock(&log.lock)
+    return value
+
+
+cdef bint has_files(Log *log) noexcept nogil:
+    cdef bint has
+    mutex_lock(&log.lock)
+    has = log.segments != NULL
+    mutex_unlock(&log.lock)
+    return has
+
+
+cdef int begin_at(Log *into, int64_t offset, Sleeper *sleeper) noexcept nogil:
+    cdef int result = LOG_BLOCKED
+    while result == LOG_BLOCKED:
+        result = log_truncate_fully(into, offset, &sleeper.waiter)
+        if result == LOG_BLOCKED:
+            sleep_until_woken(sleeper, -1)
+    return result
+
+
+cdef int make_files(Log *into, Sleeper *sleeper) noexcept nogil:
+    """As its first append would: a log that is empty and has been longer must not begin at 0 after a restart."""
+    cdef int result = LOG_BLOCKED
+    while result == LOG_BLOCKED:
+        mutex_lock(&into.lock)
+        if into.state == LOG_FAILED or into.state == LOG_CLOSED:
+            result = KAFKA_STORAGE_ERROR
+        elif into.state == LOG_LAZY:
+            result = log_start_open(into, &sleeper.waiter)
+        elif into.state == LOG_OPENING:
+            log_block(into, &sleeper.waiter)
+        else:
+            result = 0
+        mutex_unlock(&into.lock)
+        if result == LOG_BLOCKED:
+            sleep_until_woken(sleeper, -1)
+    return result
+
+
+cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *found) noexcept nogil:
+    cdef FetchView view
+    return partition_read(source, offset, -1, -1, max_bytes, READ_LOCAL, True, True, found, &view)
+
+
+cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
+    """Where the source does, or where the batch begins in whose midst that is: a cleaner leaves gaps there too."""
+    cdef int64_t offset = locked(&source.log, &source.log.log_start_offset)
+    cdef ReadResult found
+    cdef int result = look(source, offset, 1, &found)
+    if result != 0:
+        return result
+    result = begin_at(&into.log, min(offset, found.first_offset) if found.size > 0 else offset, sleeper)
+    segment_release(found.segment)
+    return result if result != 0 else make_files(&into.log, sleeper)
+
+
+cdef inline int64_t refused(int error) noexcept nogil:
+    """An error of Kafka's as a result below zero; UNKNOWN_SERVER_ERROR, for want of memory, is -1 itself."""
+    return -error if error > 0 else -ENOMEM
+
+
+cdef int64_t append(Partition *into, const ReadResult *found, uint8_t *block, Sleeper *sleeper) noexcept nogil:
+    cdef AppendInfo info
+    cdef WakeList wakes
+    cdef int64_t before = load64(&into.log.total_bytes)
+    cdef int64_t got = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), block,
+                                                <size_t> found.size, found.position)
+    cdef int error = LOG_BLOCKED
+    if got != found.size:
+        return got if got < 0 else -EIO
+    while error == LOG_BLOCKED:
+        error = partition_append_as_follower(into, block, <size_t> got, ANY_EPOCH, &sleeper.waiter, &info, &wakes)
+        wake_all(&wakes)
+        if error == LOG_BLOCKED:
+            sleep_until_woken(sleeper, -1)
+    return refused(error) if error != 0 else load64(&into.log.total_bytes) - before
+
+
+cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil:
+    cdef ReadResult found
+    cdef uint8_t *block
+    cdef int64_t copied = 0
+    cdef int64_t offset = locked(&into.log, &into.log.end_offset)
+    cdef LogConfig *config = log_hold_config(&into.log)
+    cdef int64_t limit = min(max_bytes, config.segment_bytes, <int64_t> BLOCK_BYTES)
+    cdef int error = look(source, offset, limit, &found)
+    config_release(config)
+    if error != 0:
+        return refused(error)
+    if found.size > 0:
+        block = <uint8_t *> malloc(<size_t> found.size)
+        copied = append(into, &found, block, sleeper) if block != NULL else -ENOMEM
+        free(block)
+    segment_release(found.segment)
+    return copied
+
+
+cdef int follow_start(Partition *source, Partition *into) noexcept nogil:
+    """Records that were deleted since they were copied are deleted there as well."""
+    cdef int64_t offset = min(locked(&source.log, &source.log.log_start_offset),
+                              locked(&into.log, &into.log.end_offset))
+    return log_advance_start(&into.log, offset)
+
+
+cdef int64_t empty_end(Log *log) noexcept nogil:
+    """Where the log ends, if that is told by an empty last segment and by no batch; else -1."""
+    cdef int64_t end = -1
+    mutex_lock(&log.lock)
+    if log.active != NULL and log.active.size == 0 and log.active.base_offset == log.end_offset:
+        end = log.end_offset
+    mutex_unlock(&log.lock)
+    return end
+
+
+cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
+    """Under the lock."""
+    if into.end_offset >= end:
+        return 0
+    if into.state == LOG_FAILED or into.state == LOG_CLOSED:
+        return KAFKA_STORAGE_ERROR
+    if into.state != LOG_OPEN:
+        log_block(into, blocked)
+        return LOG_BLOCKED
+    if into.active.base_offset == end:
+        into.end_offset = end
+        return 0
+    return log_start_roll(into, end, blocked)
+
+
+cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
+    """All is copied, and the source ends behind its last batch: so does the copy, with an empty segment too."""
+    cdef int64_t end = empty_end(&source.log)
+    cdef int result = LOG_BLOCKED
+    while result == LOG_BLOCKED:
+        mutex_lock(&into.log.lock)
+        result = roll_to(&into.log, end, &sleeper.waiter)
+        mutex_unlock(&into.log.lock)
+        if result == LOG_BLOCKED:
+            sleep_until_woken(sleeper, -1)
+    return result
+
+
+cdef bint is_overtaken(Partition *source, Partition *into) noexcept nogil:
+    """There is nothing yet, or the source has deleted what would come next."""
+    return not has_files(&into.log) or (
+        locked(&into.log, &into.log.end_offset) < locked(&source.log, &source.log.log_start_offset))
+
+
+cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil:
+    cdef int64_t copied = 0
+    cdef int64_t more = 1
+    cdef bint begun = is_overtaken(source, into)
+    cdef int error = 0
+    if not has_files(&source.log):
+        return 0
+    if begun:
+        error = begin(source, into, sleeper)
+    while error == 0 and more > 0 and copied < max_bytes:
+        more = copy_block(source, into, max_bytes - copied, sleeper)
+        if more > 0:
+            copied += more
+        elif more < 0 and not begun and is_overtaken(source, into):
+            # Records went as they were about to be copied.
+            begun = True
+            more = 1
+            error = begin(source, into, sleeper)
+    if more < 0:
+        return more
+    if error == 0 and more == 0:
+        error = follow_end(source, into, sleeper)
+    if error == 0:
+        error = follow_start(source, into)
+    return copied if error == 0 else refused(error)
+
+
+# --- taking its place ---
+
+cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
+    cdef int result = 0
+    mutex_lock(&log.lock)
+    if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline):
+        result = KAFKA_STORAGE_ERROR
+    elif log_has_jobs(log) or (log.state != LOG_OPEN and log.state != LOG_LAZY):
+        log_block(log, blocked)
+        result = LOG_BLOCKED
+    else:
+        # States that nobody else leaves unless a job of his own brought them about.
+        log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
+    mutex_unlock(&log.lock)
+    return result
+
+
+cdef void log_go_on(Log *log) noexcept nogil:
+    mutex_lock(&log.lock)
+    if log.state == LOG_ROLLING or log.state == LOG_OPENING:
+        log.state = LOG_OPEN if log.segments != NULL else LOG_LAZY
+        log_save_epochs(log)
+    mutex_unlock(&log.lock)
+    log_wake_blocked(log, WAKE_READY)
+    log_wake_changed(log, WAKE_READY)
+
+
+cdef void drop(SegmentList *list) noexcept nogil:
+    """Who still reads them asks the log again where their files are not found any more."""
+    cdef int32_t i
+    if list != NULL:
+        for i in range(list.count):
+            store32(&list.items[i].dropped, SEGMENT_DELETED)
+
+
+cdef void exchange(Log *log, Log *fresh) noexcept nogil:
+    """Under the lock of `log`; nobody else knows `fresh`."""
+    cdef SegmentList *segments = log.segments
+    cdef Segment *active = log.active
+    cdef LogDir *dir = log.dir
+    cdef char *path = log.path
+    cdef int64_t total_bytes = load64(&log.total_bytes)
+    drop(segments)
+    log.segments = fresh.segments
+    log.active = fresh.active
+    log.path = fresh.path
+    store_ptr(<void **> &log.dir, fresh.dir)
+    store64(&log.total_bytes, load64(&fresh.total_bytes))
+    fresh.segments = segments
+    fresh.active = active
+    fresh.path = path
+    store_ptr(<void **> &fresh.dir, dir)
+    store64(&fresh.total_bytes, total_bytes)
+
+
+cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
+    cdef int result = 0
+    mutex_lock(&log.lock)
+    if log.state != LOG_ROLLING and log.state != LOG_OPENING:
+        result = KAFKA_STORAGE_ERROR
+    elif log_has_jobs(log):
+        # The checkpoint of the leader epochs, of a role that was given meanwhile.
+        log_block(log, blocked)
+        result = LOG_BLOCKED
+    else:
+        exchange(log, fresh)
+        if log.recent != NULL:
+            recent_clear(log)
+        log.cuts += 1
+        log.truncations += 1
+        log.snapshot_offset = fresh.snapshot_offset
+        store64(&log.last_aborted_offset, fresh.last_aborted_offset)
+        log.epochs_dirty = EPOCHS_BEHIND
+        if log.segments != NULL:
+            # All of it was synced when the future log was shut.
+            log.synced_offset = log.commit_offset = log.end_offset
+            log.unflushed_since_ns = -1
+    mutex_unlock(&log.lock)
+    return result
+
+
+# --- Python's face ---
+
+def new_future(LogDirectory directory not None, str topic not None, int32_t index, topic_id, LogSettings settings,
+               str suffix not None):
+    """A partition whose directory's name has a suffix behind topic and index. Nobody leads it."""
+    cdef bytes encoded = suffix.encode()
+    cdef PartitionHandle handle = PartitionHandle(directory, topic, index, topic_id, settings)
+    if encoded:
+        handle.partition.log.suffix = strdup(encoded)
+        if handle.partition.log.suffix == NULL:
+            raise MemoryError
+    return handle
+
+
+def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t max_bytes):
+    """Appends to the future log `into` what it lacks, about `max_bytes` of it. Blocking. How many bytes; less than
+    asked for when it has everything. Raises OSError when one of the directories is offline, or the source has no
+    records that can be copied."""
+    cdef Sleeper *sleeper = sleeper_new()
+    cdef int64_t copied
+    if sleeper == NULL:
+        raise MemoryError
+    with nogil:
+        copied = log_copy(source.partition, into.partition, max_bytes, sleeper)
+        park_release(&sleeper.parked)
+    if copied < 0:
+        raise OSError(f"{source.topic}-{source.index} cannot be copied from {source.directory.path} to "
+                      f"{into.directory.path}: error {-copied}")
+    return copied
+
+
+def fail(PartitionHandle handle not None, LogDirectory directory not None, int error):
+    """The directory failed, and the log with it, unless it has moved to another one meanwhile."""
+    with nogil:
+        log_fail_in(&handle.partition.log, directory.dir, error)
+
+
+def hold_still(PartitionHandle handle not None):
+    """Blocking: waits for what is under way. Appends wait from now on, until `go_on`. Raises OSError when the log is
+    closed or its directory offline."""
+    cdef Sleeper *sleeper = sleeper_new()
+    cdef int result = LOG_BLOCKED
+    if sleeper == NULL:
+        raise MemoryError
+    with nogil:
+        while result == LOG_BLOCKED:
+            result = log_hold_still(&handle.partition.log, &sleeper.waiter)
+            if result == LOG_BLOCKED:
+                sleep_until_woken(sleeper, -1)
+        park_release(&sleeper.parked)
+    if result != 0:
+        raise OSError(f"{handle.topic}-{handle.index}: the log is closed, or {handle.directory.path} is offline")
+
+
+def go_on(PartitionHandle handle not None):
+    """The end of `hold_still`."""
+    with nogil:
+        log_go_on(&handle.partition.log)
+
+
+def adopt(PartitionHandle handle not None, PartitionHandle fresh not None):
+    """`handle`, which holds still, goes on with the files of `fresh`, which ends where it does. Blocking. Raises
+    OSError when it was closed meanwhile, its directory is offline, or `fresh` ends elsewhere."""
+    cdef Sleeper *sleeper
+    cdef int result = LOG_BLOCKED
+    if handle.end_offset != fresh.end_offset:
+        raise OSError(f"{fresh.directory.path}: {handle.topic}-{handle.index} ends at {fresh.end_offset}, "
+                      f"not at {handle.end_offset}")
+    hold_still(fresh)
+    sleeper = sleeper_new()
+    if sleeper == NULL:
+        raise MemoryError
+    with nogil:
+        while result == LOG_BLOCKED:
+            result = log_adopt(&handle.partition.log, &fresh.partition.log, &sleeper.waiter)
+            if result == LOG_BLOCKED:
+                sleep_until_woken(sleeper, -1)
+        park_release(&sleeper.parked)
+    if result != 0:
+        raise OSError(f"{handle.topic}-{handle.index}: the log is closed, or {handle.directory.path} is offline")
+    handle.directory, fresh.directory = fresh.directory, handle.directory

@@ -1,0 +1,531 @@
+"""Partitions, as partition.pxd says (kafka.cluster.Partition)."""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.log.epochs cimport epochs_assign, epochs_end
+from kafkacore._fast.wait.io cimport io_hold, io_release
+from kafkacore._fast.log.log cimport (
+    LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, config_release, log_destroy, log_fail, log_hold_config, log_init,
+    log_now_ms, log_wake_blocked,
+)
+from kafkacore._fast.log.append cimport (
+    Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free
+)
+from kafkacore._fast.log.files cimport write_partition_metadata
+from kafkacore._fast.log.open cimport log_call_committer, log_commit_init, log_save_epochs, log_want_synced
+from kafkacore._fast.log.read cimport log_read, log_read_slowly
+from kafkacore._fast.log.trim cimport log_advance_start
+from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
+from kafkacore._fast.log.producers cimport producers_expire, producers_first_unstable, producers_replicated
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.record.validate cimport BatchesResult, check_batches
+from kafkacore._fast.wait.waiters cimport waiter_push, waiter_unlink, waiters_take, waiters_take_all
+
+cdef enum:
+    OFFSET_OUT_OF_RANGE = 1
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    NOT_ENOUGH_REPLICAS = 19
+    KAFKA_STORAGE_ERROR = 56
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
+    HEADER_BYTES = 61
+
+cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+
+cdef int32_t live_partitions = 0  # atomic; tests hold it against zero
+
+
+# --- life ---
+
+cdef void hold_log(Log *log) noexcept nogil:
+    partition_hold(<Partition *> log)
+
+
+cdef void release_log(Log *log) noexcept nogil:
+    partition_release(<Partition *> log)
+
+
+cdef bint log_changed(Log *log, WakeList *wakes) noexcept nogil:
+    cdef Partition *p = <Partition *> log
+    if log.state == LOG_FAILED:
+        return take_everybody(p, wakes)
+    return partition_advance(p, wakes)
+
+
+cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config, const char *topic, int32_t topic_size,
+                              const uint8_t *topic_id, int32_t index, bint named) noexcept nogil:
+    cdef Partition *p = <Partition *> calloc(1, sizeof(Partition))
+    cdef char *name = <char *> malloc(topic_size if topic_size > 0 else 1)
+    if p == NULL or name == NULL or log_init(&p.log, dir, clock, config, 0) != 0:
+        free(name)
+        free(p)
+        return NULL
+    memcpy(name, topic, topic_size)
+    memcpy(p.topic_id, topic_id, 16)
+    p.topic = name
+    p.topic_size = topic_size
+    p.index = index
+    p.refs = 1
+    p.leader_id = p.leader_epoch = p.partition_epoch = -1
+    p.min_isr = 1
+    p.log.topic = name
+    p.log.topic_size = topic_size
+    p.log.index = index
+    p.log.topic_id = p.topic_id if named else NULL
+    p.log.hold = hold_log
+    p.log.release = release_log
+    p.log.on_change = log_changed
+    log_commit_init(&p.log)
+    io_hold(dir)
+    add32(&live_partitions, 1)
+    return p
+
+
+cdef void partition_hold(Partition *p) noexcept nogil:
+    add32(&p.refs, 1)
+
+
+cdef void partition_release(Partition *p) noexcept nogil:
+    cdef LogDir *dir
+    if p == NULL or add32(&p.refs, -1) != 0:
+        return
+    dir = p.log.dir
+    log_destroy(&p.log)
+    free(p.followers)
+    free(p.topic)
+    free(p)
+    io_release(dir)
+    add32(&live_partitions, -1)
+
+
+# --- high watermark and waiters ---
+
+cdef bint take_everybody(Partition *p, WakeList *wakes) noexcept nogil:
+    cdef int kind
+    cdef bint more = False
+    for kind in range(WAIT_KINDS):
+        more = waiters_take_all(&p.waiting[kind], wakes) or more
+    return more
+
+
+cdef bint synced_first(const Partition *p) noexcept nogil:
+    """With a flush before each acknowledgement, this replica counts as far as it is synced."""
+    return p.log.config.flush_messages <= 1
+
+
+cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
+    """A waiter of this kind is satisfied when its `at` is not above."""
+    if kind == WAIT_FETCH:
+        return p.high_watermark - 1
+    if kind == WAIT_FOLLOWER:
+        return p.log.end_offset - 1
+    if kind == WAIT_ACKS:
+        return p.high_watermark
+    if kind == WAIT_COMMITTED:
+        return p.last_stable_offset - 1
+    if kind == WAIT_ACKS_SYNCED and p.high_watermark < p.log.synced_offset:
+        return p.high_watermark
+    return p.log.synced_offset
+
+
+cdef void advance_high_watermark(Partition *p) noexcept nogil:
+    cdef int64_t reached = p.log.synced_offset if synced_first(p) else p.log.end_offset
+    cdef int32_t i
+    for i in range(p.follower_count):
+        if p.followers[i].in_sync and p.followers[i].end_offset < reached:
+            reached = p.followers[i].end_offset
+    if reached > p.high_watermark and p.role == ROLE_LEADER:
+        p.high_watermark = reached
+    # A truncation takes it back, a log that begins anew takes it along.
+    if p.high_watermark > p.log.end_offset:
+        p.high_watermark = p.log.end_offset
+    if p.high_watermark < p.log.log_start_offset:
+        p.high_watermark = p.log.log_start_offset
+    if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
+        # Also where it has not moved: a load replays transactions that ended long ago.
+        producers_replicated(p.log.producers, p.high_watermark)
+        p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
+    p.last_stable_offset = p.high_watermark
+    if 0 <= p.log.first_unstable_offset < p.high_watermark:
+        p.last_stable_offset = p.log.first_unstable_offset
+
+
+cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil:
+    cdef int kind
+    cdef bint more = False
+    advance_high_watermark(p)
+    for kind in range(WAIT_KINDS):
+        if p.waiting[kind] != NULL:
+            more = waiters_take(&p.waiting[kind], satisfied_by(p, kind), wakes) or more
+    return more
+
+
+cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil:
+    cdef bint queued = False
+    mutex_lock(&p.log.lock)
+    # Whoever lost the leadership has told its waiters; one that comes after that would wait for nobody.
+    if (waiter.back == NULL and waiter.at > satisfied_by(p, waiter.kind)
+            and (p.role == ROLE_LEADER or waiter.kind == WAIT_SYNCED) and p.role != ROLE_GONE
+            and p.log.state != LOG_FAILED and p.log.state != LOG_CLOSED):
+        waiter_push(&p.waiting[waiter.kind], waiter)
+        queued = True
+    mutex_unlock(&p.log.lock)
+    return queued
+
+
+cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil:
+    cdef bint queued
+    mutex_lock(&p.log.lock)
+    queued = waiter.back != NULL
+    if queued:
+        waiter_unlink(waiter)
+    mutex_unlock(&p.log.lock)
+    if queued:
+        park_release(waiter.parked)
+
+
+cdef void wake_rest(Partition *p, WakeList *wakes) noexcept nogil:
+    """More waiters are satisfied than one list holds: all but the last listful are woken here."""
+    cdef bint more = True
+    while more:
+        wake_all(wakes)
+        mutex_lock(&p.log.lock)
+        more = partition_advance(p, wakes)
+        mutex_unlock(&p.log.lock)
+
+
+# --- roles ---
+
+cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
+                           int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil:
+    cdef WakeList wakes
+    cdef Follower *before
+    cdef bint led, more, sync
+    mutex_lock(&p.log.lock)
+    if p.role == ROLE_GONE or leader_epoch < p.leader_epoch or partition_epoch < p.partition_epoch:
+        mutex_unlock(&p.log.lock)
+        free(followers)
+        return False
+    led = p.role == ROLE_LEADER and leader_epoch == p.leader_epoch
+    if role == ROLE_LEADER and not led:
+        epochs_assign(&p.log, leader_epoch, p.log.end_offset)
+        log_save_epochs(&p.log)
+    before = p.followers
+    p.followers = followers
+    p.follower_count = follower_count
+    p.role = role
+    p.leader_id = leader_id
+    p.leader_epoch = leader_epoch
+    p.partition_epoch = partition_epoch
+    p.min_isr = min_isr
+    wakes.count = 0
+    wakes.why = WAKE_READY if led and role == ROLE_LEADER else WAKE_GONE
+    # A new leader epoch: whoever waits looks again, and finds out who leads now.
+    more = partition_advance(p, &wakes) if wakes.why == WAKE_READY else take_everybody(p, &wakes)
+    mutex_unlock(&p.log.lock)
+    wake_all(&wakes)
+    while more:
+        mutex_lock(&p.log.lock)
+        more = partition_advance(p, &wakes) if wakes.why == WAKE_READY else take_everybody(p, &wakes)
+        mutex_unlock(&p.log.lock)
+        wake_all(&wakes)
+    mutex_lock(&p.log.lock)
+    advance_high_watermark(p)
+    # What a crash left in the page cache counts once it is synced, and no append may come to ask for that.
+    sync = role == ROLE_LEADER and synced_first(p) and p.log.synced_offset < p.log.end_offset
+    if sync:
+        log_want_synced(&p.log, p.log.end_offset)
+    mutex_unlock(&p.log.lock)
+    if sync:
+        log_call_committer(&p.log)
+    free(before)
+    return True
+
+
+cdef void partition_close(Partition *p, int role) noexcept nogil:
+    cdef WakeList wakes
+    cdef bint more = True
+    wakes.count = 0
+    wakes.why = WAKE_GONE
+    while more:
+        mutex_lock(&p.log.lock)
+        p.role = role
+        more = take_everybody(p, &wakes)
+        mutex_unlock(&p.log.lock)
+        wake_all(&wakes)
+    log_wake_blocked(&p.log, WAKE_GONE)
+
+
+cdef void partition_fail(Partition *p, int error) noexcept nogil:
+    log_fail(&p.log, error)
+
+
+cdef int role_error(const Partition *p, int32_t current_epoch) noexcept nogil:
+    if p.role == ROLE_GONE:
+        return UNKNOWN_TOPIC_OR_PARTITION
+    if p.log.state == LOG_FAILED:
+        # Before its leadership, which is soon nobody's: a client is to hear why (Kafka's offline partition).
+        return KAFKA_STORAGE_ERROR
+    if current_epoch >= 0 and current_epoch < p.leader_epoch:
+        return FENCED_LEADER_EPOCH
+    if current_epoch > p.leader_epoch:
+        return UNKNOWN_LEADER_EPOCH
+    return 0 if p.role == ROLE_LEADER else NOT_LEADER_OR_FOLLOWER
+
+
+cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil:
+    cdef int error
+    mutex_lock(&p.log.lock)
+    error = role_error(p, current_epoch)
+    if error == 0 and (p.log.state == LOG_FAILED or load32(&p.log.dir.offline)):
+        error = KAFKA_STORAGE_ERROR
+    mutex_unlock(&p.log.lock)
+    return error
+
+
+# --- appends ---
+
+cdef int append_error(const Partition *p, int acks) noexcept nogil:
+    cdef int32_t in_sync = 1
+    cdef int32_t i
+    cdef int error = role_error(p, -1)
+    if error == 0 and acks < 0 and p.min_isr > 1:
+        for i in range(p.follower_count):
+            if p.followers[i].in_sync:
+                in_sync += 1
+        if in_sync < p.min_isr:
+            error = NOT_ENOUGH_REPLICAS
+    return error
+
+
+cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint flushes,
+                         Acknowledgement *ack) noexcept nogil:
+    """`flushes`: the sync that covers `end_offset` comes before the answer."""
+    ack.at = end_offset
+    ack.kind = WAIT_ACKS
+    if flushes:
+        ack.kind = WAIT_SYNCED if acks > 0 else WAIT_ACKS_SYNCED
+    if acks == 0 or (acks > 0 and not flushes) or end_offset <= satisfied_by(p, ack.kind):
+        ack.at = -1
+
+
+cdef bint flush_is_due(const Partition *p, const AppendInfo *info) noexcept nogil:
+    """flush.messages; a batch that was there already waits for the sync that its first append asked for."""
+    if info.duplicate:
+        return p.log.synced_offset <= info.last_offset < p.log.commit_offset
+    return p.log.end_offset - p.log.synced_offset >= p.log.config.flush_messages
+
+
+cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
+                          AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil:
+    cdef Prepared prepared
+    cdef LogConfig *config
+    cdef bint more = False
+    cdef bint sync = False
+    cdef int error
+    cdef uint8_t header[HEADER_BYTES]
+    cdef size_t kept = min(size, <size_t> HEADER_BYTES)
+    ack.at = -1
+    wakes.count = 0
+    wakes.why = WAKE_READY
+    append_info_init(info)
+    memcpy(header, records, kept)
+    config = log_hold_config(&p.log)
+    error = log_prepare(config, log_now_ms(&p.log), records, size, origin, &prepared, info)
+    config_release(config)
+    mutex_lock(&p.log.lock)
+    if error == 0 or p.role != ROLE_LEADER:
+        error = append_error(p, acks)
+    if error == 0:
+        error = log_append_prepared(&p.log, &prepared, p.leader_epoch, blocked, info)
+    if error == 0:
+        more = partition_advance(p, wakes)
+        sync = flush_is_due(p, info)
+        acknowledge_at(p, acks, info.last_offset + 1, sync, ack)
+        if sync:
+            log_want_synced(&p.log, info.last_offset + 1)
+    mutex_unlock(&p.log.lock)
+    if error == LOG_BLOCKED:
+        # It comes again, and must be what its producer sent: the broker's time is refused from anybody else.
+        memcpy(records, header, kept)
+    prepared_free(&prepared)
+    if sync:
+        log_call_committer(&p.log)
+    if more:
+        wake_rest(p, wakes)
+    return error
+
+
+cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
+                                      Waiter *blocked,
+                                      AppendInfo *info, WakeList *wakes) noexcept nogil:
+    cdef BatchesResult checked
+    cdef bint more = False
+    cdef int error
+    wakes.count = 0
+    wakes.why = WAKE_READY
+    append_info_init(info)
+    error = check_batches(records, size, leader_epoch, &checked)
+    if error != 0:
+        info.validated.message = checked.message
+        return error
+    mutex_lock(&p.log.lock)
+    error = UNKNOWN_TOPIC_OR_PARTITION if p.role == ROLE_GONE else log_append_checked(&p.log, records, &checked,
+                                                                                      blocked, info)
+    if error == 0:
+        more = partition_advance(p, wakes)
+    mutex_unlock(&p.log.lock)
+    if more:
+        wake_rest(p, wakes)
+    return error
+
+
+# --- reads ---
+
+cdef void fill_view(const Partition *p, FetchView *view) noexcept nogil:
+    view.high_watermark = p.high_watermark
+    view.last_stable_offset = p.last_stable_offset
+    view.log_start_offset = p.log.log_start_offset
+    view.leader_id = p.leader_id
+    view.leader_epoch = p.leader_epoch
+    view.diverging_end_offset = -1
+    view.diverging_epoch = -1
+
+
+cdef bint partition_is_behind(const Partition *p) noexcept nogil:
+    cdef int32_t last = p.log.epoch_count - 1
+    return (p.role == ROLE_LEADER and last >= 0 and p.log.epochs[last].epoch == p.leader_epoch
+            and p.log.epochs[last].start_offset > p.high_watermark)
+
+
+cdef void partition_view(Partition *p, FetchView *view) noexcept nogil:
+    mutex_lock(&p.log.lock)
+    fill_view(p, view)
+    mutex_unlock(&p.log.lock)
+
+
+cdef int64_t partition_high_watermark(Partition *p) noexcept nogil:
+    cdef int64_t high_watermark
+    mutex_lock(&p.log.lock)
+    high_watermark = p.high_watermark
+    mutex_unlock(&p.log.lock)
+    return high_watermark
+
+
+cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil:
+    cdef bint satisfied
+    mutex_lock(&p.log.lock)
+    satisfied = at <= satisfied_by(p, kind)
+    mutex_unlock(&p.log.lock)
+    return satisfied
+
+
+cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,
+                          FetchView *view) noexcept nogil:
+    """KIP-595: a fetcher whose last epoch ended earlier here, or is not known here, is told where to truncate."""
+    cdef int32_t epoch
+    cdef int64_t end_offset
+    epochs_end(&p.log, last_fetched_epoch, &epoch, &end_offset)
+    if epoch < 0 or end_offset < 0:
+        return OFFSET_OUT_OF_RANGE
+    if epoch < last_fetched_epoch or end_offset < offset:
+        view.diverging_epoch = epoch
+        view.diverging_end_offset = end_offset
+    return 0
+
+
+cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int32_t last_fetched_epoch,
+                        int64_t max_bytes,
+                        int isolation, bint min_one, bint slowly, ReadResult *out, FetchView *view) noexcept nogil:
+    cdef int64_t bound
+    cdef int error
+    memset(out, 0, sizeof(ReadResult))
+    mutex_lock(&p.log.lock)
+    fill_view(p, view)
+    error = 0 if isolation == READ_LOCAL else role_error(p, current_epoch)
+    if error == 0 and last_fetched_epoch >= 0:
+        error = check_divergence(p, last_fetched_epoch, offset, view)
+    if isolation >= READ_LOG_END:
+        bound = p.log.end_offset
+    else:
+        bound = p.last_stable_offset if isolation == READ_COMMITTED else p.high_watermark
+    mutex_unlock(&p.log.lock)
+    if error == 0 and view.diverging_end_offset < 0:
+        if slowly:
+            error = log_read_slowly(&p.log, offset, bound, max_bytes, min_one, out)
+        else:
+            error = log_read(&p.log, offset, bound, max_bytes, min_one, out)
+    if error > 0:
+        view.high_watermark = view.last_stable_offset = view.log_start_offset = -1
+    return error
+
+
+cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch, int64_t *end_offset) noexcept nogil:
+    mutex_lock(&p.log.lock)
+    epochs_end(&p.log, epoch, found_epoch, end_offset)
+    mutex_unlock(&p.log.lock)
+
+
+# --- upkeep ---
+
+cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil:
+    mutex_lock(&p.log.lock)
+    if high_watermark > p.log.end_offset:
+        high_watermark = p.log.end_offset
+    if high_watermark < p.log.log_start_offset:
+        high_watermark = p.log.log_start_offset
+    p.high_watermark = high_watermark
+    advance_high_watermark(p)
+    mutex_unlock(&p.log.lock)
+
+
+cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil:
+    cdef int result = 0
+    # With files it is there before the next append; a lazy log writes it when it opens.
+    if p.log.path != NULL and p.log.state != LOG_LAZY:
+        result = write_partition_metadata(p.log.dir.disk, p.log.path, topic_id)
+    if result < 0:
+        log_fail(&p.log, -result)
+        return result
+    mutex_lock(&p.log.lock)
+    memcpy(p.topic_id, topic_id, 16)
+    p.log.topic_id = p.topic_id
+    mutex_unlock(&p.log.lock)
+    return 0
+
+
+cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil:
+    cdef int error
+    low_watermark[0] = -1
+    mutex_lock(&p.log.lock)
+    error = role_error(p, -1)
+    if offset < 0:
+        offset = p.high_watermark if offset == -1 else FOREVER
+    if error == 0 and offset > p.high_watermark:
+        error = OFFSET_OUT_OF_RANGE
+    mutex_unlock(&p.log.lock)
+    if error == 0:
+        error = log_advance_start(&p.log, offset)
+    if error == 0:
+        mutex_lock(&p.log.lock)
+        low_watermark[0] = p.log.log_start_offset
+        mutex_unlock(&p.log.lock)
+    return error
+
+
+cdef int partition_expire_producers(Partition *p) noexcept nogil:
+    cdef int gone = 0
+    mutex_lock(&p.log.lock)
+    if p.log.producers != NULL and p.log.producers.count:
+        gone = producers_expire(p.log.producers, log_now_ms(&p.log), p.log.config.producer_id_expiration_ms)
+    mutex_unlock(&p.log.lock)
+    return gone
+
+
+def live_count():
+    """Partitions that somebody holds in this process."""
+    return load32(&live_partitions)

@@ -1,0 +1,631 @@
+"""Python's face of partitions and their logs, as partition_handle.pxd says."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+
+from kafkacore._fast.base.atomics cimport load64
+from kafkacore._fast.wait.io cimport LogDirectory
+from kafkacore._fast.log.log cimport (
+    LOG_BLOCKED, SegmentList, config_hold, log_hold_segments, log_set_config, segments_release,
+)
+from kafkacore._fast.log.aborted cimport log_aborted
+from kafkacore._fast.log.append cimport AppendInfo
+from kafkacore._fast.log.open cimport log_commit_soon, log_recovery_point
+from kafkacore._fast.log.trim cimport log_delete_old, log_shut, log_stop, log_truncate_fully, log_truncate_to
+from kafkacore._fast.log.read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
+from kafkacore._fast.wait.park cimport WakeList, park_release, wake_all
+from kafkacore._fast.log.partition cimport (
+    READ_COMMITTED, READ_LOCAL, ROLE_FOLLOWER, ROLE_GONE, ROLE_LEADER, ROLE_NONE, WAIT_SYNCED, Acknowledgement,
+    FetchView, Follower, Partition, partition_append, partition_append_as_follower, partition_assign_topic_id,
+    partition_become, partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers,
+    partition_fail, partition_high_watermark, partition_is_behind, partition_new, partition_read, partition_release,
+    partition_restore, partition_satisfies, partition_unwait, partition_wait,
+)
+from kafkacore._fast.log.segment cimport file_of, segment_release
+from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.txn_index cimport AbortedTransaction
+from kafkacore._fast.record.validate cimport ORIGIN_CLIENT, ORIGIN_COORDINATOR
+
+from os import strerror
+
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._named_tuple import NamedTuple
+
+
+class AppendResult(NamedTuple):
+    error: int
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    error_message: str | None
+    record_errors: list[tuple[int, str]]
+    ack: tuple[int, int] | None
+
+
+class ReadBytes(NamedTuple):
+    error: int
+    records: bytes
+    first_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    leader_id: int
+    leader_epoch: int
+    diverging_epoch: int
+    diverging_end_offset: int
+    aborted: list[tuple[int, int]]
+
+
+class SegmentInfo(NamedTuple):
+    base_offset: int
+    size_bytes: int
+    sealed: bool
+
+
+ROLES = ("none", "leader", "follower", "gone")
+STATES = ("lazy", "opening", "open", "rolling", "failed", "closed")
+
+ctypedef fused Field:
+    int32_t
+    int64_t
+
+
+cdef Field locked(Partition *p, Field *field) noexcept:
+    cdef Field value
+    with nogil:
+        mutex_lock(&p.log.lock)
+        value = field[0]
+        mutex_unlock(&p.log.lock)
+    return value
+
+
+cdef bint become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
+                 int32_t min_isr,
+                 followers) except -1:
+    cdef Follower *native
+    cdef int32_t count = <int32_t> len(followers)
+    cdef int32_t i = 0
+    cdef bint changed
+    native = <Follower *> calloc(count + 1, sizeof(Follower))
+    if native == NULL:
+        raise MemoryError
+    for broker_id, in_sync in followers:
+        native[i].broker_id = broker_id
+        native[i].in_sync = in_sync
+        i += 1
+    with nogil:
+        changed = partition_become(p, role, leader_id, leader_epoch, partition_epoch, min_isr, native, count)
+    return changed
+
+
+cdef int append_and_wait(Partition *p, uint8_t *data, size_t size, int acks, int origin, bint wait, Sleeper *sleeper,
+                         AppendInfo *info, Acknowledgement *ack) noexcept nogil:
+    cdef WakeList wakes
+    cdef int error
+    while True:
+        error = partition_append(p, data, size, acks, origin, &sleeper.waiter, info, ack, &wakes)
+        wake_all(&wakes)
+        if error != LOG_BLOCKED:
+            break
+        sleep_until_woken(sleeper, -1)
+    if error == 0 and wait and ack.at >= 0:
+        sleeper.waiter.kind = ack.kind
+        sleeper.waiter.at = ack.at
+        if partition_wait(p, &sleeper.waiter):
+            sleep_until_woken(sleeper, -1)
+            partition_unwait(p, &sleeper.waiter)
+    return error
+
+
+cdef enum:
+    TRUNCATE = 0
+    TRUNCATE_FULLY = 1
+    DELETE_OLD = 2
+    SHUT = 3
+    STOP = 4
+
+
+cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) noexcept nogil:
+    cdef int result
+    while True:
+        if what == TRUNCATE:
+            result = log_truncate_to(&p.log, offset, &sleeper.waiter)
+        elif what == TRUNCATE_FULLY:
+            result = log_truncate_fully(&p.log, offset, &sleeper.waiter)
+        elif what == DELETE_OLD:
+            result = log_delete_old(&p.log, partition_high_watermark(p), &sleeper.waiter)
+        elif what == SHUT:
+            result = log_shut(&p.log, &sleeper.waiter)
+        else:
+            result = log_stop(&p.log, &sleeper.waiter)
+        if result != LOG_BLOCKED:
+            return result
+        sleep_until_woken(sleeper, -1)
+
+
+# --- partitions ---
+
+@cython.no_gc  # refers to nothing that refers back; and its directory must outlive the partition
+cdef class PartitionHandle:
+    """One partition on one log directory. Costs no file until the first append.
+
+    `topic_id` is a Uuid; None for a log that has none (`__cluster_metadata`). Blocking methods are marked; none of them
+    may run on a loop's thread.
+    """
+
+    def __init__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
+                 LogSettings settings=None):
+        if self.partition != NULL:
+            raise ValueError(f"{self!r} is a partition already")
+        raw = bytes(topic_id) if topic_id is not None else bytes(16)
+        self.make(directory, topic.encode(), index, raw, topic_id is not None, settings or LogSettings())
+
+    cdef int make(self, LogDirectory directory, bytes name, int32_t index, bytes topic_id, bint named,
+                  LogSettings settings) except -1:
+        self.directory = directory
+        self.settings = settings
+        self.partition = partition_new(directory.dir, &directory.environment.env.clock, settings.config, name,
+                                       <int32_t> len(name), <const uint8_t *> <char *> topic_id, index, named)
+        if self.partition == NULL:
+            raise MemoryError
+        return 0
+
+    def __dealloc__(self):
+        if self.partition != NULL:
+            with nogil:
+                partition_release(self.partition)
+
+    # --- what it is ---
+
+    @property
+    def topic(self):
+        return self.partition.topic[:self.partition.topic_size].decode()
+
+    @property
+    def index(self):
+        return self.partition.index
+
+    @property
+    def topic_id(self):
+        return Uuid(self.partition.topic_id[:16])
+
+    @property
+    def role(self):
+        return ROLES[locked(self.partition, &self.partition.role)]
+
+    @property
+    def state(self):
+        return STATES[locked(self.partition, &self.partition.log.state)]
+
+    @property
+    def leader_epoch(self):
+        return locked(self.partition, &self.partition.leader_epoch)
+
+    @property
+    def size_bytes(self):
+        return load64(&self.partition.log.total_bytes)
+
+    @property
+    def end_offset(self):
+        """Offset of the next record."""
+        return locked(self.partition, &self.partition.log.end_offset)
+
+    @property
+    def synced_offset(self):
+        """All records below survive a power loss."""
+        return locked(self.partition, &self.partition.log.synced_offset)
+
+    @property
+    def recovery_point(self):
+        """What recovery-point-offset-checkpoint says: the synced offset, or before it the first segment of which an
+        index or the producer snapshot behind it may not be on the disk."""
+        cdef int64_t point
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            point = log_recovery_point(&self.partition.log)
+            mutex_unlock(&self.partition.log.lock)
+        return point
+
+    @property
+    def log_start_offset(self):
+        return locked(self.partition, &self.partition.log.log_start_offset)
+
+    @property
+    def moved_log_start_offset(self):
+        """The log start where no segment tells it by its base offset; else -1."""
+        cdef int64_t moved = -1
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            if self.partition.log.segments != NULL and self.partition.log.segments.count:
+                if self.partition.log.log_start_offset > self.partition.log.segments.items[0].base_offset:
+                    moved = self.partition.log.log_start_offset
+            elif self.partition.log.log_start_offset > 0:
+                moved = self.partition.log.log_start_offset
+            mutex_unlock(&self.partition.log.lock)
+        return moved
+
+    @property
+    def high_watermark(self):
+        return locked(self.partition, &self.partition.high_watermark)
+
+    @property
+    def is_behind(self):
+        cdef bint behind
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            behind = partition_is_behind(self.partition)
+            mutex_unlock(&self.partition.log.lock)
+        return bool(behind)
+
+    @property
+    def last_stable_offset(self):
+        return locked(self.partition, &self.partition.last_stable_offset)
+
+    def satisfies(self, int kind, int64_t at):
+        """Whether a wait of that kind (of `watch`) would be over."""
+        cdef bint satisfied
+        with nogil:
+            satisfied = partition_satisfies(self.partition, kind, at)
+        return satisfied
+
+    def leader_epochs(self):
+        """`[(epoch, start offset)]`, oldest first."""
+        cdef list entries = []
+        cdef int32_t i, count = 0
+        cdef int64_t *copied = NULL
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            count = self.partition.log.epoch_count
+            copied = <int64_t *> malloc(count * 16 + 1)
+            if copied != NULL:
+                for i in range(count):
+                    copied[2 * i] = self.partition.log.epochs[i].epoch
+                    copied[2 * i + 1] = self.partition.log.epochs[i].start_offset
+            mutex_unlock(&self.partition.log.lock)
+        if copied == NULL:
+            raise MemoryError
+        for i in range(count):
+            entries.append((copied[2 * i], copied[2 * i + 1]))
+        free(copied)
+        return entries
+
+    def segments(self):
+        """What the log consists of, oldest first."""
+        cdef SegmentList *list
+        cdef int32_t i
+        cdef object found = []
+        with nogil:
+            list = log_hold_segments(&self.partition.log)
+        if list == NULL:
+            return found
+        for i in range(list.count):
+            found.append(SegmentInfo(list.items[i].base_offset, load64(&list.items[i].size), i + 1 < list.count))
+        with nogil:
+            segments_release(list)
+        return found
+
+    # --- what it becomes ---
+
+    def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(),
+                      int32_t min_isr=1):
+        """Leads from now on. `followers`: `(broker id, in sync)` of every other replica. False: an older epoch, nothing
+        changed.
+        """
+        return become(self.partition, ROLE_LEADER, leader_id, leader_epoch, partition_epoch, min_isr, followers)
+
+    def become_follower(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0):
+        """Follows `leader_id` (-1: nobody leads). False: an older epoch, nothing changed."""
+        return become(self.partition, ROLE_FOLLOWER, leader_id, leader_epoch, partition_epoch, 1, ())
+
+    def configure(self, LogSettings settings not None):
+        """Another configuration from now on."""
+        config_hold(settings.config)
+        self.settings = settings
+        with nogil:
+            log_set_config(&self.partition.log, settings.config)
+
+    def close(self, bint gone=False):
+        """No more appends; whoever waits is told. `gone`: the partition is deleted."""
+        with nogil:
+            partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
+
+    # --- its life on disk; all of these block ---
+
+    def restore_high_watermark(self, int64_t offset):
+        """From replication-offset-checkpoint, after `load` and before a role: within the log."""
+        with nogil:
+            partition_restore(self.partition, offset)
+
+    def assign_topic_id(self, topic_id):
+        """For a log that has none yet: partition.metadata is written before this returns. Raises OSError."""
+        cdef bytes raw = bytes(topic_id)
+        cdef const uint8_t *native = <const uint8_t *> <char *> raw
+        cdef int result
+        with nogil:
+            result = partition_assign_topic_id(self.partition, native)
+        if result < 0:
+            raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
+
+    def truncate_to(self, int64_t offset):
+        """The log ends at `offset` (or where it ended before). Raises OSError when the directory is offline."""
+        self.change(TRUNCATE, offset)
+
+    def truncate_fully(self, int64_t offset):
+        """Drops everything and begins anew at `offset` (full truncation; a metadata snapshot's end)."""
+        self.change(TRUNCATE_FULLY, offset)
+
+    def delete_records(self, int64_t offset):
+        """Records below `offset` (-1: below the high watermark) go; `(error, low watermark)` as DeleteRecords
+        answers.
+        """
+        cdef int error
+        cdef int64_t low_watermark
+        with nogil:
+            error = partition_delete_records(self.partition, offset, &low_watermark)
+        return error, low_watermark
+
+    def delete_old_segments(self):
+        """Retention as configured: how many segments went. Raises OSError when the directory is offline."""
+        return self.change(DELETE_OLD, 0)
+
+    def shut(self):
+        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Raises
+        OSError.
+        """
+        self.change(SHUT, 0)
+
+    def retire(self):
+        """The partition is deleted, or not ours any more: no more appends or work on its files, whoever waits is told.
+        Its directory may be renamed or removed when this returns."""
+        with nogil:
+            partition_close(self.partition, ROLE_GONE)
+        self.change(STOP, 0)
+
+    def fail(self, int error):
+        """Its directory failed with an errno: whoever waits is told KAFKA_STORAGE_ERROR."""
+        with nogil:
+            partition_fail(self.partition, error)
+
+    def expire_producers(self):
+        """producer.id.expiration.ms: how many are forgotten."""
+        cdef int gone
+        with nogil:
+            gone = partition_expire_producers(self.partition)
+        return gone
+
+    @property
+    def unflushed_since_ms(self):
+        """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
+        since_ns = locked(self.partition, &self.partition.log.unflushed_since_ns)
+        return since_ns // 1000000 if since_ns >= 0 else -1
+
+    def flush_soon(self):
+        """Syncs everything appended so far in the committer's next round; returns at once."""
+        cdef int64_t end_offset = self.end_offset
+        with nogil:
+            log_commit_soon(&self.partition.log, end_offset)
+
+    def change(self, int what, int64_t offset):
+        """One of the changes above, again until the log is free for it."""
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef int result
+        if sleeper == NULL:
+            raise MemoryError
+        with nogil:
+            result = change_log(self.partition, what, offset, sleeper)
+            park_release(&sleeper.parked)
+        if result < 0 or (result > 0 and what != DELETE_OLD):
+            raise OSError(f"{self.topic}-{self.index}: the log is closed, or {self.directory.path} is offline")
+        return result
+
+    # --- appends ---
+
+    def append(self, records, int acks=1, bint wait=True, bint coordinator=False):
+        """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
+        `wait` for the acknowledgement that `acks` asks for; without, the answer's `ack` is what
+        it would have waited for (a kind of `watch` and an offset), or None. `coordinator`: a batch of this node's own,
+        which may be a transaction's marker."""
+        cdef bytearray copy = bytearray(records)
+        cdef Py_buffer view
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef AppendInfo info
+        cdef Acknowledgement ack
+        cdef int origin = ORIGIN_COORDINATOR if coordinator else ORIGIN_CLIENT
+        cdef int error
+        if sleeper == NULL:
+            raise MemoryError
+        ack.at = -1
+        PyObject_GetBuffer(copy, &view, PyBUF_SIMPLE)
+        with nogil:
+            error = append_and_wait(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, origin, wait,
+                                    sleeper, &info, &ack)
+            park_release(&sleeper.parked)
+        PyBuffer_Release(&view)
+        return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
+
+    def append_now(self, bytearray records, int acks=1):
+        """The same of a batch of this node's own, stamped in place, and without waiting for anything but memory and the
+        page cache: None when the log is being opened or rolled first, which is on its way then; `append` waits for
+        it."""
+        cdef Py_buffer view
+        cdef AppendInfo info
+        cdef Acknowledgement ack
+        cdef WakeList wakes
+        cdef int error
+        ack.at = -1
+        PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+        with nogil:
+            error = partition_append(self.partition, <uint8_t *> view.buf, <size_t> view.len, acks, ORIGIN_COORDINATOR,
+                                     NULL, &info, &ack, &wakes)
+            wake_all(&wakes)
+        PyBuffer_Release(&view)
+        if error == LOG_BLOCKED:
+            return None
+        return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
+
+    def append_as_follower(self, records, int32_t leader_epoch):
+        """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
+        cdef Py_buffer view
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef AppendInfo info
+        cdef WakeList wakes
+        cdef int error
+        if sleeper == NULL:
+            raise MemoryError
+        PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
+        with nogil:
+            while True:
+                error = partition_append_as_follower(self.partition, <const uint8_t *> view.buf, <size_t> view.len,
+                                                     leader_epoch,
+                                                     &sleeper.waiter, &info, &wakes)
+                wake_all(&wakes)
+                if error != LOG_BLOCKED:
+                    break
+                sleep_until_woken(sleeper, -1)
+            park_release(&sleeper.parked)
+        PyBuffer_Release(&view)
+        return append_result(error, &info, None)
+
+    def flush(self, int timeout_ms=-1):
+        """Blocking: everything appended so far is on the disk when this returns True."""
+        cdef Sleeper *sleeper = sleeper_new()
+        cdef bint synced = True
+        cdef int64_t end_offset
+        if sleeper == NULL:
+            raise MemoryError
+        with nogil:
+            mutex_lock(&self.partition.log.lock)
+            end_offset = self.partition.log.end_offset
+            mutex_unlock(&self.partition.log.lock)
+            sleeper.waiter.kind = WAIT_SYNCED
+            sleeper.waiter.at = end_offset
+            if partition_wait(self.partition, &sleeper.waiter):
+                log_commit_soon(&self.partition.log, end_offset)
+                sleep_until_woken(sleeper, timeout_ms)
+                partition_unwait(self.partition, &sleeper.waiter)
+            mutex_lock(&self.partition.log.lock)
+            synced = self.partition.log.synced_offset >= end_offset
+            mutex_unlock(&self.partition.log.lock)
+            park_release(&sleeper.parked)
+        return synced
+
+    # --- reads ---
+
+    def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
+             int32_t current_epoch=-1, int32_t last_fetched_epoch=-1):
+        """Fetch: whole and perhaps one cut batch, as stored. Blocking: reads the disk. `isolation`: 0 up to the high
+        watermark, 1 up to the last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever
+        leads."""
+        cdef ReadResult found
+        cdef FetchView view
+        cdef bytes records = b""
+        cdef int64_t got = 0
+        cdef char *into
+        cdef AbortedTransaction *aborted = NULL
+        cdef int64_t aborted_count = 0
+        cdef int error
+        with nogil:
+            error = partition_read(self.partition, offset, current_epoch, last_fetched_epoch, max_bytes, isolation,
+                                   min_one, True,
+                                   &found, &view)
+        if error == 0 and found.size > 0:
+            records = PyBytes_FromStringAndSize(NULL, found.size)
+            into = PyBytes_AS_STRING(records)
+            with nogil:
+                got = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), into, found.size,
+                                               found.position)
+                if isolation == READ_COMMITTED:
+                    aborted_count = log_aborted(&self.partition.log, offset, &found, &aborted)
+        with nogil:
+            segment_release(found.segment)
+        try:
+            if got < 0 or aborted_count < 0:
+                raise OSError(-min(got, aborted_count), f"reading {self.topic}-{self.index} at offset {offset} failed")
+            listed = [(aborted[i].producer_id, aborted[i].first_offset) for i in range(aborted_count)]
+        finally:
+            free(aborted)
+        return ReadBytes(error, records[:got], found.first_offset, view.high_watermark, view.last_stable_offset,
+                         view.log_start_offset, view.leader_id, view.leader_epoch, view.diverging_epoch,
+                         view.diverging_end_offset, listed)
+
+    def offset_by_time(self, int64_t timestamp_ms, bound=None):
+        """`(offset, timestamp, leader epoch)` of the first record at or after a time, below `bound` (the high
+        watermark); -1s when there is none. Blocking. Raises OSError when the directory is offline."""
+        cdef int64_t offset, found_ms, limit
+        cdef int32_t epoch
+        cdef int error
+        limit = self.high_watermark if bound is None else bound
+        with nogil:
+            error = log_offset_by_time(&self.partition.log, timestamp_ms, limit, &offset, &found_ms, &epoch)
+        if error:
+            raise OSError(f"the log directory {self.directory.path} is offline")
+        return offset, found_ms, epoch
+
+    def offset_of_max_timestamp(self):
+        """The same for the record with the greatest timestamp (KIP-734). Blocking."""
+        cdef int64_t offset, found_ms
+        cdef int32_t epoch
+        cdef int error
+        with nogil:
+            error = log_offset_of_max_timestamp(&self.partition.log, &offset, &found_ms, &epoch)
+        if error:
+            raise OSError(f"the log directory {self.directory.path} is offline")
+        return offset, found_ms, epoch
+
+    def epoch_end(self, int32_t epoch):
+        """KIP-101: `(epoch, end offset)` of the largest epoch at or below `epoch`; `(-1, -1)` when unknown."""
+        cdef int32_t found
+        cdef int64_t end_offset
+        with nogil:
+            partition_epoch_end(self.partition, epoch, &found, &end_offset)
+        return found, end_offset
+
+
+def new_partitions(LogDirectory directory not None, str topic not None, topic_id, indexes,
+                   LogSettings settings not None):
+    """A PartitionHandle for each index of one topic: a thousand topics are made in one turn of a loop."""
+    cdef bytes name = topic.encode()
+    cdef bytes raw = bytes(topic_id)
+    cdef PartitionHandle handle
+    cdef list made = []
+    for index in indexes:
+        handle = PartitionHandle.__new__(PartitionHandle)
+        handle.make(directory, name, index, raw, True, settings)
+        made.append(handle)
+    return made
+
+
+def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch):
+    """`become_leader` of partitions that have no other replica."""
+    cdef tuple held = tuple(handles)  # whatever happens to the list while others have the GIL
+    cdef PartitionHandle handle
+    cdef Py_ssize_t i, count = len(held)
+    cdef Partition **partitions = <Partition **> malloc((count + 1) * sizeof(Partition *))
+    if partitions == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            handle = <PartitionHandle?> held[i]
+            partitions[i] = handle.partition
+        with nogil:
+            for i in range(count):
+                partition_become(partitions[i], ROLE_LEADER, leader_id, leader_epoch, partition_epoch, 1, NULL, 0)
+    finally:
+        free(partitions)
+
+
+cdef object append_result(int error, AppendInfo *info, ack):
+    cdef int i
+    errors = []
+    if error:
+        for i in range(info.validated.error_count):
+            errors.append((info.validated.errors[i].batch_index, info.validated.errors[i].message.decode()))
+    message = info.validated.message.decode() if error and info.validated.message != NULL else None
+    return AppendResult(error, info.first_offset, info.last_offset, info.log_append_time_ms, info.log_start_offset,
+                        bool(info.duplicate), message, errors, ack)

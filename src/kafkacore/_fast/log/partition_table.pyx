@@ -1,0 +1,406 @@
+"""The partition table, as table.pxd says."""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int32_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.log.partition cimport Partition, partition_hold, partition_release
+from kafkacore._fast.log.partition_handle cimport PartitionHandle
+
+from kafkacore._fast.base.uuid import Uuid
+
+cdef enum:
+    LEAST_PLACES = 8
+    TOPICS_A_SHARD = 32  # a change copies two shards and a pointer for each of the others
+    SPARSE = 8           # so many times the shards that are needed are too many
+
+cdef int32_t live_tables = 0  # atomic, both; tests hold them against zero
+cdef int32_t live_topic_count = 0
+
+
+# --- topics ---
+
+cdef Topic *topic_new(const uint8_t *topic_id, const char *name, int32_t name_size, int32_t count) noexcept nogil:
+    cdef Topic *topic = <Topic *> calloc(1, sizeof(Topic))
+    if topic == NULL:
+        return NULL
+    topic.name = <char *> malloc(name_size + 1)
+    topic.partitions = <Partition **> calloc(count + 1, sizeof(Partition *))
+    if topic.name == NULL or topic.partitions == NULL:
+        free(topic.name)
+        free(topic.partitions)
+        free(topic)
+        return NULL
+    topic.refs = 1
+    memcpy(topic.topic_id, topic_id, 16)
+    memcpy(topic.name, name, name_size)
+    add32(&live_topic_count, 1)
+    topic.name_size = name_size
+    topic.count = count
+    return topic
+
+
+cdef void topic_release(Topic *topic) noexcept nogil:
+    cdef int32_t i
+    if topic == NULL or add32(&topic.refs, -1) != 0:
+        return
+    for i in range(topic.count):
+        if topic.partitions[i] != NULL:
+            partition_release(topic.partitions[i])
+    free(topic.partitions)
+    free(topic.name)
+    free(topic)
+    add32(&live_topic_count, -1)
+
+
+# --- shards ---
+
+cdef uint64_t mix(const uint8_t *data, int32_t size) noexcept nogil:
+    """FNV-1a, folded once more: names are chosen by clients, but a table only ever holds names that were created."""
+    cdef uint64_t hashed = <uint64_t> 0xCBF29CE484222325u
+    cdef int32_t i
+    for i in range(size):
+        hashed = (hashed ^ data[i]) * <uint64_t> 0x100000001B3u
+    return hashed ^ (hashed >> 29)
+
+
+cdef inline const uint8_t *key_of(const Topic *topic, bint is_id) noexcept nogil:
+    if is_id:
+        return topic.topic_id
+    return <const uint8_t *> topic.name
+
+
+cdef inline int32_t key_size(const Topic *topic, bint is_id) noexcept nogil:
+    return 16 if is_id else topic.name_size
+
+
+cdef inline int32_t shard_at(uint64_t hashed, int32_t mask) noexcept nogil:
+    return <int32_t> ((hashed >> 32) & <uint64_t> mask)  # bits that its place in the shard does not use
+
+
+cdef Topic *find(Shard **index, int32_t mask, const uint8_t *key, int32_t size, bint is_id) noexcept nogil:
+    cdef uint64_t hashed = mix(key, size)
+    cdef const Shard *shard = index[shard_at(hashed, mask)]
+    cdef Topic *topic
+    cdef int32_t at
+    if shard == NULL:
+        return NULL
+    at = <int32_t> (hashed & <uint64_t> shard.mask)
+    while shard.places[at] != NULL:
+        topic = shard.places[at]
+        if key_size(topic, is_id) == size and memcmp(key_of(topic, is_id), key, size) == 0:
+            return topic
+        at = (at + 1) & shard.mask
+    return NULL
+
+
+cdef void shard_put(Shard *shard, Topic *topic, bint is_id) noexcept nogil:
+    """It has room, and the topic is not there yet."""
+    cdef int32_t at = <int32_t> (mix(key_of(topic, is_id), key_size(topic, is_id)) & <uint64_t> shard.mask)
+    while shard.places[at] != NULL:
+        at = (at + 1) & shard.mask
+    add32(&topic.refs, 1)
+    shard.places[at] = topic
+    shard.count += 1
+
+
+cdef void shard_release(Shard *shard) noexcept nogil:
+    cdef int32_t i
+    if shard == NULL or add32(&shard.refs, -1) != 0:
+        return
+    for i in range(shard.mask + 1):
+        topic_release(shard.places[i])
+    free(shard.places)
+    free(shard)
+
+
+cdef Shard *shard_with_room(const Shard *from_, int32_t more, const Topic *without, bint is_id) noexcept nogil:
+    """A copy that only the caller knows, with room for `more` topics; NULL where there is no memory."""
+    cdef Shard *shard = <Shard *> calloc(1, sizeof(Shard))
+    cdef int32_t count = (from_.count if from_ != NULL else 0) + more
+    cdef int32_t places = LEAST_PLACES
+    cdef int32_t i
+    if shard == NULL:
+        return NULL
+    while places < count * 2:
+        places *= 2
+    shard.places = <Topic **> calloc(places, sizeof(Topic *))
+    if shard.places == NULL:
+        free(shard)
+        return NULL
+    shard.refs = 1
+    shard.mask = places - 1
+    if from_ != NULL:
+        for i in range(from_.mask + 1):
+            if from_.places[i] != NULL and from_.places[i] != without:
+                shard_put(shard, from_.places[i], is_id)
+    return shard
+
+
+# --- tables ---
+
+cdef int32_t shards_for(int32_t topics) noexcept nogil:
+    cdef int32_t shards = 1
+    while shards * TOPICS_A_SHARD < topics:
+        shards *= 2
+    return shards
+
+
+cdef PartitionTable *table_new(int32_t shards) noexcept nogil:
+    cdef PartitionTable *table = <PartitionTable *> calloc(1, sizeof(PartitionTable))
+    if table == NULL:
+        return NULL
+    table.by_id = <Shard **> calloc(shards, sizeof(Shard *))
+    table.by_name = <Shard **> calloc(shards, sizeof(Shard *))
+    if table.by_id == NULL or table.by_name == NULL:
+        free(table.by_id)
+        free(table.by_name)
+        free(table)
+        return NULL
+    table.refs = 1
+    table.mask = shards - 1
+    add32(&live_tables, 1)
+    return table
+
+
+cdef Shard **shard_of(PartitionTable *table, const Topic *topic, bint is_id) noexcept nogil:
+    cdef Shard **index = table.by_id if is_id else table.by_name
+    return &index[shard_at(mix(key_of(topic, is_id), key_size(topic, is_id)), table.mask)]
+
+
+cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nogil:
+    """Into a shard that no other table has: its own, or a copy that it has from here on."""
+    cdef Shard **shard = shard_of(table, topic, is_id)
+    cdef Shard *own = shard[0]
+    if own == NULL or load32(&own.refs) > 1 or (own.count + 1) * 2 > own.mask + 1:
+        own = shard_with_room(shard[0], 1, NULL, is_id)
+        if own == NULL:
+            return -ENOMEM
+        shard_release(shard[0])
+        shard[0] = own
+    shard_put(own, topic, is_id)
+    return 0
+
+
+cdef int table_put(PartitionTable *table, Topic *topic) noexcept nogil:
+    """The table takes counts of its own. Neither its id nor its name is there yet."""
+    cdef int error = index_put(table, topic, True)
+    if error == 0:
+        error = index_put(table, topic, False)
+    table.count += 1
+    return error
+
+
+cdef int index_drop(PartitionTable *table, Topic *topic, bint is_id) noexcept nogil:
+    cdef Shard **shard = shard_of(table, topic, is_id)
+    cdef Shard *own = shard_with_room(shard[0], 0, topic, is_id)
+    if own == NULL:
+        return -ENOMEM
+    shard_release(shard[0])
+    shard[0] = own
+    return 0
+
+
+cdef int table_drop(PartitionTable *table, Topic *topic) noexcept nogil:
+    """A topic that it has. The table that the change began with keeps it alive for as long as this takes."""
+    cdef int error
+    if topic == NULL:
+        return 0
+    error = index_drop(table, topic, True)
+    if error == 0:
+        error = index_drop(table, topic, False)
+    table.count -= 1
+    return error
+
+
+cdef PartitionTable *table_copy(PartitionTable *table, int32_t topics) noexcept nogil:
+    """The same topics, about to be so many: the shards are shared unless there are to be more of them, or far fewer."""
+    cdef int32_t shards = shards_for(topics)
+    cdef bint is_same = table.mask // SPARSE < shards <= table.mask + 1
+    cdef PartitionTable *made = table_new(table.mask + 1 if is_same else shards)
+    cdef int32_t i
+    if made == NULL:
+        return NULL
+    for i in range(table.mask + 1):
+        if is_same:
+            made.by_id[i] = hold_shard(table.by_id[i])
+            made.by_name[i] = hold_shard(table.by_name[i])
+        elif put_all(made, table.by_id[i]) != 0:
+            table_release(made)
+            return NULL
+    if is_same:
+        made.count = table.count
+    return made
+
+
+cdef Shard *hold_shard(Shard *shard) noexcept nogil:
+    if shard != NULL:
+        add32(&shard.refs, 1)
+    return shard
+
+
+cdef int put_all(PartitionTable *made, const Shard *shard) noexcept nogil:
+    cdef int32_t i
+    cdef int error = 0
+    if shard != NULL:
+        for i in range(shard.mask + 1):
+            if shard.places[i] != NULL and error == 0:
+                error = table_put(made, shard.places[i])
+    return error
+
+
+cdef void table_hold(PartitionTable *table) noexcept nogil:
+    add32(&table.refs, 1)
+
+
+cdef void table_release(PartitionTable *table) noexcept nogil:
+    cdef int32_t i
+    if table == NULL or add32(&table.refs, -1) != 0:
+        return
+    for i in range(table.mask + 1):
+        shard_release(table.by_id[i])
+        shard_release(table.by_name[i])
+    free(table.by_id)
+    free(table.by_name)
+    free(table)
+    add32(&live_tables, -1)
+
+
+cdef Topic *table_topic_by_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil:
+    return find(table.by_id, table.mask, topic_id, 16, True)
+
+
+cdef Topic *table_topic_by_name(const PartitionTable *table, const uint8_t *name, int32_t size) noexcept nogil:
+    return find(table.by_name, table.mask, name, size, False)
+
+
+cdef Partition *partition_of(const Topic *topic, int32_t index) noexcept nogil:
+    if topic == NULL or index < 0 or index >= topic.count:
+        return NULL
+    return topic.partitions[index]
+
+
+cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_id, int32_t index) noexcept nogil:
+    return partition_of(table_topic_by_id(table, topic_id), index)
+
+
+cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size,
+                                int32_t index) noexcept nogil:
+    if size < 0:
+        return NULL
+    return partition_of(table_topic_by_name(table, topic, size), index)
+
+
+cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil:
+    return table_topic_by_id(table, topic_id) != NULL
+
+
+# --- Python ---
+
+cdef Topic *topic_of(str name, topic_id, partitions) except NULL:
+    """`partitions`: by index, None where this node has none."""
+    cdef bytes raw = bytes(topic_id)
+    cdef bytes encoded = name.encode()
+    cdef PartitionHandle handle
+    cdef int32_t i
+    cdef Topic *topic = topic_new(<const uint8_t *> <char *> raw, encoded, <int32_t> len(encoded),
+                                  <int32_t> len(partitions))
+    if topic == NULL:
+        raise MemoryError
+    for i, partition in enumerate(partitions):
+        if partition is not None:
+            handle = partition
+            partition_hold(handle.partition)
+            topic.partitions[i] = handle.partition
+    return topic
+
+
+cdef int drop_id(PartitionTable *table, bytes topic_id) except -1:
+    if table_drop(table, table_topic_by_id(table, <const uint8_t *> <char *> topic_id)) != 0:
+        raise MemoryError
+    return 0
+
+
+cdef int drop_name(PartitionTable *table, bytes name) except -1:
+    if table_drop(table, table_topic_by_name(table, <const uint8_t *> <char *> name, <int32_t> len(name))) != 0:
+        raise MemoryError
+    return 0
+
+
+cdef int put_new(PartitionTable *table, Topic *topic) except -1:
+    cdef int error = table_put(table, topic)
+    topic_release(topic)
+    if error != 0:
+        raise MemoryError
+    return 0
+
+
+cdef class Table:
+    """An immutable table of topics; empty when made by itself. `changed` makes the next one."""
+
+    def __cinit__(self):
+        self.table = NULL
+
+    def __init__(self):
+        self.table = table_new(1)
+        if self.table == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        with nogil:
+            table_release(self.table)
+
+    def __len__(self):
+        return self.table.count
+
+    def changed(self, topics, gone=()):
+        """A new table: this one's topics, with `topics` (`(name, topic id, [PartitionHandle or None])`) put in place of
+        what had their id or name, and without the topic ids in `gone`. A topic that stays costs nothing by itself."""
+        cdef Table made = Table.__new__(Table)
+        cdef int32_t bound = self.table.count + <int32_t> len(topics)
+        with nogil:
+            made.table = table_copy(self.table, bound)
+        if made.table == NULL:
+            raise MemoryError
+        for topic_id in gone:
+            drop_id(made.table, bytes(topic_id))
+        for name, topic_id, partitions in topics:
+            drop_id(made.table, bytes(topic_id))
+            drop_name(made.table, name.encode())
+            put_new(made.table, topic_of(name, topic_id, partitions))
+        return made
+
+    def topics(self):
+        """`[(name, topic id, how many partitions)]`, in no order."""
+        cdef int32_t i, at
+        cdef Topic *topic
+        cdef list found = []
+        cdef Shard *shard
+        for i in range(self.table.mask + 1):
+            shard = self.table.by_id[i]
+            if shard == NULL:
+                continue
+            for at in range(shard.mask + 1):
+                topic = shard.places[at]
+                if topic != NULL:
+                    found.append((topic.name[:topic.name_size].decode(), Uuid(topic.topic_id[:16]), topic.count))
+        return found
+
+    def find(self, topic, int32_t index):
+        """Whether the partition of a topic name or a topic id (Uuid) is here."""
+        cdef bytes key = bytes(topic) if isinstance(topic, Uuid) else topic.encode()
+        if isinstance(topic, Uuid):
+            return table_find_id(self.table, <const uint8_t *> <char *> key, index) != NULL
+        return table_find_name(self.table, <const uint8_t *> <char *> key, <int32_t> len(key), index) != NULL
+
+
+def live_count():
+    """Tables that somebody holds in this process."""
+    return load32(&live_tables)
+
+
+def live_topics():
+    """Topics of all these tables."""
+    return load32(&live_topic_count)

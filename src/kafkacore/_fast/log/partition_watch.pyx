@@ -1,0 +1,174 @@
+"""Waiting for partitions on a Python loop, as watch.pxd says."""
+
+cimport cython
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.wait.mail cimport (
+    Inbox, inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep, silence_bell,
+)
+from kafkacore._fast.wait.park cimport Parked, Waiter, park_hold, park_init, park_release
+from kafkacore._fast.log.partition cimport (
+    WAIT_ACKS, WAIT_ACKS_SYNCED, WAIT_COMMITTED, WAIT_FETCH, WAIT_SYNCED, Partition, partition_hold, partition_release,
+    partition_unwait, partition_wait,
+)
+from kafkacore._fast.log.partition_handle cimport PartitionHandle
+
+FETCH = WAIT_FETCH
+ACKS = WAIT_ACKS
+COMMITTED = WAIT_COMMITTED
+SYNCED = WAIT_SYNCED
+ACKS_SYNCED = WAIT_ACKS_SYNCED
+
+cdef int32_t live_watches = 0    # atomic
+
+
+# One partition that one request waits for. `parked` is counted; its last count frees the watch.
+ctypedef struct Watch:
+    Parked parked                # first: a watch is found from it
+    Waiter waiter
+    Partition *partition         # counted
+    Post *post
+    Watch *next                  # in its post's list of woken ones
+    bint woken
+
+# What outlives its PartitionWatch until the last wake-up under way has been given back.
+ctypedef struct Post:
+    Inbox inbox
+    Watch *woken                 # delivered, not yet taken; each counted
+    int32_t refs                 # atomic: one for the PartitionWatch, one for each watch
+
+
+cdef void post_release(Post *post) noexcept nogil:
+    if add32(&post.refs, -1) == 0:
+        inbox_close(&post.inbox)
+        free(post)
+
+
+cdef void resume_watch(Parked *parked, int why) noexcept nogil:
+    cdef Watch *watch = <Watch *> parked
+    if watch.woken:
+        return
+    watch.woken = True
+    park_hold(parked)
+    watch.next = watch.post.woken
+    watch.post.woken = watch
+
+
+cdef void destroy_watch(Parked *parked) noexcept nogil:
+    cdef Watch *watch = <Watch *> parked
+    cdef Post *post = watch.post
+    partition_release(watch.partition)
+    free(watch)
+    add32(&live_watches, -1)
+    post_release(post)
+
+
+@cython.no_gc  # its end needs what it keeps; a token that leads back to it is disarmed by `close`
+cdef class PartitionWatch:
+    """Any number of waits, named by tokens. `fileno` is readable when `take` has something to tell."""
+    cdef Post *post
+    cdef dict armed              # token to addresses of its watches
+    cdef dict tokens             # address to token
+    cdef set directories         # of what was ever armed: a native count of a partition does not keep its disk
+
+    def __cinit__(self):
+        self.armed = {}
+        self.tokens = {}
+        self.directories = set()
+        self.post = <Post *> calloc(1, sizeof(Post))
+        if self.post == NULL:
+            raise MemoryError
+        if inbox_init(&self.post.inbox) < 0:
+            free(self.post)
+            self.post = NULL
+            raise OSError("no descriptor is left for an inbox")
+        self.post.refs = 1
+        inbox_may_sleep(&self.post.inbox)
+
+    def __dealloc__(self):
+        self.close()
+
+    def close(self):
+        """Disarms everything."""
+        if self.post == NULL:
+            return
+        for token in list(self.armed):
+            self.disarm(token)
+        self.take()
+        with nogil:
+            post_release(self.post)
+        self.post = NULL
+
+    def __len__(self):
+        return len(self.armed)
+
+    def fileno(self):
+        return self.post.inbox.eventfd
+
+    def arm(self, token, PartitionHandle partition not None, int kind, int64_t at):
+        """`token` is told when the high watermark (FETCH) or last stable offset (COMMITTED) passes `at`, or the high
+        watermark (ACKS) or synced offset (SYNCED) reaches it, or the partition changes hands. False: it is satisfied
+        already, nothing was armed. A token may wait for many partitions."""
+        cdef Watch *watch = <Watch *> calloc(1, sizeof(Watch))
+        cdef bint waits
+        if watch == NULL:
+            raise MemoryError
+        add32(&live_watches, 1)
+        add32(&self.post.refs, 1)
+        park_init(&watch.parked, &self.post.inbox)
+        watch.parked.resume = resume_watch
+        watch.parked.destroy = destroy_watch
+        self.directories.add(partition.directory)
+        watch.post = self.post
+        watch.partition = partition.partition
+        watch.waiter.parked = &watch.parked
+        watch.waiter.kind = kind
+        watch.waiter.at = at
+        with nogil:
+            partition_hold(watch.partition)
+            waits = partition_wait(watch.partition, &watch.waiter)
+        if not waits:
+            park_release(&watch.parked)
+            return False
+        self.armed.setdefault(token, []).append(<size_t> watch)
+        self.tokens[<size_t> watch] = token
+        return True
+
+    def disarm(self, token):
+        """Forgets what `token` waits for; it is told nothing any more."""
+        cdef Watch *watch
+        for address in self.armed.pop(token, ()):
+            watch = <Watch *> <size_t> address
+            del self.tokens[address]
+            with nogil:
+                partition_unwait(watch.partition, &watch.waiter)
+                park_release(&watch.parked)
+
+    def take(self):
+        """The tokens that were woken, each disarmed; then `fileno` tells of the next."""
+        cdef Watch *watch
+        cdef set found = set()
+        with nogil:
+            inbox_awake(&self.post.inbox)
+            silence_bell(self.post.inbox.eventfd)
+            while True:
+                inbox_deliver(&self.post.inbox)
+                if inbox_may_sleep(&self.post.inbox):
+                    break
+        while self.post.woken != NULL:
+            watch = self.post.woken
+            self.post.woken = watch.next
+            if <size_t> watch in self.tokens:
+                found.add(self.tokens[<size_t> watch])
+            park_release(&watch.parked)
+        for token in found:
+            self.disarm(token)
+        return found
+
+
+def live():
+    """Watches in this process that are not freed."""
+    return load32(&live_watches)

@@ -1,0 +1,52 @@
+"""What a load works with, and producer state as a log's snapshots and batches tell it (ProducerStateManager's
+truncateAndReload, UnifiedLog.rebuildProducerState).
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.log.log cimport Log
+from kafkacore._fast.log.producers cimport Producers
+from kafkacore._fast.record.record cimport BatchHeader
+from kafkacore._fast.log.segment cimport Segment
+
+# The log is nobody else's until the load is done.
+ctypedef struct Load:
+    Log *log
+    char *path
+    const int64_t *snapshots         # offsets of the producer snapshots on disk, growing
+    int32_t snapshot_count
+    int64_t snapshots_end            # those behind it are not believed
+    int64_t log_start_offset         # as checkpointed
+    Segment **segments
+    int32_t count
+    bint *recovered                  # of each segment: its indexes were made anew; NULL: none was
+    Producers *producers
+    int64_t state_offset             # they hold what lies below; -1: nothing yet
+    int64_t snapshot_offset          # of the newest snapshot that was read or written; -1: none
+    int64_t last_aborted_offset
+    uint8_t *block
+    int64_t block_bytes
+
+cdef enum:
+    LOAD_BLOCK_BYTES = 1 << 19
+
+# Where the log begins: the checkpoint, or the first segment behind it.
+cdef int64_t load_start(const Load *load) noexcept nogil
+
+# A batch of segment `i` that lies in memory: its producer, and the transaction index of a segment that is made anew.
+cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHeader *header) noexcept nogil
+
+# Producers as they were at `offset`: from the newest snapshot below it that can be read (one that cannot is removed),
+# and the batches behind that. 0 or -errno; -EILSEQ where the bytes are no batches.
+cdef int replay_to(Load *load, int64_t offset) noexcept nogil
+
+# What they are now, for the segment that begins at `state_offset`.
+cdef int replay_save(Load *load) noexcept nogil
+
+# Snapshots of no segment, but the newest of a clean shutdown, and those outside the log: an offset that was cut off may
+# be another record's tomorrow (removeStraySnapshots).
+cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil
+
+# Producer state as it was at `end_offset`, where the log now ends: from the snapshots that are left and the batches
+# behind them. While nothing is appended. 0 or -errno.
+cdef int log_replay_producers(Log *log, int64_t end_offset) noexcept nogil

@@ -1,0 +1,17 @@
+from typing import NamedTuple
+
+from kafkacore._fast.log.partition_handle import PartitionHandle
+
+class ProducerState(NamedTuple):
+    """`last_sequence` is -1 when none of its batches is known, `transaction_first_offset` when no transaction is
+    open."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_first_offset: int
+
+def producer_states(handle: PartitionHandle) -> list[ProducerState]:
+    """Of a partition's producers, in no order. Raises MemoryError."""

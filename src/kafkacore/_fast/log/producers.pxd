@@ -1,0 +1,86 @@
+"""What a log remembers of its producers: the last five batches of each, to tell a retry from a new batch (KIP-98), and
+open transactions. Covered by the log's lock. Written to and read from `.snapshot` files (ProducerStateManager's
+format).
+"""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from kafkacore._fast.base.cursor cimport Reader, Writer
+from kafkacore._fast.record.record cimport BatchHeader
+
+cdef enum:
+    PRODUCER_BATCHES = 5
+    PRODUCER_DUPLICATE = -1       # producers_check: the batch is here already
+
+ctypedef struct ProducerBatch:
+    int32_t first_sequence
+    int32_t last_sequence
+    int64_t first_offset
+    int64_t last_offset
+    int64_t timestamp_ms
+
+ctypedef struct Producer:
+    Producer *chain                      # of its bucket
+    int64_t producer_id
+    int16_t producer_epoch               # -1 while only reserved
+    int32_t coordinator_epoch
+    int64_t last_timestamp_ms
+    int64_t transaction_first_offset     # -1 when no transaction is open
+    int32_t batch_count                  # in `batches`, oldest first
+    ProducerBatch batches[PRODUCER_BATCHES]
+
+# A transaction that is open, or that ended above the high watermark: both hold the last stable offset back.
+ctypedef struct Transaction:
+    int64_t producer_id
+    int64_t first_offset
+    int64_t last_offset                  # of its marker; -1 while it is open
+
+ctypedef struct EndedTransaction:        # what a marker did, for the transaction index
+    int64_t producer_id
+    int64_t first_offset
+    int64_t last_offset
+    int64_t last_stable_offset
+    bint aborted
+
+ctypedef struct Producers:
+    Producer **buckets
+    int32_t bucket_mask
+    int32_t count
+    Transaction *transactions            # by first offset
+    int32_t transaction_count
+    int32_t transaction_capacity
+
+cdef Producers *producers_new() noexcept nogil  # NULL: no memory
+cdef void producers_free(Producers *producers) noexcept nogil
+cdef void producers_clear(Producers *producers) noexcept nogil
+cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcept nogil
+
+# Whether a client's batch may follow: 0; PRODUCER_DUPLICATE with `duplicate` set; OUT_OF_ORDER_SEQUENCE_NUMBER,
+# INVALID_PRODUCER_EPOCH or INVALID_TXN_STATE (a plain batch amid a transaction). `sequences` is False for coordinators,
+# whose batches carry an epoch and no sequence.
+cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
+                         ProducerBatch *duplicate) noexcept nogil
+# A place for the batch's producer, so that noting it cannot fail: 0 or -ENOMEM.
+cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
+# A whole batch of magic 2 is in the log: its producer's sequences, or the transaction that its marker ends (`ended`,
+# whose last_offset stays -1 when there was none). 0, or -ENOMEM when its place was not reserved.
+cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
+                              EndedTransaction *ended) noexcept nogil
+cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none
+# Transactions that ended below it hold nothing back any more.
+cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil
+# producer.id.expiration.ms; a producer with an open transaction stays. How many went.
+cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
+# Copies of those that have written, how many in `count`; the caller frees them. NULL: there are none (`count` 0), or no
+# memory for them.
+cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
+
+# The file's bytes, checksum included; `out.bad` when memory is out.
+cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil
+# Of a whole file, how many producers follow its header: -EINVAL where version, checksum or length are wrong.
+cdef int32_t producers_begin_read(const uint8_t *data, int64_t size, Reader *reader) noexcept nogil
+# The next of them, with its last batch; `chain` stays unset.
+cdef void producers_read_one(Reader *reader, Producer *producer) noexcept nogil
+# Fills an empty table: 0, -EINVAL (corrupt) or -ENOMEM.
+cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil

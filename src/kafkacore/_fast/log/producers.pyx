@@ -1,0 +1,476 @@
+"""Producer state of one log, as producers.pxd says (KIP-98; ProducerStateManager, ProducerAppendInfo)."""
+
+from libc.errno cimport EINVAL, ENOMEM
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stddef cimport size_t
+from libc.string cimport memmove, memset
+
+from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.base.crc32c cimport crc32c
+from kafkacore._fast.base.cursor cimport (
+    Reader, Writer, be16, be32, put32, read_i16, read_i32, read_i64, reader_init, remaining, write_i16, write_i32,
+    write_i64,
+)
+from kafkacore._fast.record.record cimport (
+    BATCH_OK, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, RecordView, add_sequence, has_producer_id,
+    is_control, is_transactional, last_offset, last_sequence, next_record, parse_header,
+)
+
+cdef enum:
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    LEAST_BUCKETS = 4
+    SNAPSHOT_VERSION = 1
+    SNAPSHOT_HEADER_BYTES = 10    # version, checksum, count
+    SNAPSHOT_ENTRY_BYTES = 46
+    CHECKSUM_AT = 2
+    CHECKED_FROM = 6
+    MARKER_KEY_BYTES = 4
+    MARKER_VALUE_BYTES = 6        # version and coordinator epoch of an EndTransactionMarker
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
+
+cdef int32_t live_producers = 0  # atomic; tests hold it against zero
+
+
+cdef Producers *producers_new() noexcept nogil:
+    cdef Producers *producers = <Producers *> calloc(1, sizeof(Producers))
+    if producers == NULL:
+        return NULL
+    producers.buckets = <Producer **> calloc(LEAST_BUCKETS, sizeof(Producer *))
+    if producers.buckets == NULL:
+        free(producers)
+        return NULL
+    producers.bucket_mask = LEAST_BUCKETS - 1
+    return producers
+
+
+cdef void producers_clear(Producers *producers) noexcept nogil:
+    cdef Producer *producer
+    cdef Producer *rest
+    cdef int32_t i
+    for i in range(producers.bucket_mask + 1):
+        producer = producers.buckets[i]
+        while producer != NULL:
+            rest = producer.chain
+            free(producer)
+            producer = rest
+        producers.buckets[i] = NULL
+    add32(&live_producers, -producers.count)
+    producers.count = 0
+    producers.transaction_count = 0
+
+
+cdef void producers_free(Producers *producers) noexcept nogil:
+    if producers == NULL:
+        return
+    producers_clear(producers)
+    free(producers.buckets)
+    free(producers.transactions)
+    free(producers)
+
+
+cdef Producer **bucket_of(const Producers *producers, int64_t producer_id) noexcept nogil:
+    cdef uint64_t mixed = <uint64_t> producer_id * <uint64_t> 0x9E3779B97F4A7C15u
+    return &producers.buckets[<int32_t> (mixed >> 33) & producers.bucket_mask]
+
+
+cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcept nogil:
+    cdef Producer *producer = bucket_of(producers, producer_id)[0]
+    while producer != NULL and producer.producer_id != producer_id:
+        producer = producer.chain
+    return producer
+
+
+cdef bint grow(Producers *producers) noexcept nogil:
+    cdef int32_t size = (producers.bucket_mask + 1) * 2
+    cdef Producer **before = producers.buckets
+    cdef Producer **buckets = <Producer **> calloc(size, sizeof(Producer *))
+    cdef Producer **place
+    cdef Producer *producer
+    cdef Producer *rest
+    cdef int32_t i
+    if buckets == NULL:
+        return False
+    producers.buckets = buckets
+    producers.bucket_mask = size - 1
+    for i in range(size // 2):
+        producer = before[i]
+        while producer != NULL:
+            rest = producer.chain
+            place = bucket_of(producers, producer.producer_id)
+            producer.chain = place[0]
+            place[0] = producer
+            producer = rest
+    free(before)
+    return True
+
+
+cdef Producer *add_producer(Producers *producers, int64_t producer_id) noexcept nogil:
+    cdef Producer **place
+    cdef Producer *producer
+    if producers.count > producers.bucket_mask and producers.bucket_mask < 0x3FFFFFFF:
+        grow(producers)  # where memory is out, longer chains do
+    producer = <Producer *> calloc(1, sizeof(Producer))
+    if producer == NULL:
+        return NULL
+    producer.producer_id = producer_id
+    producer.producer_epoch = NO_PRODUCER_EPOCH
+    producer.coordinator_epoch = -1
+    producer.last_timestamp_ms = -1
+    producer.transaction_first_offset = -1
+    place = bucket_of(producers, producer_id)
+    producer.chain = place[0]
+    place[0] = producer
+    producers.count += 1
+    add32(&live_producers, 1)
+    return producer
+
+
+# --- checks ---
+
+cdef bint find_duplicate(const Producer *producer, const BatchHeader *header, ProducerBatch *duplicate) noexcept nogil:
+    cdef int32_t i
+    if header.producer_epoch != producer.producer_epoch:
+        return False
+    for i in range(producer.batch_count):
+        if (producer.batches[i].first_sequence == header.base_sequence
+                and producer.batches[i].last_sequence == last_sequence(header)):
+            duplicate[0] = producer.batches[i]
+            return True
+    return False
+
+
+cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
+                         ProducerBatch *duplicate) noexcept nogil:
+    cdef Producer *producer = producers_find(producers, header.producer_id)
+    cdef int32_t last
+    # Nothing is known, perhaps because retention or DeleteRecords took it: any sequence may begin (KIP-360).
+    if producer == NULL or producer.producer_epoch == NO_PRODUCER_EPOCH:
+        return 0
+    if sequences and find_duplicate(producer, header, duplicate):
+        return PRODUCER_DUPLICATE
+    if header.producer_epoch < producer.producer_epoch:
+        return INVALID_PRODUCER_EPOCH
+    if not sequences:
+        return 0
+    if header.producer_epoch != producer.producer_epoch:
+        return 0 if header.base_sequence == 0 else OUT_OF_ORDER_SEQUENCE_NUMBER
+    last = producer.batches[producer.batch_count - 1].last_sequence if producer.batch_count else NO_SEQUENCE
+    if header.base_sequence != add_sequence(last, 1):
+        return OUT_OF_ORDER_SEQUENCE_NUMBER
+    return 0 if producer.transaction_first_offset < 0 or is_transactional(header) else INVALID_TXN_STATE
+
+
+cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil:
+    cdef Transaction *transactions
+    cdef int32_t capacity
+    if producers_find(producers, header.producer_id) == NULL and add_producer(producers, header.producer_id) == NULL:
+        return -ENOMEM
+    if is_transactional(header) and producers.transaction_count == producers.transaction_capacity:
+        capacity = producers.transaction_capacity * 2 if producers.transaction_capacity else 4
+        transactions = <Transaction *> realloc(producers.transactions, capacity * sizeof(Transaction))
+        if transactions == NULL:
+            return -ENOMEM
+        producers.transactions = transactions
+        producers.transaction_capacity = capacity
+    return 0
+
+
+# --- what is in the log ---
+
+cdef void take_epoch(Producer *producer, int16_t epoch) noexcept nogil:
+    """Another epoch starts its sequences anew."""
+    if producer.producer_epoch != epoch:
+        producer.producer_epoch = epoch
+        producer.batch_count = 0
+
+
+cdef void add_batch(Producer *producer, const ProducerBatch *batch) noexcept nogil:
+    if producer.batch_count == PRODUCER_BATCHES:
+        memmove(&producer.batches[0], &producer.batches[1], (PRODUCER_BATCHES - 1) * sizeof(ProducerBatch))
+        producer.batch_count -= 1
+    producer.batches[producer.batch_count] = batch[0]
+    producer.batch_count += 1
+
+
+cdef void open_transaction(Producers *producers, Producer *producer, int64_t first_offset) noexcept nogil:
+    """Room for it was reserved. Offsets grow, so it comes last."""
+    cdef Transaction *transaction = &producers.transactions[producers.transaction_count]
+    producer.transaction_first_offset = first_offset
+    transaction.producer_id = producer.producer_id
+    transaction.first_offset = first_offset
+    transaction.last_offset = -1
+    producers.transaction_count += 1
+
+
+cdef void note_data(Producers *producers, const BatchHeader *header) noexcept nogil:
+    cdef Producer *producer = producers_find(producers, header.producer_id)
+    cdef ProducerBatch batch
+    take_epoch(producer, header.producer_epoch)
+    batch.first_sequence = header.base_sequence
+    batch.last_sequence = last_sequence(header)
+    batch.first_offset = header.base_offset
+    batch.last_offset = last_offset(header)
+    batch.timestamp_ms = header.max_timestamp
+    add_batch(producer, &batch)
+    producer.last_timestamp_ms = header.max_timestamp
+    if is_transactional(header) and producer.transaction_first_offset < 0:
+        open_transaction(producers, producer, header.base_offset)
+
+
+cdef int64_t stable_without(const Producers *producers, int64_t producer_id, int64_t otherwise) noexcept nogil:
+    cdef int32_t i
+    for i in range(producers.transaction_count):
+        if producers.transactions[i].last_offset < 0 and producers.transactions[i].producer_id != producer_id:
+            return producers.transactions[i].first_offset
+    return otherwise
+
+
+cdef void end_transaction(Producers *producers, const BatchHeader *header, int64_t timestamp_ms,
+                          int32_t coordinator_epoch,
+                          bint aborted, EndedTransaction *ended) noexcept nogil:
+    cdef Producer *producer = producers_find(producers, header.producer_id)
+    cdef int32_t i
+    if producer.transaction_first_offset >= 0:
+        ended.producer_id = producer.producer_id
+        ended.first_offset = producer.transaction_first_offset
+        ended.last_offset = header.base_offset
+        ended.aborted = aborted
+        ended.last_stable_offset = stable_without(producers, producer.producer_id, header.base_offset + 1)
+        for i in range(producers.transaction_count):
+            if producers.transactions[i].first_offset == ended.first_offset:
+                producers.transactions[i].last_offset = header.base_offset
+    take_epoch(producer, header.producer_epoch)
+    producer.coordinator_epoch = coordinator_epoch
+    producer.last_timestamp_ms = timestamp_ms
+    producer.transaction_first_offset = -1
+
+
+cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch,
+                       int64_t *delta_ms) noexcept nogil:
+    """The one record of a control batch, when it ends a transaction (KIP-98, "Control Messages")."""
+    cdef Reader body
+    cdef RecordView record
+    reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
+    if next_record(&body, &record) != BATCH_OK or record.key_size < MARKER_KEY_BYTES:
+        return False
+    if record.value_size < MARKER_VALUE_BYTES:
+        return False
+    kind[0] = be16(record.key + 2)
+    coordinator_epoch[0] = <int32_t> be32(record.value + 2)
+    delta_ms[0] = record.timestamp_delta
+    return kind[0] == MARKER_ABORT or kind[0] == MARKER_COMMIT
+
+
+cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
+                              EndedTransaction *ended) noexcept nogil:
+    cdef BatchHeader header
+    cdef int kind
+    cdef int32_t coordinator_epoch
+    cdef int64_t delta_ms
+    ended.last_offset = -1
+    if parse_header(batch, size, &header) != BATCH_OK or header.magic < 2 or not has_producer_id(&header):
+        return 0
+    if producers_reserve(producers, &header) < 0:
+        return -ENOMEM
+    if not is_control(&header):
+        note_data(producers, &header)
+    elif <size_t> header.size_bytes <= size and parse_marker(batch, <size_t> header.size_bytes, &kind,
+                                                             &coordinator_epoch, &delta_ms):
+        end_transaction(producers, &header, header.base_timestamp + delta_ms, coordinator_epoch, kind == MARKER_ABORT,
+                        ended)
+    return 0
+
+
+cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil:
+    return producers.transactions[0].first_offset if producers.transaction_count > 0 else -1
+
+
+cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil:
+    cdef int32_t kept = 0
+    cdef int32_t i
+    cdef Transaction *transaction
+    for i in range(producers.transaction_count):
+        transaction = &producers.transactions[i]
+        if transaction.last_offset >= 0 and transaction.last_offset < high_watermark:
+            continue
+        producers.transactions[kept] = transaction[0]
+        kept += 1
+    producers.transaction_count = kept
+
+
+cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
+    cdef Producer **place
+    cdef Producer *producer
+    cdef int32_t i
+    cdef int gone = 0
+    for i in range(producers.bucket_mask + 1):
+        place = &producers.buckets[i]
+        while place[0] != NULL:
+            producer = place[0]
+            if producer.transaction_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms:
+                place[0] = producer.chain
+                free(producer)
+                gone += 1
+            else:
+                place = &producer.chain
+    producers.count -= gone
+    add32(&live_producers, -gone)
+    return gone
+
+
+cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil:
+    cdef const Producer *producer
+    cdef Producer *copies
+    cdef int32_t i
+    count[0] = producers.count
+    if producers.count == 0:
+        return NULL
+    copies = <Producer *> malloc(<size_t> producers.count * sizeof(Producer))
+    if copies == NULL:
+        return NULL
+    count[0] = 0
+    for i in range(producers.bucket_mask + 1):
+        producer = producers.buckets[i]
+        while producer != NULL:
+            if producer.producer_epoch >= 0:
+                copies[count[0]] = producer[0]
+                count[0] += 1
+            producer = producer.chain
+    return copies
+
+
+# --- .snapshot ---
+
+cdef void write_producer(const Producer *producer, Writer *out) noexcept nogil:
+    cdef const ProducerBatch *last = NULL
+    if producer.batch_count:
+        last = &producer.batches[producer.batch_count - 1]
+    write_i64(out, producer.producer_id)
+    write_i16(out, producer.producer_epoch)
+    write_i32(out, last.last_sequence if last != NULL else NO_SEQUENCE)
+    write_i64(out, last.last_offset if last != NULL else -1)
+    write_i32(out, <int32_t> (last.last_offset - last.first_offset) if last != NULL else 0)
+    write_i64(out, producer.last_timestamp_ms)
+    write_i32(out, producer.coordinator_epoch)
+    write_i64(out, producer.transaction_first_offset)
+
+
+cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil:
+    cdef size_t start = out.size
+    cdef Producer *producer
+    cdef int32_t i
+    cdef int32_t count = 0
+    write_i16(out, SNAPSHOT_VERSION)
+    write_i32(out, 0)
+    write_i32(out, 0)
+    for i in range(producers.bucket_mask + 1):
+        producer = producers.buckets[i]
+        while producer != NULL:
+            if producer.producer_epoch != NO_PRODUCER_EPOCH:
+                write_producer(producer, out)
+                count += 1
+            producer = producer.chain
+    if out.bad:
+        return
+    put32(out.data + start + SNAPSHOT_HEADER_BYTES - 4, <uint32_t> count)
+    put32(out.data + start + CHECKSUM_AT, crc32c(0, out.data + start + CHECKED_FROM, out.size - start - CHECKED_FROM))
+
+
+cdef void producers_read_one(Reader *reader, Producer *producer) noexcept nogil:
+    cdef int64_t producer_id = read_i64(reader)
+    cdef int16_t epoch = read_i16(reader)
+    cdef int32_t last_sequence_ = read_i32(reader)
+    cdef int64_t last = read_i64(reader)
+    cdef int32_t delta = read_i32(reader)
+    cdef ProducerBatch *batch = &producer.batches[0]
+    memset(producer, 0, sizeof(Producer))
+    producer.producer_id = producer_id
+    producer.producer_epoch = epoch
+    producer.last_timestamp_ms = read_i64(reader)
+    producer.coordinator_epoch = read_i32(reader)
+    producer.transaction_first_offset = read_i64(reader)
+    producer.batch_count = 1 if last >= 0 else 0
+    if last >= 0:
+        batch.last_sequence = last_sequence_
+        batch.first_sequence = NO_SEQUENCE if last_sequence_ == NO_SEQUENCE else add_sequence(last_sequence_, -delta)
+        batch.last_offset = last
+        batch.first_offset = last - delta
+        batch.timestamp_ms = producer.last_timestamp_ms
+
+
+cdef int read_producer(Producers *producers, Reader *reader) noexcept nogil:
+    cdef Producer read
+    cdef Producer *producer
+    producers_read_one(reader, &read)
+    if producers_find(producers, read.producer_id) != NULL:
+        return -EINVAL
+    producer = add_producer(producers, read.producer_id)
+    if producer == NULL:
+        return -ENOMEM
+    read.chain = producer.chain
+    producer[0] = read
+    return 0
+
+
+cdef int restore_transactions(Producers *producers) noexcept nogil:
+    """Open transactions in the order of their first offsets, from the producers that have one."""
+    cdef Producer *producer
+    cdef Transaction *transaction
+    cdef int32_t i, at
+    for i in range(producers.bucket_mask + 1):
+        producer = producers.buckets[i]
+        while producer != NULL:
+            if producer.transaction_first_offset >= 0:
+                at = producers.transaction_count
+                transaction = <Transaction *> realloc(producers.transactions, (at + 1) * sizeof(Transaction))
+                if transaction == NULL:
+                    return -ENOMEM
+                producers.transactions = transaction
+                producers.transaction_capacity = at + 1
+                while at > 0 and producers.transactions[at - 1].first_offset > producer.transaction_first_offset:
+                    producers.transactions[at] = producers.transactions[at - 1]
+                    at -= 1
+                producers.transactions[at].producer_id = producer.producer_id
+                producers.transactions[at].first_offset = producer.transaction_first_offset
+                producers.transactions[at].last_offset = -1
+                producers.transaction_count += 1
+            producer = producer.chain
+    return 0
+
+
+cdef int32_t producers_begin_read(const uint8_t *data, int64_t size, Reader *reader) noexcept nogil:
+    cdef int32_t count
+    if size < SNAPSHOT_HEADER_BYTES:
+        return -EINVAL
+    reader_init(reader, data, <size_t> size)
+    if read_i16(reader) != SNAPSHOT_VERSION:
+        return -EINVAL
+    read_i32(reader)
+    if be32(data + CHECKSUM_AT) != crc32c(0, data + CHECKED_FROM, <size_t> (size - CHECKED_FROM)):
+        return -EINVAL
+    count = read_i32(reader)
+    if count < 0 or <int64_t> count * SNAPSHOT_ENTRY_BYTES != <int64_t> remaining(reader):
+        return -EINVAL
+    return count
+
+
+cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil:
+    cdef Reader reader
+    cdef int32_t count = producers_begin_read(data, size, &reader)
+    cdef int result
+    if count < 0:
+        return count
+    for _ in range(count):
+        result = read_producer(producers, &reader)
+        if result < 0:
+            return result
+    return restore_transactions(producers)
+
+
+def live_count():
+    """Producers that logs of this process remember."""
+    return load32(&live_producers)

@@ -1,0 +1,504 @@
+"""Loading and recovery of a log, as recovery.pxd says."""
+
+from libc.errno cimport EFBIG, EILSEQ, EINVAL, EIO, ENOENT, ENOMEM, EOVERFLOW
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memset
+
+from kafkacore._fast.base.atomics cimport add64, store32, store64
+from kafkacore._fast.log.epochs cimport (
+    epochs_assign, epochs_drop_empty, epochs_latest, epochs_read, epochs_truncate_start,
+)
+from kafkacore._fast.log.log cimport EPOCHS_BEHIND, LOG_OPEN, log_directory_path, log_now_ms, log_set_segments
+from kafkacore._fast.log.files cimport read_small_file
+from kafkacore._fast.log.open cimport log_save_epochs
+from kafkacore._fast.log.producers cimport (
+    producers_clear, producers_expire, producers_first_unstable, producers_free, producers_new,
+)
+from kafkacore._fast.record.record cimport BATCH_OK, BATCH_SHORT, BatchHeader, check_batch, last_offset, parse_header
+from kafkacore._fast.log.producer_replay cimport (
+    LOAD_BLOCK_BYTES, Load, load_start, replay_batch, replay_drop_strays, replay_save, replay_to,
+)
+from kafkacore._fast.log.segment cimport (
+    LAST_RELATIVE_OFFSET, Segment, segment_close, segment_end_times, segment_forget_indexes, segment_load_indexes,
+    segment_new, segment_note_batch, segment_open_log, segment_release, segment_reserve, segment_reset_indexes,
+    segment_seal, segment_truncate, segment_sync_names, segment_unlink, segment_write_indexes,
+)
+from kafkacore._fast.log.segment_end cimport SegmentEnd, segment_find_end, segment_note_end
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.txn_index cimport txn_index_last, txn_index_reset
+
+# A load, and what it was told and tells.
+ctypedef struct Recovery:
+    Load load
+    const LoadPlan *plan
+    LoadReport *report
+    bint *damaged                    # of each segment: its transaction index is none
+
+
+# --- one segment, batch by batch ---
+
+cdef int room_for(Load *load, int64_t size) noexcept nogil:
+    cdef uint8_t *block
+    if size <= load.block_bytes:
+        return 0
+    block = <uint8_t *> realloc(load.block, <size_t> size)
+    if block == NULL:
+        return -ENOMEM
+    load.block = block
+    load.block_bytes = size
+    return 0
+
+
+cdef int64_t fill(Load *load, Segment *segment, int64_t at, int64_t end) noexcept nogil:
+    """As many bytes from `at` as the block holds: how many, or -errno."""
+    cdef int64_t size = end - at if end - at < load.block_bytes else load.block_bytes
+    cdef int64_t got = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)
+    return got if got < 0 or got == size else -EIO
+
+
+cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const BatchHeader *header,
+                        int64_t at) noexcept nogil:
+    cdef Segment *segment = load.segments[i]
+    if segment_reserve(segment) < 0:
+        return -ENOMEM
+    segment_note_batch(segment, at, header.size_bytes, last_offset(header), header.max_timestamp,
+                       load.log.config.index_interval_bytes)
+    # Entries that the checkpoint has and the log has not are cut off at its end, not by an older batch.
+    if header.magic >= 2 and header.partition_leader_epoch > epochs_latest(load.log):
+        if epochs_assign(load.log, header.partition_leader_epoch, header.base_offset) < 0:
+            return -ENOMEM
+    return replay_batch(load, i, batch, header)
+
+
+cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
+    """Only compaction leaves gaps: that of a topic which is compacted, or was when a cleaner came so far."""
+    return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
+
+
+cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
+    """What was synced behind a gap may have been compacted by whoever left no checkpoint of it; the last never is."""
+    cdef const Load *load = &recovery.load
+    return (i + 1 < load.count and load.state_offset < header.base_offset
+            and last_offset(header) < load.segments[i + 1].base_offset
+            and (recovery.plan.clean or header.base_offset < recovery.plan.recovery_point))
+
+
+cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
+    """No checksum covers a base offset; the old magics tell the last offset alone."""
+    if header.magic >= 2 and header.base_offset != recovery.load.state_offset and not lay_there(
+            recovery, i, header) and not may_have_gap(recovery, recovery.load.state_offset):
+        return False
+    return last_offset(header) >= recovery.load.state_offset
+
+
+cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
+    """Checks every batch, and rebuilds the indexes in memory and the state of producers; where the first bad one
+    begins, or -errno; -EOVERFLOW where an offset is too far from the segment's for an index entry."""
+    cdef Load *load = &recovery.load
+    cdef Segment *segment = load.segments[i]
+    cdef BatchHeader header
+    cdef int64_t size = segment.size
+    cdef int64_t at = 0      # in the file
+    cdef int64_t held = 0    # bytes in the block
+    cdef int64_t start = 0   # of the block in the file
+    cdef int64_t have
+    cdef int result
+    load.state_offset = segment.base_offset
+    while at < size:
+        have = start + held - at
+        result = parse_header(load.block + (at - start), <size_t> have, &header)
+        if result == BATCH_OK and header.size_bytes > size - at:
+            return at
+        if result == BATCH_SHORT or (result == BATCH_OK and header.size_bytes > have):
+            if have == size - at:
+                return at  # all that is left is here, and it is no whole batch
+            if result == BATCH_OK and room_for(load, header.size_bytes) < 0:
+                return -ENOMEM
+            start = at
+            held = fill(load, segment, at, size)
+            if held < 0:
+                return held
+            continue
+        if result != BATCH_OK or check_batch(load.block + (at - start), <size_t> have, &header) != BATCH_OK:
+            return at
+        if not follows(recovery, i, &header):
+            return at
+        if last_offset(&header) - segment.base_offset > LAST_RELATIVE_OFFSET:
+            return -EOVERFLOW
+        result = note_recovered(load, i, load.block + (at - start), &header, at)
+        if result < 0:
+            return result
+        load.state_offset = last_offset(&header) + 1
+        at += header.size_bytes
+        add64(recovery.plan.progress, header.size_bytes)
+    return at
+
+
+cdef int begin_segment(Load *load, int32_t i) noexcept nogil:
+    """Producers as they were where it begins, and nothing beside its records."""
+    cdef Segment *segment = load.segments[i]
+    cdef int result = replay_to(load, segment.base_offset)
+    if result == 0:
+        result = segment_open_log(segment)
+    if result == 0:
+        result = segment_reset_indexes(segment)
+    return result if result < 0 else txn_index_reset(segment)
+
+
+cdef int seal_recovered(Load *load, int32_t i) noexcept nogil:
+    cdef Segment *segment = load.segments[i]
+    cdef int result = segment_end_times(segment)
+    if result == 0:
+        result = segment_seal(segment)
+    if result == 0:
+        segment_forget_indexes(segment)
+        segment_close(segment)
+        load.state_offset = load.segments[i + 1].base_offset
+        result = replay_save(load)  # as a roll does
+    return result
+
+
+cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
+    """1 when it was cut, 0 when it is whole, or -errno. Its indexes are in memory and in their files afterwards."""
+    cdef Load *load = &recovery.load
+    cdef Segment *segment = load.segments[i]
+    cdef int64_t size = segment.size
+    cdef int64_t valid
+    cdef int result
+    load.recovered[i] = True
+    result = begin_segment(load, i)
+    if result < 0:
+        return result
+    valid = valid_bytes(recovery, i)
+    if valid < 0:
+        return <int> valid
+    recovery.report.recovered_segments += 1
+    recovery.report.recovered_bytes += valid
+    recovery.report.truncated_bytes += size - valid
+    if valid < size:
+        result = segment_truncate(segment, valid)
+        add64(recovery.plan.progress, size - valid)
+    if result == 0:
+        result = segment_write_indexes(segment)
+    return result if result < 0 else valid < size
+
+
+# --- the log's segments ---
+
+cdef int measure(Segment *segment, bint stays_open) noexcept nogil:
+    cdef int result = segment_open_log(segment)
+    if result < 0:
+        return result
+    segment.size = segment.disk.size(segment.disk.self, segment.file)
+    if not stays_open:
+        segment_close(segment)  # a long log has more segments than a process may have files
+    return <int> segment.size if segment.size < 0 else (-EFBIG if segment.size > 0x7FFFFFFF else 0)
+
+
+cdef int open_segments(Recovery *recovery) noexcept nogil:
+    cdef const LoadPlan *plan = recovery.plan
+    cdef Load *load = &recovery.load
+    cdef Segment *segment
+    cdef int32_t i
+    cdef int result
+    for i in range(plan.count):
+        segment = segment_new(load.log.dir.disk, load.path, plan.base_offsets[i])
+        if segment == NULL:
+            return -ENOMEM
+        load.segments[i] = segment
+        load.count += 1
+        result = measure(segment, i + 1 == plan.count)
+        if result < 0:
+            return result
+        segment.created_ms = segment.modified_ms = log_now_ms(load.log)
+        # A process that was killed may have made it a moment before, without a sync of its name.
+        segment.entry_synced = plan.clean
+        result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
+        recovery.damaged[i] = result == -EINVAL  # rebuilt with the segment
+        if result < 0 and result != -EINVAL:
+            return result
+    return 0
+
+
+cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
+    """What lies behind a cut cannot be trusted to follow it."""
+    cdef Load *load = &recovery.load
+    cdef int result = 0
+    while load.count > i + 1 and result == 0:
+        load.count -= 1
+        recovery.report.dropped_segments += 1
+        add64(recovery.plan.progress, load.segments[load.count].size)
+        result = segment_unlink(load.segments[load.count])
+        if result == 0:
+            result = segment_sync_names(load.segments[load.count])  # or a later one alone could come back
+        segment_release(load.segments[load.count])
+        load.segments[load.count] = NULL
+    return result
+
+
+cdef bint is_unflushed(const Recovery *recovery, int32_t i) noexcept nogil:
+    """The segment that holds the recovery point, and those behind it."""
+    cdef const Load *load = &recovery.load
+    return i + 1 >= load.count or load.segments[i + 1].base_offset > recovery.plan.recovery_point
+
+
+cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
+    """A segment that was rebuilt, and ends where the next does not begin: a file that lost its last pages may end with
+    a whole batch."""
+    cdef const Load *load = &recovery.load
+    return (i + 1 < load.count and load.state_offset != load.segments[i + 1].base_offset
+            and not may_have_gap(recovery, load.state_offset))
+
+
+cdef bint needs_recovery(const Recovery *recovery, int32_t i) noexcept nogil:
+    return (recovery.damaged[i] or not recovery.plan.files[i] & FILE_HAS_INDEXES
+            or (not recovery.plan.clean and is_unflushed(recovery, i)))
+
+
+cdef void count_left(const Recovery *recovery) noexcept nogil:
+    cdef int64_t left = 0
+    cdef int32_t i
+    for i in range(recovery.load.count):
+        left += needs_recovery(recovery, i)
+    store64(recovery.plan.segments_left, left)
+
+
+cdef int recover_all(Recovery *recovery) noexcept nogil:
+    cdef Load *load = &recovery.load
+    cdef int32_t i = 0
+    cdef int result
+    count_left(recovery)
+    while i < load.count:
+        if not recovery.plan.clean and is_unflushed(recovery, i) and load.snapshots_end > load.segments[i].base_offset:
+            load.snapshots_end = load.segments[i].base_offset  # what is behind it was perhaps of other records
+        if needs_recovery(recovery, i):
+            result = recover_segment(recovery, i)
+            add64(recovery.plan.segments_left, -1)
+            # Damage to what was synced is no sign of a crash: what lies behind it was acknowledged, and stays.
+            if not recovery.plan.clean and is_unflushed(recovery, i) and (
+                    result > 0 or (result == 0 and lacks_its_end(recovery, i))):
+                return drop_segments_after(recovery, i)
+            if result >= 0 and i + 1 < load.count:
+                result = seal_recovered(load, i)
+            if result < 0:
+                return result
+        i += 1
+        add64(recovery.plan.segments_done, 1)
+    return 0
+
+
+cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
+    """The log's end, and a last segment that takes appends again: after a clean shutdown (or where the plan says so) at
+    the first of them, with its indexes on disk until then; else at once, with its indexes in memory."""
+    cdef Load *load = &recovery.load
+    cdef int32_t last = load.count - 1
+    cdef Segment *segment = load.segments[last]
+    cdef SegmentEnd found
+    cdef int result = 0
+    if not load.recovered[last]:
+        result = segment_find_end(segment, load.log.config.index_interval_bytes, &found)
+        if result == 0 and recovery.plan.clean and found.times_are_whole:
+            segment_note_end(segment, &found)
+            end_offset[0] = found.next_offset
+            store32(&segment.sealed, 1)
+            segment_close(segment)
+            return 0
+        if result == 0:
+            result = segment_load_indexes(segment)
+        if result == -EINVAL or result == -EILSEQ:
+            result = recover_segment(recovery, last)
+            result = result if result < 0 else 0
+    if result == 0:
+        result = segment_find_end(segment, load.log.config.index_interval_bytes, &found)
+    if result < 0:
+        return result
+    segment_note_end(segment, &found)
+    end_offset[0] = found.next_offset
+    if not recovery.plan.clean:
+        result = segment_truncate(segment, segment.size)  # gives back blocks that the crashed node had set aside
+    if result == 0 and recovery.plan.at_rest:
+        return put_to_rest(segment)
+    return result if result < 0 else segment_reserve(segment)
+
+
+cdef int put_to_rest(Segment *segment) noexcept nogil:
+    """As an orderly stop leaves it."""
+    cdef int result = segment_end_times(segment)
+    if result == 0:
+        result = segment_seal(segment)
+    if result == 0:
+        segment_forget_indexes(segment)
+        segment_close(segment)
+    return result
+
+
+cdef void seal_rest(Load *load) noexcept nogil:
+    """All but the last are sealed; their files are opened again by whoever reads them."""
+    cdef int32_t i
+    for i in range(load.count - 1):
+        segment_forget_indexes(load.segments[i])
+        segment_close(load.segments[i])
+        store32(&load.segments[i].sealed, 1)
+
+
+# --- epochs ---
+
+cdef int load_epochs(Load *load) noexcept nogil:
+    cdef uint8_t *text
+    cdef int64_t size = read_small_file(load.log.dir.disk, load.path, b"leader-epoch-checkpoint", &text)
+    cdef int result
+    if size == -ENOENT or size == 0:
+        free(text)
+        return 0
+    if size < 0:
+        return <int> size
+    result = epochs_read(load.log, <const char *> text, size)
+    free(text)
+    return result
+
+
+# --- all of it ---
+
+cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
+    cdef Load *load = &recovery.load
+    cdef int result = 0
+    if recovery.plan.clean and load.snapshot_count == 0 and load.state_offset < 0:
+        load.state_offset = end_offset  # as a log from before idempotent producers is upgraded: nothing is known
+    elif load.state_offset < end_offset:
+        result = replay_to(load, end_offset)
+    producers_expire(load.producers, log_now_ms(load.log), load.log.config.producer_id_expiration_ms)
+    return result
+
+
+cdef int drop_everything_before(Recovery *recovery, int64_t *end_offset) noexcept nogil:
+    """The checkpointed start lies behind the end: segment files were lost. Kafka begins anew at the start."""
+    cdef Load *load = &recovery.load
+    cdef int result
+    if end_offset[0] >= recovery.plan.log_start_offset:
+        return 0
+    result = drop_segments_after(recovery, -1)
+    producers_clear(load.producers)
+    load.log.epoch_count = 0
+    load.log.epochs_dirty = EPOCHS_BEHIND
+    end_offset[0] = recovery.plan.log_start_offset
+    return result
+
+
+cdef int64_t synced_until(const Recovery *recovery, int64_t end_offset) noexcept nogil:
+    cdef int64_t synced = end_offset
+    cdef int64_t start = load_start(&recovery.load)
+    if not recovery.plan.clean and recovery.plan.recovery_point < end_offset:
+        synced = recovery.plan.recovery_point
+    return synced if synced > start else start
+
+
+cdef void note_synced(Recovery *recovery, int64_t synced) noexcept nogil:
+    """Of the segments below it, and of the last after a clean shutdown, a sync has nothing left to do."""
+    cdef Load *load = &recovery.load
+    cdef int32_t i
+    for i in range(load.count):
+        if (load.segments[i + 1].base_offset <= synced) if i + 1 < load.count else recovery.plan.clean:
+            load.segments[i].synced_size = load.segments[i].size
+            store32(&load.segments[i].wholly_synced, not load.recovered[i])
+
+
+cdef int install(Recovery *recovery, int64_t end_offset) noexcept nogil:
+    cdef Load *load = &recovery.load
+    cdef Log *log = load.log
+    cdef int64_t synced = synced_until(recovery, end_offset)
+    cdef int result = 0
+    if log.epochs_dirty:
+        log.epochs_dirty = EPOCHS_BEHIND  # batches that were checked have told others than the file
+    epochs_drop_empty(log, end_offset)
+    epochs_truncate_start(log, recovery.plan.log_start_offset)
+    note_synced(recovery, synced)
+    mutex_lock(&log.lock)
+    log.path = load.path
+    log.producers = load.producers
+    log.snapshot_offset = load.snapshot_offset
+    log.first_unstable_offset = producers_first_unstable(log.producers)
+    log.last_aborted_offset = load.last_aborted_offset
+    log.end_offset = end_offset
+    log.log_start_offset = log.local_log_start_offset = load_start(load)
+    log.synced_offset = log.commit_offset = synced
+    if log.synced_offset < end_offset:
+        log.unflushed_since_ns = log.clock.monotonic_ns(log.clock.self)
+    if load.count:
+        result = log_set_segments(log, load.segments, load.count)
+        if result == 0:
+            log.state = LOG_OPEN
+            load.count = 0   # the list has taken the counts over
+            log_save_epochs(log)
+    else:
+        log.synced_offset = log.commit_offset = log.end_offset = log.log_start_offset = recovery.plan.log_start_offset
+    mutex_unlock(&log.lock)
+    load.path = NULL
+    load.producers = NULL
+    return result
+
+
+cdef int run_load(Recovery *recovery) noexcept nogil:
+    cdef Load *load = &recovery.load
+    cdef int64_t end_offset = 0
+    cdef int result = load_epochs(load)
+    if result == 0:
+        result = open_segments(recovery)
+    if result == 0:
+        result = recover_all(recovery)
+    if result == 0 and load.count:
+        result = prepare_active(recovery, &end_offset)
+    if result == 0 and load.count:
+        result = load_producers(recovery, end_offset)
+    if result == 0 and load.count:
+        result = drop_everything_before(recovery, &end_offset)
+    if result < 0:
+        return result
+    seal_rest(load)
+    result = replay_drop_strays(load, end_offset)
+    if result == 0 and recovery.report.dropped_segments:
+        # Gone for good before the log grows again, or they would follow on other records than their own.
+        result = load.log.dir.disk.sync_directory(load.log.dir.disk.self, load.path)
+    return result if result < 0 else install(recovery, end_offset)
+
+
+cdef bint begin_load(Recovery *recovery, Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil:
+    cdef Load *load = &recovery.load
+    memset(recovery, 0, sizeof(Recovery))
+    memset(report, 0, sizeof(LoadReport))
+    recovery.plan = plan
+    recovery.report = report
+    recovery.damaged = <bint *> calloc(plan.count + 1, sizeof(bint))
+    load.log = log
+    load.snapshots = plan.snapshots
+    load.snapshot_count = plan.snapshot_count
+    load.snapshots_end = INT64_MAX
+    load.log_start_offset = plan.log_start_offset
+    load.state_offset = load.snapshot_offset = load.last_aborted_offset = -1
+    load.path = log_directory_path(log)
+    load.producers = producers_new()
+    load.segments = <Segment **> calloc(plan.count + 1, sizeof(Segment *))
+    load.recovered = <bint *> calloc(plan.count + 1, sizeof(bint))
+    load.block = <uint8_t *> malloc(LOAD_BLOCK_BYTES)
+    load.block_bytes = LOAD_BLOCK_BYTES
+    return (load.path != NULL and load.producers != NULL and load.segments != NULL and load.recovered != NULL
+            and load.block != NULL and recovery.damaged != NULL)
+
+
+cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil:
+    cdef Recovery recovery
+    cdef Load *load = &recovery.load
+    cdef int32_t i
+    cdef int result = -ENOMEM
+    if begin_load(&recovery, log, plan, report):
+        result = run_load(&recovery)
+    store64(plan.segments_left, 0)
+    for i in range(load.count):
+        segment_release(load.segments[i])
+    free(load.segments)
+    free(load.recovered)
+    free(recovery.damaged)
+    free(load.block)
+    free(load.path)
+    producers_free(load.producers)
+    return result

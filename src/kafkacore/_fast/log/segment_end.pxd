@@ -1,0 +1,26 @@
+"""Where a segment that was closed ends, and how it takes appends again.
+
+Until then its indexes are read where they lie, like a sealed one's: a node with many quiet partitions keeps no file
+open for them, and no index in memory.
+"""
+
+from libc.stdint cimport int64_t
+
+from kafkacore._fast.log.segment cimport Segment
+
+ctypedef struct SegmentEnd:
+    int64_t next_offset
+    int64_t unindexed_bytes          # since the batch of the last index entry began
+    int64_t max_timestamp_ms         # -1 when none
+    int64_t offset_of_max_timestamp
+    int64_t first_timestamp_ms       # largest of the first batch; -1 when none
+    bint times_are_whole             # the time index ends with the greatest, as a closed segment's does
+
+# From the last index entry on, in memory or in the files. A short segment's offset index, of no more bytes than lie
+# between two entries, is taken for empty without a look, since a start asks this of every log. 0; -EINVAL: an index is
+# none; -EILSEQ: the bytes are no batches; -errno. May block.
+cdef int segment_find_end(Segment *segment, int64_t interval_bytes, SegmentEnd *found) noexcept nogil
+cdef void segment_note_end(Segment *segment, const SegmentEnd *found) noexcept nogil
+# Opens a last segment that was left on disk, with its indexes in memory (empty ones, where the files hold none); it
+# stays sealed until the caller says otherwise, under the lock. 0 or -errno. May block.
+cdef int segment_wake(Segment *segment) noexcept nogil

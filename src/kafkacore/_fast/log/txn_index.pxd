@@ -1,0 +1,26 @@
+"""The transaction index beside a segment: which transactions in it were aborted (KIP-98; TransactionIndex, AbortedTxn).
+
+The file is there only when the segment has one. Blocking; 0 or -errno.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.log.producers cimport EndedTransaction
+from kafkacore._fast.log.segment cimport Segment
+
+ctypedef struct AbortedTransaction:
+    int64_t producer_id
+    int64_t first_offset
+    int64_t last_offset
+    int64_t last_stable_offset
+
+# The entry in 34 bytes as they lie in a file: 0, or -EINVAL for a version that is not known.
+cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept nogil
+cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil
+cdef int txn_index_reset(Segment *segment) noexcept nogil
+# Keeps the transactions that ended below `end_offset`.
+cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
+# Where the last of the segment's ended; untouched when there is none. -EINVAL: the file is no such index.
+cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil
+# All of the segment's, malloc'ed, and how many; -errno.
+cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcept nogil

@@ -1,0 +1,353 @@
+"""Acceptors: accept4, limits, the choice of a processor."""
+
+cimport cython
+
+from libc.errno cimport EMFILE, ENFILE, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from kafkacore._fast.base.atomics cimport add32, add64, load32, load64, store32
+from kafkacore._fast.plane.connection cimport Connection, connection_new
+from kafkacore._fast.base.epoll cimport (
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event,
+    epoll_wait, monotonic_ns,
+)
+from kafkacore._fast.wait.mail cimport Inbox, inbox_init, inbox_post, ring_bell, silence_bell
+from kafkacore._fast.plane.plane cimport (
+    MAX_LISTENERS, ArrivalRate, NativePlane, address_enter, address_leave, plane_hold, plane_notice, plane_release,
+)
+from kafkacore._fast.plane.processor cimport NativeProcessor
+from kafkacore._fast.base.sync cimport (
+    condition_broadcast, condition_destroy, condition_init, condition_wait, mutex_destroy, mutex_init, mutex_lock,
+    mutex_unlock, thread_join, thread_start,
+)
+
+from kafkacore._fast.base.errors import ForkedNodeError
+
+cdef extern from * nogil:
+    """
+    #include <netinet/in.h>
+    #include <netinet/tcp.h>
+    #include <string.h>
+    #include <sys/socket.h>
+    #include <unistd.h>
+
+    static int kc_accept(int handle, uint8_t *address, int32_t *port) {
+        static const uint8_t mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+        struct sockaddr_storage peer;
+        socklen_t size = sizeof(peer);
+        int taken = accept4(handle, (struct sockaddr *) &peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (taken < 0) return taken;
+        if (peer.ss_family == AF_INET6) {
+            memcpy(address, &((struct sockaddr_in6 *) &peer)->sin6_addr, 16);
+            *port = ntohs(((struct sockaddr_in6 *) &peer)->sin6_port);
+        } else {
+            memcpy(address, mapped, 12);
+            memcpy(address + 12, &((struct sockaddr_in *) &peer)->sin_addr, 4);
+            *port = ntohs(((struct sockaddr_in *) &peer)->sin_port);
+        }
+        return taken;
+    }
+    static void kc_prepare(int handle, int send_bytes, int receive_bytes) {
+        int one = 1;
+        setsockopt(handle, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+        setsockopt(handle, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+        if (send_bytes > 0) setsockopt(handle, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
+        if (receive_bytes > 0) setsockopt(handle, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
+    }
+    """
+    int kc_accept(int handle, uint8_t *address, int32_t *port)
+    void kc_prepare(int handle, int send_bytes, int receive_bytes)
+    int c_close "close"(int file)
+    int getpid()
+
+cdef enum:
+    PAUSE_MS = 10             # how soon a paused listener looks for room again
+    ACCEPTS = 64              # of one listener in a row
+
+
+cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
+    if rate.per_second <= 0:
+        return True
+    rate.tokens += <double> (now_ns - rate.filled_ns) * 1e-9 * <double> rate.per_second
+    rate.tokens = min(rate.tokens, max(<double> rate.per_second, 1.0))
+    rate.filled_ns = now_ns
+    return rate.tokens >= 1.0
+
+
+cdef void set_rate(ArrivalRate *rate, int64_t per_second) noexcept nogil:
+    """A new one begins with a second's worth."""
+    if rate.per_second != per_second:
+        rate.per_second = per_second
+        rate.tokens = <double> per_second
+        rate.filled_ns = monotonic_ns()
+
+
+cdef bint has_room(Listener *listener) noexcept nogil:
+    cdef Plane *plane = listener.plane
+    cdef int64_t now_ns
+    if load32(&plane.draining) or load32(&plane.listener_connections[listener.number]) >= listener.max_connections:
+        return False
+    if not listener.exempt and load32(&plane.connection_count) >= load32(&plane.max_connections):
+        return False
+    now_ns = monotonic_ns() if listener.arrivals.per_second > 0 or plane.arrivals.per_second > 0 else 0
+    return may_come(&listener.arrivals, now_ns) and (listener.exempt or may_come(&plane.arrivals, now_ns))
+
+
+cdef void arm(Acceptor *a, Listener *listener, bint reading) noexcept nogil:
+    cdef epoll_event event
+    event.events = EPOLLIN if reading else 0
+    event.data.ptr = listener
+    listener.paused = not reading
+    epoll_ctl(a.epoll, EPOLL_CTL_MOD, listener.handle, &event)
+
+
+cdef void refuse(Listener *listener, int handle, const uint8_t *address, int32_t port, const char *why) noexcept nogil:
+    add64(&listener.plane.refused_connections, 1)
+    plane_notice(listener.plane, address, port, why)
+    c_close(handle)
+
+
+cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *address, int32_t port) noexcept nogil:
+    cdef Plane *plane = listener.plane
+    cdef Home *home = listener.homes[0]
+    cdef Connection *conn
+    cdef int32_t i
+    if address_enter(plane, address) != 0:
+        refuse(listener, handle, address, port, "too many connections of this address (max.connections.per.ip); closed")
+        return
+    for i in range(1, listener.home_count):
+        if load32(&listener.homes[i].count) < load32(&home.count):
+            home = listener.homes[i]
+    conn = connection_new(home, plane, handle)
+    if conn == NULL:
+        address_leave(plane, address)
+        refuse(listener, handle, address, port, "no memory for another connection; closed")
+        return
+    kc_prepare(handle, plane.send_buffer_bytes, plane.receive_buffer_bytes)
+    conn.listener = listener.number
+    memcpy(conn.address, address, 16)
+    conn.port = port
+    add32(&plane.connection_count, 1)
+    add32(&plane.listener_connections[listener.number], 1)
+    add64(&a.accepted, 1)
+    listener.arrivals.tokens -= 1.0
+    if not listener.exempt:
+        plane.arrivals.tokens -= 1.0
+    inbox_post(&home.inbox, &conn.arrive)
+
+
+cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
+    cdef uint8_t address[16]
+    cdef int32_t port = 0
+    cdef int handle
+    cdef int _
+    for _ in range(ACCEPTS):
+        if not has_room(listener):
+            arm(a, listener, False)
+            return
+        handle = kc_accept(listener.handle, address, &port)
+        if handle < 0:
+            if errno == EMFILE or errno == ENFILE:
+                arm(a, listener, False)  # descriptors come back when connections close
+            return
+        take_in(a, listener, handle, address, port)
+
+
+cdef bint let_go(Acceptor *a) noexcept nogil:
+    """Under the lock: drops leaving listeners, tries paused ones again. True when one is still paused."""
+    cdef Listener **at = &a.listeners
+    cdef Listener *listener
+    cdef bint paused = False
+    while at[0] != NULL:
+        listener = at[0]
+        if listener.leaving:
+            at[0] = listener.next
+            epoll_ctl(a.epoll, EPOLL_CTL_DEL, listener.handle, NULL)
+            plane_release(listener.plane)
+            free(listener)
+            condition_broadcast(&a.left)
+            continue
+        if listener.paused and has_room(listener):
+            arm(a, listener, True)
+        paused |= listener.paused
+        at = &listener.next
+    return paused
+
+
+cdef void *run(void *argument) noexcept nogil:
+    cdef Acceptor *a = <Acceptor *> argument
+    cdef epoll_event events[16]
+    cdef bint paused = False
+    cdef int count, i
+    while not load32(&a.stopping):
+        count = epoll_wait(a.epoll, events, 16, PAUSE_MS if paused else -1)
+        mutex_lock(&a.lock)
+        for i in range(max(count, 0)):
+            if events[i].data.ptr == NULL:
+                silence_bell(a.bell)
+            else:
+                accept_some(a, <Listener *> events[i].data.ptr)
+        paused = let_go(a)
+        mutex_unlock(&a.lock)
+    return NULL
+
+
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+cdef class NativeAcceptor:
+    """An acceptor thread. Raises OSError when the system has no thread or descriptor left."""
+
+    def __cinit__(self, str name):
+        cdef Inbox bell
+        cdef epoll_event event
+        cdef bytes thread_name = name.encode()[:15]
+        cdef int error
+        self.name = name
+        self.pid = getpid()
+        self.kept = {}
+        error = -inbox_init(&bell)
+        if error:
+            raise OSError(error, "eventfd")
+        self.acceptor.bell = bell.eventfd
+        self.acceptor.epoll = epoll_create1(EPOLL_CLOEXEC)
+        mutex_init(&self.acceptor.lock, NULL)
+        condition_init(&self.acceptor.left)
+        event.events = EPOLLIN
+        event.data.ptr = NULL
+        error = 0
+        if self.acceptor.epoll < 0 or epoll_ctl(self.acceptor.epoll, EPOLL_CTL_ADD, bell.eventfd, &event) != 0:
+            error = errno
+        if not error:
+            error = thread_start(&self.acceptor.thread, thread_name, run, &self.acceptor)
+        if error:
+            c_close(bell.eventfd)
+            raise OSError(error, "an acceptor's thread")
+        self.running = True
+
+    def __dealloc__(self):
+        if self.running and getpid() == self.pid:
+            self.stop()
+
+    cdef int check(self) except -1:
+        if getpid() != self.pid:
+            raise ForkedNodeError(f"acceptor {self.name} belongs to process {self.pid}, this is its child {getpid()}")
+        if not self.running:
+            raise RuntimeError(f"acceptor {self.name} is stopped")
+        return 0
+
+    def stop(self) -> None:
+        """Ends its thread. The listening sockets stay their owners'."""
+        cdef Listener *listener
+        if not self.running:
+            return
+        self.check()
+        self.running = False
+        store32(&self.acceptor.stopping, 1)
+        ring_bell(self.acceptor.bell)
+        with nogil:
+            thread_join(self.acceptor.thread, NULL)
+        while self.acceptor.listeners != NULL:
+            listener = self.acceptor.listeners
+            self.acceptor.listeners = listener.next
+            plane_release(listener.plane)
+            free(listener)
+        self.kept.clear()
+        c_close(self.acceptor.epoll)
+        c_close(self.acceptor.bell)
+        condition_destroy(&self.acceptor.left)
+        mutex_destroy(&self.acceptor.lock)
+
+    def add(self, NativePlane plane not None, int handle, int32_t number, int32_t most=0x7FFFFFFF,
+            int64_t per_second=0, bint exempt=False) -> None:
+        """Accepts on `handle`, a listening socket that does not block and stays open until `remove`. `number` names the
+        listener within its plane, `most` and `per_second` (0: unlimited) are its own limits; an `exempt` one has none
+        of the plane's.
+        """
+        cdef Listener *listener
+        cdef NativeProcessor processor
+        cdef epoll_event event
+        cdef int failed
+        self.check()
+        if plane.turn_count == 0:
+            raise ValueError(f"plane {plane.name} has no processor")
+        if not 0 <= number < MAX_LISTENERS:
+            raise ValueError(f"plane {plane.name} has at most {MAX_LISTENERS} listeners")
+        listener = <Listener *> calloc(1, sizeof(Listener))
+        if listener == NULL:
+            raise MemoryError
+        listener.plane = plane.plane
+        listener.handle = handle
+        listener.number = number
+        listener.exempt = exempt
+        listener.max_connections = most
+        set_rate(&listener.arrivals, per_second)
+        for processor in plane.processors:
+            listener.homes[listener.home_count] = &processor.processor.home
+            listener.home_count += 1
+        plane_hold(plane.plane)
+        with nogil:
+            mutex_lock(&self.acceptor.lock)
+            listener.next = self.acceptor.listeners
+            self.acceptor.listeners = listener
+            event.events = EPOLLIN
+            event.data.ptr = listener
+            failed = epoll_ctl(self.acceptor.epoll, EPOLL_CTL_ADD, handle, &event)
+            if failed:
+                self.acceptor.listeners = listener.next
+            mutex_unlock(&self.acceptor.lock)
+        if failed:
+            plane_release(plane.plane)
+            free(listener)
+            raise OSError(errno, "epoll_ctl")
+        self.kept[plane, number] = plane
+
+    def remove(self, NativePlane plane not None, int32_t number) -> None:
+        """Returns once the acceptor no longer looks at the socket."""
+        cdef Plane *target = plane.plane
+        self.check()
+        with nogil:
+            mutex_lock(&self.acceptor.lock)
+            mark_leaving(&self.acceptor, target, number)
+            ring_bell(self.acceptor.bell)
+            while find_listener(&self.acceptor, target, number) != NULL:
+                condition_wait(&self.acceptor.left, &self.acceptor.lock)
+            mutex_unlock(&self.acceptor.lock)
+        self.kept.pop((plane, number), None)
+
+    def limit(self, NativePlane plane not None, int32_t number, int32_t most, int64_t per_second) -> None:
+        """max.connections and max.connection.creation.rate (0: unlimited) of a listener, from now on."""
+        cdef Listener *listener
+        self.check()
+        with nogil:
+            mutex_lock(&self.acceptor.lock)
+            listener = find_listener(&self.acceptor, plane.plane, number)
+            if listener != NULL:
+                listener.max_connections = most
+                set_rate(&listener.arrivals, per_second)
+            mutex_unlock(&self.acceptor.lock)
+
+    def limit_plane(self, NativePlane plane not None, int64_t per_second) -> None:
+        """The rate of all listeners of a plane together, which this acceptor has."""
+        self.check()
+        with nogil:
+            mutex_lock(&self.acceptor.lock)
+            set_rate(&plane.plane.arrivals, per_second)
+            mutex_unlock(&self.acceptor.lock)
+
+    @property
+    def accepted(self) -> int:
+        return load64(&self.acceptor.accepted)
+
+
+cdef Listener *find_listener(Acceptor *a, Plane *plane, int32_t number) noexcept nogil:
+    cdef Listener *listener = a.listeners
+    while listener != NULL and (listener.plane != plane or listener.number != number):
+        listener = listener.next
+    return listener
+
+
+cdef void mark_leaving(Acceptor *a, Plane *plane, int32_t number) noexcept nogil:
+    cdef Listener *listener = find_listener(a, plane, number)
+    if listener != NULL:
+        listener.leaving = True

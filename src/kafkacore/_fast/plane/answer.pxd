@@ -1,0 +1,42 @@
+"""An answer on its way out: memory and ranges of files, sent in order (design: "a response is a list of extents").
+
+An Answer belongs to one thread at a time: whoever builds it, then the connection's processor. A file extent holds a
+count on its segment until it is sent or dropped.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stddef cimport size_t
+
+from kafkacore._fast.log.segment cimport Segment
+
+cdef enum:
+    INLINE_EXTENTS = 4
+
+
+ctypedef struct Extent:
+    const uint8_t *data   # memory, or NULL for a file range
+    Segment *segment      # file range: counted; else NULL
+    int64_t offset        # in the file
+    int64_t size
+
+
+ctypedef struct Answer:
+    uint8_t *memory       # owned by malloc; what memory extents point into
+    Extent *extents       # NULL while `inline_extents` is enough (so that an Answer may be copied), else malloc
+    int32_t count
+    int32_t capacity
+    int32_t next          # sending: the extent under way
+    int64_t sent          # of it
+    int64_t total         # bytes in all, with the size prefix
+    Extent inline_extents[INLINE_EXTENTS]
+
+
+cdef void answer_init(Answer *a) noexcept nogil
+cdef void answer_clear(Answer *a) noexcept nogil  # frees memory, gives the segments back
+# Both: 0, or -ENOMEM. A file range takes over one count of `segment` (not when it fails).
+cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
+cdef int answer_add_file(Answer *a, Segment *segment, int64_t offset, int64_t size) noexcept nogil
+
+
+cdef inline Extent *answer_extents(Answer *a) noexcept nogil:
+    return a.extents if a.extents != NULL else a.inline_extents

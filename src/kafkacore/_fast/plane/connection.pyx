@@ -1,0 +1,662 @@
+"""Connections: the life of one, its requests' way in, and the order of its answers.
+
+In one turn a connection gets at most turn_frames requests or turn_bytes; then it goes behind the others.
+"""
+
+from libc.stdint cimport int16_t, int64_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
+
+from kafkacore._fast.plane.answer cimport answer_clear
+from kafkacore._fast.base.atomics cimport add32, add64, load32, load64, load_ptr, store_ptr
+from kafkacore._fast.base.epoll cimport (
+    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_ctl, epoll_event,
+)
+from kafkacore._fast.plane.gate cimport GATE_CLOSE, GATE_PUNT, Gate, gate_judge
+from kafkacore._fast.plane.home cimport home_drop_links, home_link
+from kafkacore._fast.plane.incoming cimport (
+    Turn, cut, drop_rest, go_on_with_frame, is_served, keep_rest, read_header, refuse,
+)
+from kafkacore._fast.wait.memory cimport budget_cancel, budget_release, frame_release
+from kafkacore._fast.plane.outgoing cimport answer_sent, note_stages, send_answers
+from kafkacore._fast.plane.plane cimport (
+    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING,
+    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, ApiVersionRange, address_leave, plane_hold, plane_release,
+)
+from kafkacore._fast.wait.ring cimport ring_push
+from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
+from kafkacore._fast.plane.versions cimport API_VERSIONS, answer_versions
+
+cdef enum:
+    PRODUCE = 0
+    SLOW_BYTES_PER_MS = 16     # the least rate of a frame in each plane.slow_frame_ms
+
+cdef int64_t live_connections = 0  # atomic
+cdef int64_t live_requests = 0
+
+
+def live() -> dict[str, int]:
+    """Connections and requests that exist."""
+    return {"connections": load64(&live_connections), "requests": load64(&live_requests)}
+
+
+cdef int home_go_on(Home *home, int most) noexcept nogil:
+    cdef Connection **end = home.ready_end  # what becomes ready meanwhile has its turn in the next round
+    cdef Connection *conn
+    cdef bint is_last = False
+    cdef int count = 0
+    while home.ready != NULL and count < most and not is_last:
+        conn = home.ready
+        is_last = &conn.next_ready == end
+        home.ready = conn.next_ready
+        if home.ready == NULL:
+            home.ready_end = &home.ready
+        conn.is_ready = False
+        connection_go_on(conn)
+        release(conn)
+        count += 1
+    return count
+
+
+cdef void home_bury(Home *home) noexcept nogil:
+    cdef Connection *conn
+    while home.closed != NULL:
+        conn = home.closed
+        home.closed = conn.next_closed
+        release(conn)
+
+
+cdef void home_close_all(Home *home) noexcept nogil:
+    while home.first != NULL:
+        connection_close(home.first)
+
+
+cdef void home_swept(Mail *mail) noexcept nogil:
+    cdef Home layout  # for the distance alone
+    cdef Home *home = <Home *> (<char *> mail - (<char *> &layout.sweep - <char *> &layout))
+    cdef Connection *conn = home.first
+    cdef Connection *next
+    while conn != NULL:
+        next = conn.next
+        if load32(&conn.plane.draining) == DRAIN_AT_ONCE:
+            connection_close(conn)
+        elif load32(&conn.plane.draining):
+            conn.closing = True
+            make_ready(conn)
+        conn = next
+    home_bury(home)
+    home_drop_links(home)
+
+
+# Life
+
+cdef Connection *connection_new(Home *home, Plane *plane, int handle) noexcept nogil:
+    cdef Connection *conn = <Connection *> calloc(1, sizeof(Connection))
+    if conn == NULL:
+        return NULL
+    add64(&live_connections, 1)
+    plane_hold(plane)
+    conn.refs = 1
+    conn.handle = handle
+    conn.plane = plane
+    conn.home = home
+    conn.arrive.deliver = deliver_arrival
+    conn.idle.fire = idle_fired
+    conn.slow.fire = slow_fired
+    conn.hold.fire = hold_fired
+    conn.reservation.mail.deliver = memory_granted
+    conn.reservation.inbox = &home.inbox
+    return conn
+
+
+cdef void deliver_arrival(Mail *mail) noexcept nogil:
+    cdef Connection *conn = <Connection *> mail
+    cdef Home *home = conn.home
+    cdef epoll_event event
+    conn.link = home_link(home, conn.plane, room_on_ring)
+    conn.next = home.first
+    if home.first != NULL:
+        home.first.previous = conn
+    home.first = conn
+    add32(&home.count, 1)
+    if conn.link == NULL:
+        connection_close(conn)
+        return
+    conn.link.connections += 1
+    conn.interest = EPOLLIN | EPOLLRDHUP
+    event.events = conn.interest
+    event.data.ptr = conn
+    if load32(&home.stopping) or load32(&conn.plane.draining):
+        connection_close(conn)
+    elif epoll_ctl(home.epoll, EPOLL_CTL_ADD, conn.handle, &event) != 0:
+        connection_close(conn)
+    else:
+        conn.active_ms = home.wheel.now_ms
+        wheel_add(&home.wheel, &conn.idle, home.wheel.now_ms + conn.plane.idle_ms)
+
+
+cdef inline void release(Connection *conn) noexcept nogil:
+    cdef Plane *plane
+    conn.refs -= 1
+    if conn.refs:
+        return
+    plane = conn.plane
+    if conn.link != NULL:
+        conn.link.connections -= 1
+    address_leave(plane, conn.address)
+    add32(&plane.connection_count, -1)
+    add32(&plane.listener_connections[conn.listener], -1)
+    free(conn)
+    add64(&live_connections, -1)
+    plane_release(plane)
+
+
+cdef void connection_close(Connection *conn) noexcept nogil:
+    cdef Home *home = conn.home
+    if conn.is_closed:
+        return
+    conn.is_closed = True
+    if conn.next != NULL:
+        conn.next.previous = conn.previous
+    if conn.previous != NULL:
+        conn.previous.next = conn.next
+    else:
+        home.first = conn.next
+    add32(&home.count, -1)
+    wheel_cancel(&home.wheel, &conn.idle)
+    wheel_cancel(&home.wheel, &conn.slow)
+    wheel_cancel(&home.wheel, &conn.hold)
+    if conn.stall & STALL_MEMORY and budget_cancel(&conn.plane.budget, &conn.reservation):
+        conn.refs -= 1  # else its mail is out, and gives the bytes and this count back
+    if conn.stall & STALL_RING:
+        leave_ring_queue(conn)
+    drop_requests(conn)
+    if conn.frame != NULL:
+        frame_release(conn.frame)
+    drop_rest(conn)
+    conn.plane.env.transport.close(conn.plane.env.transport.self, conn.handle)
+    conn.next_closed = home.closed
+    home.closed = conn
+
+
+cdef void drop_requests(Connection *conn) noexcept nogil:
+    """What a handler holds comes back by mail; everything else goes now."""
+    cdef Request *request = conn.first
+    cdef Request *next
+    while request != NULL:
+        next = request.next
+        if request.progress == REQUEST_DONE:
+            add64(&conn.plane.responses_queued, -1)
+        if request.progress != REQUEST_OUT:
+            if request.drop_state != NULL:
+                request.drop_state(request)
+            request_free(request)
+        request = next
+    conn.first = NULL
+    conn.last = NULL
+    if conn.waiting != NULL:
+        request_free(conn.waiting)
+        conn.waiting = NULL
+
+
+cdef void malformed(Connection *conn, const char *what) noexcept nogil:
+    refuse(conn, what)
+    connection_close(conn)
+
+
+cdef inline void make_ready(Connection *conn) noexcept nogil:
+    if not conn.is_ready and not conn.is_closed:
+        conn.is_ready = True
+        conn.refs += 1
+        conn.next_ready = NULL
+        conn.home.ready_end[0] = conn
+        conn.home.ready_end = &conn.next_ready
+
+
+# Timers
+
+cdef void idle_fired(Timer *timer) noexcept nogil:
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.idle - <char *> &layout))
+    cdef int64_t now_ms = conn.home.wheel.now_ms
+    cdef int64_t due_ms = conn.active_ms + conn.plane.idle_ms
+    if due_ms > now_ms:
+        wheel_add(&conn.home.wheel, timer, due_ms)
+    elif conn.queued or conn.waiting != NULL:  # it waits for us, not we for it
+        wheel_add(&conn.home.wheel, timer, now_ms + conn.plane.idle_ms)
+    else:
+        add64(&conn.plane.expired_connections_killed, 1)
+        connection_close(conn)
+
+
+cdef void slow_fired(Timer *timer) noexcept nogil:
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.slow - <char *> &layout))
+    cdef char text[120]
+    if conn.hung_up:
+        connection_close(conn)
+        return
+    if conn.frame == NULL:
+        malformed(conn, "the size of a frame stayed incomplete for too long; closed")
+        return
+    if conn.frame.received - conn.slow_mark >= SLOW_BYTES_PER_MS * conn.plane.slow_frame_ms or conn.stall:
+        # It keeps its pace, or it is we who do not read.
+        conn.slow_mark = conn.frame.received
+        wheel_add(&conn.home.wheel, timer, conn.home.wheel.now_ms + conn.plane.slow_frame_ms)
+        return
+    snprintf(text, sizeof(text), "a frame of %d bytes stayed incomplete for too long; closed", conn.frame_size)
+    malformed(conn, text)
+
+
+cdef void hold_fired(Timer *timer) noexcept nogil:
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.hold - <char *> &layout))
+    conn.stall &= ~<uint32_t> (STALL_MUTED | STALL_DELAYED)
+    make_ready(conn)
+
+
+cdef void watch_slowness(Connection *conn) noexcept nogil:
+    """A frame that is under way has deadlines, by each of which a part of it must be there: what it claims is kept
+    from others, so a claim alone buys no time. A connection between frames has none."""
+    cdef Wheel *wheel = &conn.home.wheel
+    if conn.hung_up:
+        if conn.slow.back == NULL:
+            wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.half_closed_ms)
+    elif conn.frame != NULL or conn.prefix_size:
+        if conn.slow.back == NULL:
+            conn.slow_mark = 0
+            wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.slow_frame_ms)
+    elif conn.slow.back != NULL:
+        wheel_cancel(wheel, &conn.slow)
+
+
+# Events and turns
+
+cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
+    cdef Home *home = conn.home
+    if conn.is_closed:
+        return
+    if events & (EPOLLERR | EPOLLHUP):
+        connection_close(conn)
+        return
+    home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    conn.drained = False
+    if events & EPOLLRDHUP:
+        conn.hung_up = True  # what it sent before is still read
+    connection_go_on(conn)
+
+
+cdef void connection_go_on(Connection *conn) noexcept nogil:
+    cdef Turn turn
+    cdef Frame *frame
+    if conn.is_closed:
+        return
+    turn.at = NULL
+    turn.end = NULL
+    turn.bytes = 0
+    turn.frames = 0
+    turn.dry = conn.drained and conn.interest & EPOLLIN
+    if conn.rest != NULL:
+        turn.at = conn.rest.data + conn.rest_at
+        turn.end = conn.rest.data + conn.rest.size
+    while not conn.is_closed:
+        if conn.waiting != NULL:
+            if not start(conn):
+                break
+            turn.frames += 1
+        if conn.closing or conn.stall or turn.frames >= conn.plane.turn_frames or turn.bytes >= conn.plane.turn_bytes:
+            break
+        frame = cut(conn, &turn)
+        if frame == NULL or not take_in(conn, frame):
+            break
+    if conn.is_closed:
+        return
+    conn.drained = turn.dry
+    keep_rest(conn, &turn)
+    if conn.doomed:
+        connection_close(conn)
+        return
+    flush(conn)
+    end_turn(conn, &turn)
+
+
+cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
+    cdef uint32_t interest = 0
+    cdef epoll_event event
+    if conn.is_closed:
+        return
+    if (conn.closing or conn.peer_done) and conn.queued == 0 and conn.waiting == NULL and (
+        conn.rest == NULL or conn.closing
+    ):
+        connection_close(conn)
+        return
+    if conn.waiting != NULL:
+        if may_start(conn) and not conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
+            make_ready(conn)
+    elif conn.rest != NULL and not conn.stall:
+        make_ready(conn)
+    watch_slowness(conn)
+    if not conn.hung_up:
+        interest |= EPOLLRDHUP
+    if conn.want_write:
+        interest |= EPOLLOUT
+    if not conn.peer_done and not conn.closing:
+        # What stalls for a moment is left in the set, at the price of one idle event should bytes come meanwhile.
+        if conn.stall == 0 and conn.waiting == NULL:
+            interest |= EPOLLIN
+        elif turn.frames:
+            interest |= conn.interest & EPOLLIN
+    if interest != conn.interest:
+        event.events = interest
+        event.data.ptr = conn
+        conn.interest = interest
+        if epoll_ctl(conn.home.epoll, EPOLL_CTL_MOD, conn.handle, &event) != 0:
+            connection_close(conn)
+
+
+cdef void memory_granted(Mail *mail) noexcept nogil:
+    cdef Connection layout  # for the distance alone
+    cdef Connection *conn = <Connection *> (<char *> mail - (<char *> &layout.reservation - <char *> &layout))
+    conn.stall &= ~<uint32_t> STALL_MEMORY
+    if conn.is_closed:
+        budget_release(&conn.plane.budget, conn.reservation.size, conn.reservation.overdraft)
+    else:
+        go_on_with_frame(conn)
+        make_ready(conn)
+    release(conn)
+
+
+# Requests
+
+cdef Request *request_new(Connection *conn, Frame *frame) noexcept nogil:
+    cdef Home *home = conn.home
+    cdef Request *request = home.spare
+    if request != NULL:
+        home.spare = request.next
+        home.spare_count -= 1
+    else:
+        request = <Request *> malloc(sizeof(Request))
+        if request == NULL:
+            return NULL
+    memset(request, 0, sizeof(Request))
+    request.answered.deliver = deliver_answer
+    request.plane = conn.plane
+    request.connection = conn
+    request.inbox = &home.inbox
+    request.wheel = &home.wheel
+    request.settled = settled
+    request.frame = frame
+    request.frame_bytes = frame.size
+    request.received_ns = home.now_ns
+    request.listener = conn.listener
+    request.port = conn.port
+    memcpy(request.address, conn.address, 16)
+    conn.refs += 1
+    add64(&live_requests, 1)
+    return request
+
+
+cdef void request_free(Request *request) noexcept nogil:
+    cdef Connection *conn = <Connection *> request.connection
+    cdef Home *home = conn.home
+    answer_clear(&request.answer)
+    if request.frame != NULL:
+        frame_release(request.frame)
+    if home.spare_count < SPARE_REQUESTS:
+        request.next = home.spare
+        home.spare = request
+        home.spare_count += 1
+    else:
+        free(request)
+    add64(&live_requests, -1)
+    release(conn)
+
+
+cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
+    """Reads the header of a whole frame. False when that closed the connection."""
+    cdef Request *request = request_new(conn, frame)
+    cdef ApiVersionRange *range_of
+    cdef char text[120]
+    if request == NULL:
+        frame_release(frame)
+        connection_close(conn)
+        return False
+    conn.waiting = request
+    conn.judged = False
+    if not read_header(conn.plane, request, frame):
+        malformed(conn, "a request whose header is cut off; closed")
+        return False
+    if request.api_key < 0 or request.api_key >= API_KEYS or conn.plane.apis[request.api_key].highest < 0:
+        snprintf(text, sizeof(text), "API key %d is not served here; closed", <int> request.api_key)
+        malformed(conn, text)
+        return False
+    range_of = &conn.plane.apis[request.api_key]
+    if not is_served(conn.plane, request) and request.api_key != API_VERSIONS:
+        snprintf(text, sizeof(text), "API key %d is served here in versions %d to %d, not %d; closed",
+                 <int> request.api_key, <int> range_of.lowest, <int> range_of.highest, <int> request.api_version)
+        malformed(conn, text)
+        return False
+    return True
+
+
+cdef inline bint may_start(Connection *conn) noexcept nogil:
+    """A Produce may start while earlier ones await their acknowledgement, anything else when all is answered."""
+    if conn.unanswered and (conn.waiting.api_key != PRODUCE or conn.unanswered != conn.parked):
+        return False
+    return conn.queued < conn.plane.answers_depth and conn.queued_bytes < conn.plane.answers_bytes
+
+
+cdef bint start(Connection *conn) noexcept nogil:
+    """False when `waiting` goes on waiting."""
+    cdef Request *request = conn.waiting
+    if conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
+        return False
+    if not may_start(conn):
+        conn.stall |= STALL_ORDER
+        return False
+    conn.stall &= ~<uint32_t> STALL_ORDER
+    if request.api_key < HOT_APIS and load_ptr(<void **> &conn.plane.hot[request.api_key]) != NULL:
+        return serve(conn, request)
+    if request.api_key == API_VERSIONS and answer_versions(request):
+        request.dequeued_ns = conn.home.now_ns
+        request.local_done_ns = conn.home.now_ns
+        enqueue(conn, request, REQUEST_BLOCKED)
+        complete(conn, request)
+        return True
+    return hand_over(conn, request)
+
+
+cdef inline void enqueue(Connection *conn, Request *request, int16_t progress) noexcept nogil:
+    conn.waiting = NULL
+    request.progress = progress
+    request.next = NULL
+    if conn.last != NULL:
+        conn.last.next = request
+    else:
+        conn.first = request
+    conn.last = request
+    conn.queued += 1
+    conn.unanswered += 1
+
+
+cdef void complete(Connection *conn, Request *request) noexcept nogil:
+    if request.progress == REQUEST_PARKED:
+        conn.parked -= 1
+    request.progress = REQUEST_DONE
+    conn.unanswered -= 1
+    conn.queued_bytes += request.answer.total
+    if request.mute_ms > 0 and not request.close_after:
+        conn.stall |= STALL_MUTED  # from now on; the time runs from when the answer is out
+    add64(&conn.plane.responses_queued, 1)
+
+
+cdef bint serve(Connection *conn, Request *request) noexcept nogil:
+    cdef Plane *plane = conn.plane
+    cdef Home *home = conn.home
+    cdef int outcome
+    if not conn.judged:
+        conn.judged = True
+        gate_judge(<Gate *> load_ptr(<void **> &plane.gate), request.api_key, request.client_id,
+                   request.client_id_size, &conn.verdict)
+        if conn.verdict.delay_ms > 0:
+            conn.stall |= STALL_DELAYED
+            wheel_add(&home.wheel, &conn.hold, home.wheel.now_ms + conn.verdict.delay_ms)
+            return False
+    if conn.verdict.action == GATE_CLOSE:
+        connection_close(conn)
+        return False
+    if conn.verdict.action == GATE_PUNT:
+        return hand_over(conn, request)
+    request.mute_ms = conn.verdict.mute_ms
+    request.dequeued_ns = home.now_ns
+    outcome = plane.hot[request.api_key](plane.hot_state[request.api_key], request, &conn.verdict)
+    if outcome == SERVED_PUNT:
+        conn.verdict.action = GATE_PUNT
+        return hand_over(conn, request)
+    if outcome == SERVED_CLOSE:
+        malformed(conn, "a request that its processor cannot read or answer; closed")
+        return False
+    home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    request.local_done_ns = home.now_ns
+    conn.skew = request.skew
+    enqueue(conn, request, REQUEST_BLOCKED)
+    if outcome == SERVED:
+        complete(conn, request)
+    elif outcome == SERVED_PARKED:
+        request.progress = REQUEST_PARKED
+        conn.parked += 1
+    return True
+
+
+cdef void settled(Request *request, bint is_complete) noexcept nogil:
+    """A hot request comes back from where it was parked."""
+    cdef Connection *conn = <Connection *> request.connection
+    cdef Home *home = conn.home
+    if is_complete:
+        home.now_ns = home.clock.monotonic_ns(home.clock.self)
+        request.remote_done_ns = home.now_ns
+        complete(conn, request)
+    elif request.progress == REQUEST_BLOCKED:
+        request.progress = REQUEST_PARKED
+        conn.parked += 1
+    make_ready(conn)
+
+
+cdef void deliver_answer(Mail *mail) noexcept nogil:
+    """A handler's answer."""
+    cdef Request *request = <Request *> mail
+    cdef Connection *conn = <Connection *> request.connection
+    if conn.is_closed:
+        request_free(request)
+        return
+    complete(conn, request)
+    make_ready(conn)
+
+
+# Answers
+
+cdef void flush(Connection *conn) noexcept nogil:
+    """Sends what is complete and next in order; lets go of what is out. May close the connection."""
+    cdef Request *request
+    cdef int outcome
+    if conn.first == NULL or conn.first.progress != REQUEST_DONE:
+        conn.want_write = False
+        return
+    outcome = send_answers(conn.plane.env, conn.handle, conn.first, conn.home.now_ns, &conn.want_write)
+    while not conn.is_closed and conn.first != NULL and conn.first.progress == REQUEST_DONE:
+        request = conn.first
+        if not answer_sent(request):
+            break
+        finish(conn, request)
+    if outcome < 0:
+        connection_close(conn)
+
+
+cdef void finish(Connection *conn, Request *request) noexcept nogil:
+    """The first answer of the queue is out."""
+    cdef Home *home = conn.home
+    cdef ApiMetrics **metrics = &conn.link.apis[request.api_key]
+    conn.first = request.next
+    if conn.first == NULL:
+        conn.last = NULL
+    conn.queued -= 1
+    conn.queued_bytes -= request.answer.total
+    add64(&conn.plane.responses_queued, -1)
+    conn.active_ms = home.wheel.now_ms
+    if metrics[0] == NULL:
+        store_ptr(<void **> metrics, calloc(1, sizeof(ApiMetrics)))
+    if metrics[0] != NULL:
+        note_stages(metrics[0], request, home.now_ns)
+    if request.mute_ms > 0 and not request.close_after:
+        wheel_add(&home.wheel, &conn.hold, home.wheel.now_ms + request.mute_ms)
+    if request.close_after:
+        connection_close(conn)
+    request_free(request)
+
+
+# The ring
+
+cdef bint hand_over(Connection *conn, Request *request) noexcept nogil:
+    cdef Link *link = conn.link
+    if link.oldest == NULL:
+        enqueue(conn, request, REQUEST_OUT)
+        add32(&conn.plane.requests_out, 1)
+        # From the push on it is the handler's, but for `next` and `progress`.
+        if ring_push(conn.plane.ring, request, &link.waiter):
+            return True
+        add32(&conn.plane.requests_out, -1)
+        unqueue_last(conn, request)
+    conn.stall |= STALL_RING
+    conn.next_for_ring = NULL
+    if link.newest == NULL:
+        link.oldest = conn
+    else:
+        link.newest.next_for_ring = conn
+    link.newest = conn
+    return False
+
+
+cdef void unqueue_last(Connection *conn, Request *request) noexcept nogil:
+    """Takes back the enqueue that was the last thing to happen."""
+    cdef Request *before = conn.first
+    request.progress = REQUEST_WAITING
+    conn.waiting = request
+    conn.queued -= 1
+    conn.unanswered -= 1
+    if before == request:
+        conn.first = NULL
+        conn.last = NULL
+        return
+    while before.next != request:
+        before = before.next
+    before.next = NULL
+    conn.last = before
+
+
+cdef void room_on_ring(Mail *mail) noexcept nogil:
+    """The ring has room: those that wait try in their order; the first that finds it full again stays the first."""
+    cdef Link *link = <Link *> mail
+    cdef Connection *conn = link.oldest
+    cdef Connection *next
+    link.oldest = NULL
+    link.newest = NULL
+    while conn != NULL:
+        next = conn.next_for_ring
+        conn.stall &= ~<uint32_t> STALL_RING
+        if conn.waiting != NULL and hand_over(conn, conn.waiting):
+            make_ready(conn)
+        conn = next
+
+
+cdef void leave_ring_queue(Connection *conn) noexcept nogil:
+    cdef Link *link = conn.link
+    cdef Connection **at = &link.oldest
+    cdef Connection *before = NULL
+    while at[0] != conn:
+        before = at[0]
+        at = &before.next_for_ring
+    at[0] = conn.next_for_ring
+    if link.newest == conn:
+        link.newest = before
+    conn.stall &= ~<uint32_t> STALL_RING

@@ -1,0 +1,696 @@
+"""Planes and requests: what is shared, what is published, how a handler takes a request and answers it."""
+
+cimport cython
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from kafkacore._fast.plane.answer cimport answer_add_memory
+from kafkacore._fast.base.atomics cimport add32, add64, fence, load32, load64, load_ptr, store32, store_ptr
+from kafkacore._fast.base.cursor cimport put32
+from kafkacore._fast.wait.mail cimport (
+    inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep, inbox_post, silence_bell,
+)
+from kafkacore._fast.wait.memory cimport Frame, budget_close, budget_init, frame_hold, frame_release
+from kafkacore._fast.wait.ring cimport (
+    ring_awake, ring_eventfd, ring_free, ring_may_sleep, ring_new, ring_pop, ring_size,
+)
+from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+
+from kafkacore._fast.base.errors import ForkedNodeError
+
+cdef extern from "<unistd.h>" nogil:
+    int getpid()
+
+cdef extern from "<arpa/inet.h>" nogil:
+    const char *inet_ntop(int family, const void *address, char *into, uint32_t size)
+    int inet_pton(int family, const char *text, void *into)
+    int AF_INET
+    int AF_INET6
+
+cdef extern from *:
+    """
+    #include <Python.h>
+    """
+    int PyBuffer_FillInfo(
+        Py_buffer *view, object owner, void *data, Py_ssize_t size, int read_only, int flags
+    ) except -1
+
+cdef enum:
+    ANSWER_LIMIT = 0x7FFFFFFF  # a size prefix is a signed 32 bit integer
+    BIG_PART = 32768           # of an answer, copied without the GIL
+    BATCH = 64                 # requests that one call takes off the ring
+
+cdef int64_t live_planes = 0   # atomic
+cdef int64_t live_inbound = 0
+
+
+# Life and limits
+
+cdef void plane_hold(Plane *plane) noexcept nogil:
+    add32(&plane.refs, 1)
+
+
+cdef void plane_release(Plane *plane) noexcept nogil:
+    cdef AddressCount *entry
+    cdef int i
+    if add32(&plane.refs, -1) != 0:
+        return
+    inbox_deliver(&plane.notices)
+    drop_notices(plane)
+    inbox_close(&plane.notices)
+    ring_free(plane.ring)
+    budget_close(&plane.budget)
+    for i in range(256):
+        while plane.addresses[i] != NULL:
+            entry = plane.addresses[i]
+            plane.addresses[i] = entry.next
+            free(entry)
+    mutex_destroy(&plane.addresses_lock)
+    free(plane)
+    add64(&live_planes, -1)
+
+
+cdef Plane *plane_new(int32_t ring_capacity, int64_t budget_bytes) noexcept nogil:
+    cdef Plane *plane = <Plane *> calloc(1, sizeof(Plane))
+    if plane == NULL:
+        return NULL
+    plane.refs = 1
+    plane.ring = ring_new(ring_capacity)
+    if plane.ring != NULL and inbox_init(&plane.notices) == 0:
+        if budget_init(&plane.budget, budget_bytes) == 0 and mutex_init(&plane.addresses_lock, NULL) == 0:
+            add64(&live_planes, 1)
+            return plane
+        inbox_close(&plane.notices)
+    ring_free(plane.ring)
+    free(plane)
+    return NULL
+
+
+cdef inline AddressCount **address_slot(Plane *plane, const uint8_t *address) noexcept nogil:
+    cdef uint32_t hash = 2166136261u
+    cdef AddressCount **at
+    cdef int i
+    for i in range(16):
+        hash = (hash ^ address[i]) * 16777619u
+    at = &plane.addresses[(hash >> 24) ^ (hash & 0xFF)]
+    while at[0] != NULL and memcmp(at[0].address, address, 16) != 0:
+        at = &at[0].next
+    return at
+
+
+cdef AddressCount *address_entry(Plane *plane, const uint8_t *address) noexcept nogil:
+    """Under the lock: the address' entry, made when it is new. NULL when memory is out."""
+    cdef AddressCount **at = address_slot(plane, address)
+    if at[0] == NULL:
+        at[0] = <AddressCount *> calloc(1, sizeof(AddressCount))
+        if at[0] != NULL:
+            memcpy(at[0].address, address, 16)
+            at[0].limit = -1
+    return at[0]
+
+
+cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil:
+    cdef AddressCount *entry
+    cdef int result = -1
+    mutex_lock(&plane.addresses_lock)
+    entry = address_entry(plane, address)
+    if entry != NULL and entry.count < (entry.limit if entry.limit >= 0 else load32(&plane.max_connections_per_ip)):
+        entry.count += 1
+        result = 0
+    mutex_unlock(&plane.addresses_lock)
+    return result
+
+
+cdef void address_leave(Plane *plane, const uint8_t *address) noexcept nogil:
+    cdef AddressCount **at
+    cdef AddressCount *entry
+    mutex_lock(&plane.addresses_lock)
+    at = address_slot(plane, address)
+    entry = at[0]
+    if entry != NULL:
+        entry.count -= 1
+        if entry.count <= 0 and entry.limit < 0:
+            at[0] = entry.next
+            free(entry)
+    mutex_unlock(&plane.addresses_lock)
+
+
+# Notices
+
+cdef void deliver_notice(Mail *mail) noexcept nogil:
+    cdef Plane *plane = (<Notice *> mail).plane
+    mail.next = plane.notices_taken
+    plane.notices_taken = mail
+
+
+cdef void drop_notices(Plane *plane) noexcept nogil:
+    cdef Mail *mail
+    while plane.notices_taken != NULL:
+        mail = plane.notices_taken
+        plane.notices_taken = mail.next
+        add32(&plane.notices_waiting, -1)
+        free(mail)
+
+
+cdef bint format_host(char *into, uint32_t size, const uint8_t *address) noexcept nogil:
+    """Whether it is one of version 4."""
+    cdef const uint8_t *mapped = <const uint8_t *> b"\0\0\0\0\0\0\0\0\0\0\xff\xff"
+    if memcmp(address, mapped, 12) == 0:
+        inet_ntop(AF_INET, address + 12, into, size)
+        return True
+    inet_ntop(AF_INET6, address, into, size)
+    return False
+
+
+cdef void format_peer(char *into, size_t size, const uint8_t *address, int32_t port) noexcept nogil:
+    cdef char host[64]
+    if format_host(host, 64, address):
+        snprintf(into, size, "%s:%d", host, port)
+    else:
+        snprintf(into, size, "[%s]:%d", host, port)
+
+
+cdef void plane_notice(Plane *plane, const uint8_t *address, int32_t port, const char *what) noexcept nogil:
+    cdef Notice *notice
+    cdef char peer[80]
+    if load32(&plane.notices_waiting) >= NOTICES:
+        add64(&plane.notices_dropped, 1)
+        return
+    notice = <Notice *> malloc(sizeof(Notice))
+    if notice == NULL:
+        add64(&plane.notices_dropped, 1)
+        return
+    format_peer(peer, 80, address, port)
+    snprintf(notice.text, sizeof(notice.text), "%s: %s", peer, what)
+    notice.plane = plane
+    notice.mail.posted = 0
+    notice.mail.deliver = deliver_notice
+    add32(&plane.notices_waiting, 1)
+    inbox_post(&plane.notices, &notice.mail)
+
+
+# Requests
+
+cdef void request_answered(Request *request) noexcept nogil:
+    request.settled(request, True)
+
+
+cdef void request_unblocked(Request *request) noexcept nogil:
+    request.settled(request, False)
+
+
+cdef void request_post_answer(Request *request) noexcept nogil:
+    add32(&request.plane.requests_out, -1)
+    inbox_post(request.inbox, &request.answered)
+
+
+cdef Inbox *request_inbox(Request *request) noexcept nogil:
+    return request.inbox
+
+
+cdef Wheel *request_wheel(Request *request) noexcept nogil:
+    return request.wheel
+
+
+cdef PartitionTable *request_table(Request *request) noexcept nogil:
+    return <PartitionTable *> load_ptr(<void **> &request.plane.table)
+
+
+# The Python face
+
+def live() -> dict[str, int]:
+    """Planes, and requests that Python has not answered."""
+    return {"planes": load64(&live_planes), "inbound": load64(&live_inbound)}
+
+
+def pack_address(host: str) -> bytes:
+    """The 16 bytes of an IP address, IPv4 mapped into IPv6. Raises ValueError when it is none."""
+    cdef uint8_t address[16]
+    cdef bytes text = host.encode()
+    memcpy(address, <const char *> b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12)
+    if inet_pton(AF_INET, text, &address[12]) != 1 and inet_pton(AF_INET6, text, address) != 1:
+        raise ValueError(f"{host!r} is no IP address")
+    return (<char *> address)[:16]
+
+
+cdef object hot_api(Serve serve, void *state, object keep):
+    cdef HotApi made = HotApi.__new__(HotApi)
+    made.serve = serve
+    made.state = state
+    made.keep = keep
+    return made
+
+
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+cdef class HotApi:
+    """A request handler that runs without the GIL; made by the module that implements it."""
+
+
+LIMITS = (
+    "max_request_bytes", "idle_ms", "slow_frame_ms", "half_closed_ms", "max_connections", "max_connections_per_ip",
+    "answers_depth", "answers_bytes", "turn_frames", "turn_bytes", "send_buffer_bytes", "receive_buffer_bytes",
+)
+
+
+cdef class Published:
+    """Owns VersionAnswers."""
+    cdef VersionAnswers answers
+
+    def __cinit__(self, list bodies):
+        cdef int i
+        cdef bytes body
+        self.answers.bodies = <uint8_t **> calloc(max(len(bodies), 1), sizeof(uint8_t *))
+        self.answers.sizes = <int32_t *> calloc(max(len(bodies), 1), sizeof(int32_t))
+        if self.answers.bodies == NULL or self.answers.sizes == NULL:
+            raise MemoryError
+        for i, body in enumerate(bodies):
+            self.answers.bodies[i] = <uint8_t *> malloc(max(len(body), 1))
+            if self.answers.bodies[i] == NULL:
+                raise MemoryError
+            memcpy(self.answers.bodies[i], <const char *> body, len(body))
+            self.answers.sizes[i] = <int32_t> len(body)
+            self.answers.count = i + 1
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.answers.count):
+            free(self.answers.bodies[i])
+        free(self.answers.bodies)
+        free(self.answers.sizes)
+
+
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+cdef class NativePlane:
+    """What the connections of one listener group share.
+
+    `limits`: any of LIMITS, in bytes, ms or counts (plane.pxd says which key of server.properties each is).
+    """
+
+    def __cinit__(self, name: str, Environment environment not None, *, int32_t ring_capacity,
+                  int64_t memory_bytes, **limits):
+        self.name = name
+        self.environment = environment
+        self.pid = getpid()
+        self.published = {}
+        self.retired = []
+        self.processors = []
+        self.plane = plane_new(ring_capacity, memory_bytes)
+        if self.plane == NULL:
+            raise MemoryError(f"plane {name}: no memory or descriptor is left for a ring of {ring_capacity}")
+        self.plane.env = &environment.env
+        for key in range(API_KEYS):
+            self.plane.apis[key].highest = -1
+        self.plane.max_request_bytes = 104857600
+        self.plane.idle_ms = 600000
+        self.plane.slow_frame_ms = 30000
+        self.plane.half_closed_ms = 10000
+        self.plane.max_connections = 0x7FFFFFFF
+        self.plane.max_connections_per_ip = 0x7FFFFFFF
+        self.plane.answers_depth = 64
+        self.plane.answers_bytes = 8 << 20
+        self.plane.turn_frames = 16
+        self.plane.turn_bytes = 1 << 20
+        self.plane.send_buffer_bytes = -1
+        self.plane.receive_buffer_bytes = -1
+        self.configure(limits)
+
+    def __dealloc__(self):
+        if self.plane != NULL:
+            plane_release(self.plane)
+
+    cdef int check(self) except -1:
+        if getpid() != self.pid:
+            raise ForkedNodeError(f"plane {self.name} belongs to process {self.pid}, this is its child {getpid()}")
+        return 0
+
+    # Publishing
+
+    cdef int watch_turns(self, const int64_t *turns, object processor) except -1:
+        self.check()
+        if self.turn_count == MAX_PROCESSORS:
+            raise ValueError(f"plane {self.name}: at most {MAX_PROCESSORS} processors serve one plane")
+        self.turns[self.turn_count] = turns
+        self.turn_count += 1
+        self.processors.append(processor)
+        return 0
+
+    cdef int publish(self, str field, void **place, void *what, object owner) except -1:
+        self.check()
+        old = self.published.get(field)
+        store_ptr(place, what)
+        fence()  # the swap is seen before the turns are read; a turn does both the other way round
+        self.published[field] = owner
+        if old is not None:
+            self.retired.append((old, [load64(self.turns[i]) for i in range(self.turn_count)]))
+        self.collect()
+        return 0
+
+    cdef int publish_table(self, PartitionTable *table, object owner) except -1:
+        return self.publish("table", <void **> &self.plane.table, table, owner)
+
+    def publish_gate(self, GatePolicy policy) -> None:
+        """From the next turn of each processor on; None serves everything."""
+        self.publish("gate", <void **> &self.plane.gate, policy.gate if policy is not None else NULL, policy)
+
+    def publish_api_versions(self, bodies) -> None:
+        """Bodies of the ApiVersions answer by version; None sends the requests to the handler."""
+        cdef Published owner = None
+        if bodies is not None:
+            owner = Published(list(bodies))
+        self.publish("versions", <void **> &self.plane.versions, &owner.answers if owner is not None else NULL, owner)
+
+    def collect(self) -> int:
+        """Lets go of what was replaced and no processor can be reading any more; how many are left."""
+        left = []
+        for owner, turns in self.retired:
+            if any(turn & 1 and load64(self.turns[i]) == turn for i, turn in enumerate(turns)):
+                left.append((owner, turns))
+        self.retired = left
+        return len(left)
+
+    # Configuration
+
+    def set_connection_limits(self, int32_t most, int32_t most_per_ip) -> None:
+        """max.connections and max.connections.per.ip, which may change while the plane serves (KIP-612)."""
+        self.check()
+        store32(&self.plane.max_connections, most)
+        store32(&self.plane.max_connections_per_ip, most_per_ip)
+
+    cdef int configure(self, dict limits) except -1:
+        """Before anybody reads them."""
+        cdef Plane *p = self.plane
+        for name in limits:
+            if name not in LIMITS:
+                raise TypeError(f"plane {self.name}: no limit is called {name}; there are {', '.join(LIMITS)}")
+        p.max_request_bytes = limits.get("max_request_bytes", p.max_request_bytes)
+        p.idle_ms = limits.get("idle_ms", p.idle_ms)
+        p.slow_frame_ms = limits.get("slow_frame_ms", p.slow_frame_ms)
+        p.half_closed_ms = limits.get("half_closed_ms", p.half_closed_ms)
+        p.max_connections = limits.get("max_connections", p.max_connections)
+        p.max_connections_per_ip = limits.get("max_connections_per_ip", p.max_connections_per_ip)
+        p.answers_depth = limits.get("answers_depth", p.answers_depth)
+        p.answers_bytes = limits.get("answers_bytes", p.answers_bytes)
+        p.turn_frames = limits.get("turn_frames", p.turn_frames)
+        p.turn_bytes = limits.get("turn_bytes", p.turn_bytes)
+        p.send_buffer_bytes = limits.get("send_buffer_bytes", p.send_buffer_bytes)
+        p.receive_buffer_bytes = limits.get("receive_buffer_bytes", p.receive_buffer_bytes)
+        if p.budget.limit < p.max_request_bytes:
+            raise ValueError(
+                f"plane {self.name}: queued.max.request.bytes ({p.budget.limit}) must be at least "
+                f"socket.request.max.bytes ({p.max_request_bytes})"
+            )
+        if p.answers_depth < 1 or p.turn_frames < 1:
+            raise ValueError(f"plane {self.name}: answers_depth and turn_frames are at least 1")
+        return 0
+
+    def set_apis(self, apis) -> None:
+        """What is served: (key, lowest, highest, first flexible version) each. Only before the plane listens."""
+        self.check()
+        for key, lowest, highest, flexible_from in apis:
+            if not 0 <= key < API_KEYS:
+                raise ValueError(f"plane {self.name}: API key {key} is not below {API_KEYS}")
+            self.plane.apis[key].lowest = lowest
+            self.plane.apis[key].highest = highest
+            self.plane.apis[key].flexible_from = flexible_from
+
+    def install(self, int key, HotApi api not None) -> None:
+        """Serves an API on the processors: from the start, or from now on where none was installed for it before."""
+        self.check()
+        if not 0 <= key < HOT_APIS:
+            raise ValueError(f"plane {self.name}: API key {key} cannot be hot, only those below {HOT_APIS}")
+        if f"hot {key}" in self.published:
+            raise ValueError(f"plane {self.name}: API key {key} is served already")
+        self.published[f"hot {key}"] = api
+        self.plane.hot_state[key] = api.state
+        store_ptr(<void **> &self.plane.hot[key], <void *> api.serve)
+
+    def limit_address(self, host: str, int32_t limit) -> None:
+        """One override of max.connections.per.ip; `host` is an IP address."""
+        self.check()
+        cdef bytes address = pack_address(host)
+        cdef AddressCount *entry
+        mutex_lock(&self.plane.addresses_lock)
+        entry = address_entry(self.plane, <const uint8_t *> <const char *> address)
+        if entry != NULL:
+            entry.limit = limit
+        mutex_unlock(&self.plane.addresses_lock)
+        if entry == NULL:
+            raise MemoryError
+
+    def start_draining(self, bint force=False) -> None:
+        """New connections are refused; those there are close when they are answered, or with `force` at once, when
+        their processors sweep."""
+        self.check()
+        store32(&self.plane.draining, DRAIN_AT_ONCE if force else DRAIN_ANSWERED)
+
+    # The ring
+
+    def fileno(self) -> int:
+        """Readable when `pop` has something after `may_sleep` said so."""
+        return ring_eventfd(self.plane.ring)
+
+    def pop(self, int most=BATCH) -> list[InboundRequest]:
+        """At most `most` (and 64) requests that wait for a handler."""
+        self.check()
+        cdef void *items[BATCH]
+        cdef int64_t now_ns = self.plane.env.clock.monotonic_ns(self.plane.env.clock.self)
+        cdef int count = ring_pop(self.plane.ring, items, most if most < BATCH else BATCH)
+        cdef int i
+        cdef InboundRequest inbound
+        cdef list found = []
+        for i in range(count):
+            inbound = InboundRequest.__new__(InboundRequest)
+            inbound.request = <Request *> items[i]
+            inbound.request.dequeued_ns = now_ns
+            inbound.plane = self
+            add64(&live_inbound, 1)
+            found.append(inbound)
+        return found
+
+    def may_sleep(self) -> bool:
+        return ring_may_sleep(self.plane.ring)
+
+    def awake(self) -> None:
+        """To be called when `fileno` is readable."""
+        ring_awake(self.plane.ring)
+        silence_bell(ring_eventfd(self.plane.ring))
+
+    # What there is to see
+
+    def notices_fileno(self) -> int:
+        return self.plane.notices.eventfd
+
+    def take_notices(self) -> list[str]:
+        """Lines for the log, and arms `notices_fileno` for the next."""
+        self.check()
+        cdef Mail *mail
+        cdef list lines = []
+        inbox_awake(&self.plane.notices)
+        silence_bell(self.plane.notices.eventfd)
+        while True:
+            inbox_deliver(&self.plane.notices)
+            if inbox_may_sleep(&self.plane.notices):
+                break
+        mail = self.plane.notices_taken
+        while mail != NULL:
+            lines.append((<bytes> (<Notice *> mail).text).decode("utf-8", "replace"))
+            mail = mail.next
+        drop_notices(self.plane)
+        lines.reverse()
+        return lines
+
+    @property
+    def draining(self) -> bool:
+        return load32(&self.plane.draining) != 0
+
+    def counters(self) -> dict[str, int]:
+        """Gauges and counters by name."""
+        return {
+            "request_queue_size": ring_size(self.plane.ring),
+            "response_queue_size": load64(&self.plane.responses_queued),
+            "connections": load32(&self.plane.connection_count),
+            "requests_out": load32(&self.plane.requests_out),
+            "memory_used_bytes": load64(&self.plane.budget.used),
+            "memory_waiting": load32(&self.plane.budget.waiting),
+            "expired_connections_killed": load64(&self.plane.expired_connections_killed),
+            "refused_connections": load64(&self.plane.refused_connections),
+            "malformed_frames": load64(&self.plane.malformed_frames),
+            "notices_dropped": load64(&self.plane.notices_dropped),
+        }
+
+
+@cython.no_gc  # a view that is let go of later gives bytes back to the plane
+cdef class InboundRequest:
+    """One request for a handler. A buffer of the whole frame, so that `memoryview(request)` copies nothing.
+
+    Exactly one of `answer`, `close` ends it; one that is forgotten closes its connection.
+    """
+
+    def __dealloc__(self):
+        if self.request != NULL:
+            self.request.close_after = True
+            self.finish()
+
+    cdef void finish(self) noexcept:
+        cdef Request *request = self.request
+        self.request = NULL
+        add64(&live_inbound, -1)
+        request.remote_done_ns = request.plane.env.clock.monotonic_ns(request.plane.env.clock.self)
+        if request.local_done_ns == 0:
+            request.local_done_ns = request.remote_done_ns
+        request_post_answer(request)
+
+    cdef int pending(self) except -1:
+        if self.request == NULL:
+            raise RuntimeError("this request is answered already")
+        return 0
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        self.pending()
+        if self.request.frame == NULL:
+            raise BufferError("this request's frame was let go of")
+        PyBuffer_FillInfo(view, self, self.request.frame.data, self.request.frame.size, 1, flags)
+        # The view outlives the answer.
+        frame_hold(self.request.frame)
+        view.internal = self.request.frame
+
+    def __releasebuffer__(self, Py_buffer *view):
+        frame_release(<Frame *> view.internal)
+
+    def let_go(self) -> None:
+        """Gives the frame's memory back to the plane before there is an answer, for a handler that has read it and may
+        be long. Views of it that are left keep it until they are released."""
+        self.pending()
+        cdef Frame *frame = self.request.frame
+        if frame != NULL:
+            self.request.frame = NULL
+            self.request.client_id = NULL
+            frame_release(frame)
+
+    def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
+        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size
+        prefix. `torn_bytes`: no more than so many of them, with the prefix, and then the connection's end."""
+        self.pending()
+        cdef const uint8_t[::1] view
+        cdef uint8_t *memory
+        cdef int64_t size
+        cdef int64_t total = 0
+        cdef list all = [parts] if isinstance(parts, (bytes, bytearray, memoryview)) else list(parts)
+        for part in all:
+            total += len(part)
+        if total > ANSWER_LIMIT - 4:
+            raise ValueError(f"an answer of {total} bytes does not fit into a frame")
+        memory = <uint8_t *> malloc(total + 4)
+        if memory == NULL:
+            raise MemoryError
+        put32(memory, <uint32_t> total)
+        total = 4
+        for part in all:
+            view = part
+            size = view.shape[0]
+            if size > BIG_PART:
+                with nogil:  # fresh pages cost more than the copy
+                    memcpy(memory + total, &view[0], size)
+            elif size:
+                memcpy(memory + total, &view[0], size)
+            total += size
+        self.request.answer.memory = memory
+        if torn_bytes >= 0:
+            total = min(total, torn_bytes)
+            close = True
+        answer_add_memory(&self.request.answer, memory, total)  # the first extent always fits
+        self.request.close_after = close
+        self.request.mute_ms = mute_ms
+        self.finish()
+
+    def answer_nothing(self) -> None:
+        """Ends it without an answer, as Produce with acks=0 does."""
+        self.pending()
+        self.request.no_answer = True
+        self.finish()
+
+    def close(self) -> None:
+        """Ends it and its connection."""
+        self.pending()
+        self.request.close_after = True
+        self.request.no_answer = True
+        self.finish()
+
+    def local_done(self) -> None:
+        """Marks the end of the local work; what follows until the answer counts as remote time."""
+        self.pending()
+        self.request.local_done_ns = self.request.plane.env.clock.monotonic_ns(self.request.plane.env.clock.self)
+
+    @property
+    def answered(self) -> bool:
+        return self.request == NULL
+
+    @property
+    def api_key(self) -> int:
+        self.pending()
+        return self.request.api_key
+
+    @property
+    def api_version(self) -> int:
+        self.pending()
+        return self.request.api_version
+
+    @property
+    def correlation_id(self) -> int:
+        self.pending()
+        return self.request.correlation_id
+
+    @property
+    def client_id(self) -> str | None:
+        self.pending()
+        if self.request.client_id == NULL:
+            return None
+        return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
+
+    def head(self, tuple listeners) -> tuple:
+        """In one call, of a request that has not been let go of: API key, version, correlation id, client id, its
+        listener of those, the peer's address without port, and when it was received, in ns of the plane's clock."""
+        self.pending()
+        cdef Request *request = self.request
+        cdef char host[64]
+        cdef object client_id = None
+        if request.client_id != NULL:
+            client_id = (<const char *> request.client_id)[:request.client_id_size].decode("utf-8", "replace")
+        format_host(host, 64, request.address)
+        return (
+            request.api_key, request.api_version, request.correlation_id, client_id, listeners[request.listener],
+            (<bytes> host).decode("ascii"), request.received_ns,
+        )
+
+    @property
+    def header_size(self) -> int:
+        """Where the body starts in the frame."""
+        self.pending()
+        return self.request.header_size
+
+    @property
+    def frame_size(self) -> int:
+        self.pending()
+        return self.request.frame_bytes
+
+    @property
+    def listener(self) -> int:
+        """Which of its plane's listeners it came by."""
+        self.pending()
+        return self.request.listener
+
+    @property
+    def peer(self) -> str:
+        """The peer's "host:port"."""
+        self.pending()
+        cdef char text[80]
+        format_peer(text, 80, self.request.address, self.request.port)
+        return (<bytes> text).decode()
+
+    @property
+    def received_ns(self) -> int:
+        self.pending()
+        return self.request.received_ns

@@ -1,0 +1,133 @@
+"""Answers that a handler has given before and that are right until something changes: a processor gives them again.
+
+A table of them is immutable and swapped whole, as what a plane publishes is. What is asked is compared byte by byte;
+the answer is the handler's own, with the correlation id of whoever asks now.
+"""
+
+cimport cython
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy
+
+from kafkacore._fast.plane.answer cimport answer_add_memory
+from kafkacore._fast.base.atomics cimport load_ptr
+from kafkacore._fast.base.cursor cimport put32
+from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
+from kafkacore._fast.plane.plane cimport SERVED, SERVED_PUNT, HotApi, NativePlane, Request, hot_api
+
+cdef enum:
+    ASKED_BYTES = 4096          # of a request that is looked for
+    LEAST_ANSWER_BYTES = 4      # a correlation id
+
+ctypedef struct Entry:
+    const uint8_t *asked        # NULL: a free place
+    int32_t asked_size
+    int32_t listener
+    int16_t version
+    const uint8_t *answer       # header and body
+    int64_t answer_size
+
+ctypedef struct Prepared:
+    uint32_t mask
+    Entry *places
+
+
+cdef inline uint32_t place_of(int32_t listener, int16_t version, const uint8_t *asked, int32_t size) noexcept nogil:
+    cdef uint32_t hash = 2166136261u ^ <uint32_t> (listener * 31 + version)
+    cdef int32_t i
+    for i in range(size):
+        hash = (hash ^ asked[i]) * 16777619u
+    return hash
+
+
+cdef Entry *find(const Prepared *prepared, int32_t listener, int16_t version, const uint8_t *asked,
+                 int32_t size) noexcept nogil:
+    """The entry, or the free place where it belongs."""
+    cdef uint32_t at = place_of(listener, version, asked, size)
+    cdef Entry *entry
+    while True:
+        entry = &prepared.places[at & prepared.mask]
+        if entry.asked == NULL or (
+            entry.asked_size == size and entry.listener == listener and entry.version == version
+            and memcmp(entry.asked, asked, size) == 0
+        ):
+            return entry
+        at += 1
+
+
+cdef int serve_prepared(void *state, Request *request, const Verdict *verdict) noexcept nogil:
+    cdef const Prepared *prepared = <const Prepared *> load_ptr(<void **> state)
+    cdef int64_t size = request.frame.size - request.header_size
+    cdef Entry *entry
+    cdef uint8_t *memory
+    # An error for each partition is nothing that these requests have a place for.
+    if prepared == NULL or verdict.action == GATE_ERROR or size > ASKED_BYTES:
+        return SERVED_PUNT
+    entry = find(prepared, request.listener, request.api_version, request.frame.data + request.header_size,
+                 <int32_t> size)
+    if entry.asked == NULL:
+        return SERVED_PUNT
+    memory = <uint8_t *> malloc(entry.answer_size + 4)
+    if memory == NULL:
+        return SERVED_PUNT
+    put32(memory, <uint32_t> entry.answer_size)
+    memcpy(memory + 4, entry.answer, entry.answer_size)
+    put32(memory + 4, <uint32_t> request.correlation_id)
+    request.answer.memory = memory
+    answer_add_memory(&request.answer, memory, entry.answer_size + 4)  # the first extent always fits
+    return SERVED
+
+
+ASKED_LIMIT = ASKED_BYTES
+
+
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+cdef class PreparedAnswers:
+    """Immutable: `entries` are (listener, version, request body, response with header) each. Of two that ask the same
+    the first counts."""
+
+    cdef Prepared prepared
+    cdef list kept
+
+    def __cinit__(self, entries):
+        cdef bytes asked, answer
+        cdef Entry *entry
+        self.kept = list(entries)
+        self.prepared.mask = 1
+        while self.prepared.mask < 2 * <uint32_t> len(self.kept) + 1:
+            self.prepared.mask = 2 * self.prepared.mask + 1
+        self.prepared.places = <Entry *> calloc(self.prepared.mask + 1, sizeof(Entry))
+        if self.prepared.places == NULL:
+            raise MemoryError
+        for listener, version, asked, answer in self.kept:
+            if len(asked) > ASKED_BYTES or len(answer) < LEAST_ANSWER_BYTES:
+                raise ValueError(f"{len(asked)} bytes ask for {len(answer)}: none to keep")
+            entry = find(&self.prepared, listener, version, <const uint8_t *> <const char *> asked,
+                         <int32_t> len(asked))
+            if entry.asked == NULL:
+                entry.asked = <const uint8_t *> <const char *> asked
+                entry.asked_size = <int32_t> len(asked)
+                entry.listener = listener
+                entry.version = version
+                entry.answer = <const uint8_t *> <const char *> answer
+                entry.answer_size = len(answer)
+
+    def __dealloc__(self):
+        free(self.prepared.places)
+
+
+@cython.no_gc  # likewise
+cdef class PreparedSlot:
+    """Where the processors of a plane look for one API's answers."""
+
+    cdef Prepared *table
+
+    def api(self) -> HotApi:
+        """To be installed in the plane."""
+        return hot_api(serve_prepared, &self.table, self)
+
+    def publish(self, NativePlane plane not None, PreparedAnswers answers) -> None:
+        """From now on these; None: every request goes to the handler."""
+        cdef void *table = &answers.prepared if answers is not None else NULL
+        plane.publish(f"prepared {id(self)}", <void **> &self.table, table, answers)

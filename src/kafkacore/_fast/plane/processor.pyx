@@ -1,0 +1,337 @@
+"""Processors: the loop around the connections of a home, and how it waits."""
+
+cimport cython
+
+from libc.errno cimport errno
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+
+from kafkacore._fast.base.atomics cimport add64, cas32, cpu_relax, fence, load32, load64, load_ptr, store32, store64
+from kafkacore._fast.plane.connection cimport (
+    API_KEYS, Connection, Home, Link, connection_event, home_bury, home_close_all, home_go_on, home_swept,
+)
+from kafkacore._fast.base.epoll cimport (
+    EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns,
+    thread_cpu_ns,
+)
+from kafkacore._fast.plane.home cimport home_close, home_init
+from kafkacore._fast.wait.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_post, ring_bell, silence_bell
+from kafkacore._fast.wait.memory cimport frames_trim
+from kafkacore._fast.plane.plane cimport STAGE_BUCKETS, STAGES, ApiMetrics, NativePlane, StageHistogram
+from kafkacore._fast.base.thread_priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock, thread_join, thread_start
+from kafkacore._fast.wait.timer cimport wheel_advance, wheel_next_ms
+
+from kafkacore._fast.base.errors import ForkedNodeError
+
+cdef extern from "<unistd.h>" nogil:
+    int getpid()
+    int c_close "close"(int file)
+
+cdef enum:
+    EVENTS = 256              # of one epoll_wait
+    READY = 32                # connections that go on in one turn, for instance with answers that a loop gave at once
+    ALL = 0x7FFFFFFF
+    LOOK_NS = 100000          # so long the sockets may go unlooked at while there is mail
+    GAP_CAP_NS = 1000000
+    # spin only when work stayed out for less than this lately; a sleep itself costs some 40 us
+    SPIN_BELOW_NS = 200000
+    SHY_LEAST_NS = 2000000
+    SHY_MOST_NS = 200000000
+    TRIM_AFTER_MS = 5000      # a processor without work for so long gives its kept frames back
+
+cdef int64_t live_processors = 0
+
+
+def live() -> int:
+    """Processors that run."""
+    return live_processors
+
+
+cdef bint may_spin(Processor *p, int64_t now_ns) noexcept nogil:
+    if p.spin == NULL or p.spin.most_ns == 0 or p.gap_ns > SPIN_BELOW_NS or now_ns < p.shy_until_ns:
+        return False
+    return cas32(&p.spin.held, 0, 1)
+
+
+cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) noexcept nogil:
+    """Looks for work without sleeping. Events, 0 when mail came or nothing did."""
+    cdef int64_t cpu_ns = thread_cpu_ns()
+    cdef int64_t now_ns = start_ns
+    cdef int count = 0
+    while count == 0 and now_ns - start_ns < p.spin.most_ns:
+        if load_ptr(<void **> &p.home.inbox.newest) != NULL:
+            break
+        count = epoll_wait(p.home.epoll, events, EVENTS, 0)
+        cpu_relax()
+        now_ns = monotonic_ns()
+    store32(&p.spin.held, 0)
+    add64(&p.spin.spun_ns, now_ns - start_ns)
+    cpu_ns = thread_cpu_ns() - cpu_ns
+    if cpu_ns < (now_ns - start_ns) - 20000:
+        # Somebody else wanted this core: leave it alone, longer each time.
+        p.shy_ns = min(max(p.shy_ns * 2, SHY_LEAST_NS), SHY_MOST_NS)
+        p.shy_until_ns = now_ns + p.shy_ns
+    elif p.shy_ns:
+        p.shy_ns -= p.shy_ns // 8
+    return max(count, 0)
+
+
+cdef int look_at_sockets(Processor *p, epoll_event *events) noexcept nogil:
+    """Mail waits. Where it keeps coming, as when a loop answers a thousand requests, sockets are looked at all the
+    same."""
+    cdef int64_t now_ns = monotonic_ns()
+    if now_ns - p.looked_ns < LOOK_NS:
+        return 0
+    p.looked_ns = now_ns
+    return max(epoll_wait(p.home.epoll, events, EVENTS, 0), 0)
+
+
+cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
+    cdef Home *home = &p.home
+    cdef int64_t start_ns, slept_ns, next_ms
+    cdef int64_t timeout_ms = -1
+    cdef int count
+    if home.ready != NULL:
+        return max(epoll_wait(home.epoll, events, EVENTS, 0), 0)
+    start_ns = monotonic_ns()
+    store64(&p.waiting_since_ns, start_ns)
+    if may_spin(p, start_ns):
+        count = spin_for_events(p, events, start_ns)
+        if count or load_ptr(<void **> &home.inbox.newest) != NULL:
+            note_gap(p, start_ns)
+            return count or look_at_sockets(p, events)
+    next_ms = wheel_next_ms(&home.wheel)
+    if next_ms >= 0:
+        timeout_ms = max(next_ms - home.clock.monotonic_ns(home.clock.self) // 1000000, 0)
+    if not p.trimmed and (timeout_ms < 0 or timeout_ms > TRIM_AFTER_MS):
+        timeout_ms = TRIM_AFTER_MS
+    if not inbox_may_sleep(&home.inbox):
+        store64(&p.waiting_since_ns, 0)
+        return look_at_sockets(p, events)
+    slept_ns = monotonic_ns()
+    count = epoll_wait(home.epoll, events, EVENTS, <int> min(timeout_ms, 0x7FFFFFFF))
+    inbox_awake(&home.inbox)
+    store64(&p.wakeups, p.wakeups + 1)
+    if count <= 0 and not p.trimmed and monotonic_ns() - slept_ns >= (TRIM_AFTER_MS - 10) * <int64_t> 1000000:
+        frames_trim()
+        p.trimmed = True
+    note_gap(p, start_ns)
+    return max(count, 0)
+
+
+cdef void note_gap(Processor *p, int64_t start_ns) noexcept nogil:
+    cdef int64_t gap_ns = monotonic_ns() - start_ns
+    store64(&p.waiting_since_ns, 0)
+    store64(&p.idle_ns, p.idle_ns + gap_ns)
+    p.gap_ns += (min(gap_ns, GAP_CAP_NS) - p.gap_ns) // 4
+
+
+cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
+    cdef Home *home = &p.home
+    cdef int i
+    store64(&home.turns, home.turns + 1)
+    fence()  # the turn is seen before anything published is read; who publishes does both the other way round
+    home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    # Before the events, so that nothing is timed from a moment that the wheel has not reached.
+    wheel_advance(&home.wheel, home.now_ns // 1000000)
+    for i in range(count):
+        if events[i].data.ptr == NULL:  # the inbox's bell; the inbox is looked into anyway
+            silence_bell(home.inbox.eventfd)
+        else:
+            connection_event(<Connection *> events[i].data.ptr, events[i].events)
+            p.trimmed = False
+    inbox_deliver(&home.inbox)
+    home_go_on(home, READY)
+    home_bury(home)
+    store64(&home.turns, home.turns + 1)
+
+
+cdef void *run(void *argument) noexcept nogil:
+    cdef Processor *p = <Processor *> argument
+    cdef epoll_event events[EVENTS]
+    lower_priority(p.nice)
+    if p.urgent:
+        ask_slice(URGENT_SLICE_NS)
+    p.gap_ns = GAP_CAP_NS
+    while not load32(&p.home.stopping):
+        turn(p, events, wait_for_events(p, events))
+    home_close_all(&p.home)
+    while inbox_deliver(&p.home.inbox):
+        home_close_all(&p.home)
+    home_go_on(&p.home, ALL)
+    home_bury(&p.home)
+    frames_trim()
+    return NULL
+
+
+cdef class SpinBudget:
+    """How much a process may spin: at most one thread at a time, `most_us` before each sleep. 0: never."""
+
+    def __init__(self, most_us: int = 80):
+        self.spin.most_ns = most_us * 1000
+
+    @property
+    def spun_ns(self) -> int:
+        """Spent on spinning so far."""
+        return load64(&self.spin.spun_ns)
+
+
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+cdef class NativeProcessor:
+    """A processor thread; `nice` lowers its priority, `urgent` has it run at once when it is woken. Raises OSError
+    when the system has no thread or descriptor left."""
+
+    def __cinit__(self, str name, Environment environment not None, SpinBudget spin_budget=None, int nice=0,
+                  bint urgent=False):
+        cdef int error
+        cdef int epoll
+        cdef epoll_event event
+        cdef bytes thread_name = name.encode()[:15]
+        self.name = name
+        self.environment = environment
+        self.spin_budget = spin_budget
+        self.pid = getpid()
+        self.processor = <Processor *> calloc(1, sizeof(Processor))
+        if self.processor == NULL:
+            raise MemoryError
+        epoll = epoll_create1(EPOLL_CLOEXEC)
+        if epoll < 0:
+            raise OSError(errno, "epoll_create1")
+        error = -home_init(&self.processor.home, &environment.env.clock, epoll, home_swept)
+        if error:
+            c_close(epoll)
+            raise OSError(error, "a processor's inbox")
+        self.processor.nice = nice
+        self.processor.urgent = urgent
+        if spin_budget is not None:
+            self.processor.spin = &spin_budget.spin
+        event.events = EPOLLIN
+        event.data.ptr = NULL
+        error = epoll_ctl(epoll, EPOLL_CTL_ADD, self.processor.home.inbox.eventfd, &event)
+        self.processor.started_ns = monotonic_ns()
+        if not error:
+            error = thread_start(&self.processor.thread, thread_name, run, self.processor)
+        if error:
+            c_close(epoll)
+            home_close(&self.processor.home)
+            raise OSError(error, "a processor's thread")
+        self.running = True
+        global live_processors
+        live_processors += 1
+
+    def __dealloc__(self):
+        if self.processor == NULL:
+            return
+        if self.running and getpid() == self.pid:
+            self.stop()
+        free(self.processor)
+
+    cdef int check(self) except -1:
+        if getpid() != self.pid:
+            raise ForkedNodeError(f"processor {self.name} belongs to process {self.pid}, this is its child {getpid()}")
+        if not self.running:
+            raise RuntimeError(f"processor {self.name} is stopped")
+        return 0
+
+    def stop(self) -> None:
+        """Closes its connections and ends its thread. Answers that handlers still owe must have come before."""
+        if not self.running:
+            return
+        self.check()
+        self.running = False
+        store32(&self.processor.home.stopping, 1)
+        ring_bell(self.processor.home.inbox.eventfd)
+        with nogil:
+            thread_join(self.processor.thread, NULL)
+        c_close(self.processor.home.epoll)
+        home_close(&self.processor.home)
+        global live_processors
+        live_processors -= 1
+
+    def close_inherited(self) -> None:
+        """In a child after fork: closes the descriptors that it has of this processor, so that peers hear their end."""
+        cdef Connection *conn
+        if getpid() == self.pid:
+            raise RuntimeError(f"processor {self.name} lives in this process: stop it")
+        if not self.running:
+            return
+        self.running = False
+        conn = self.processor.home.first
+        while conn != NULL:
+            c_close(conn.handle)
+            conn = conn.next
+        c_close(self.processor.home.epoll)
+        c_close(self.processor.home.inbox.eventfd)
+
+    def serve(self, NativePlane plane not None) -> None:
+        """Lets the plane hand connections to this processor."""
+        self.check()
+        plane.watch_turns(&self.processor.home.turns, self)
+
+    def sweep(self) -> None:
+        """Has it look for draining planes: their idle connections close at once, the others when they are answered."""
+        self.check()
+        inbox_post(&self.processor.home.inbox, &self.processor.home.sweep)
+
+    def look(self) -> int:
+        """Wakes it, as who has moved its clock does. What is due now has happened when `turns` is at the number given
+        here."""
+        self.check()
+        cdef int64_t turns = load64(&self.processor.home.turns)
+        ring_bell(self.processor.home.inbox.eventfd)
+        # The turn under way may have read the clock before: it is the next whole one that counts.
+        return turns + (3 if turns & 1 else 2)
+
+    @property
+    def turns(self) -> int:
+        """Twice the turns that it has ended, and one for the one under way."""
+        return load64(&self.processor.home.turns)
+
+    @property
+    def connections(self) -> int:
+        return load32(&self.processor.home.count)
+
+    @property
+    def idle_ns(self) -> int:
+        """Time spent waiting (spinning too) since it started."""
+        cdef int64_t since_ns = load64(&self.processor.waiting_since_ns)
+        return load64(&self.processor.idle_ns) + (monotonic_ns() - since_ns if since_ns else 0)
+
+    @property
+    def wakeups(self) -> int:
+        return load64(&self.processor.wakeups)
+
+    def stages(self, NativePlane plane not None) -> dict[int, dict[str, object]]:
+        """What the plane's requests took here, by API key: counters, and (count, sum in us, buckets) of each stage."""
+        cdef dict found = {}
+        cdef Link *link
+        cdef ApiMetrics *metrics
+        cdef int key, i
+        self.check()
+        mutex_lock(&self.processor.home.links_lock)
+        link = self.processor.home.links
+        while link != NULL and link.plane != plane.plane:
+            link = link.next
+        if link != NULL:
+            for key in range(API_KEYS):
+                metrics = <ApiMetrics *> load_ptr(<void **> &link.apis[key])
+                if metrics != NULL:
+                    found[key] = {
+                        "requests": load64(&metrics.requests),
+                        "request_bytes": load64(&metrics.request_bytes),
+                        "response_bytes": load64(&metrics.response_bytes),
+                        "stages": [histogram(&metrics.stages[i]) for i in range(STAGES)],
+                        "total": histogram(&metrics.total),
+                    }
+        mutex_unlock(&self.processor.home.links_lock)
+        return found
+
+
+cdef tuple histogram(StageHistogram *source):
+    cdef int i
+    return (
+        load64(&source.count),
+        load64(&source.sum_us),
+        [load64(&source.buckets[i]) for i in range(STAGE_BUCKETS)],
+    )

@@ -1,0 +1,55 @@
+"""The batches of a file, one after the other: segments, and snapshots of the metadata log.
+
+Reads by large blocks, each batch whole in memory, so that whoever looks at it may check and decode it. One thread at a
+time; blocking. What ends a scan is told apart as Kafka's FileLogInputStream does: a batch that the file is too short
+for is its end (`left` says how many bytes lie there), bytes that cannot be a batch are damage.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.world.environment cimport Disk
+from kafkacore._fast.record.record cimport BatchHeader
+
+cdef enum ScanStatus:
+    SCAN_BATCH = 1
+    SCAN_END = 0
+    SCAN_DAMAGED = -1    # Scan.damage says how: a BatchStatus
+    SCAN_FAILED = -2     # Scan.error is an errno
+
+ctypedef struct Scan:
+    const Disk *disk
+    int file             # -1: not open
+    int error
+    int damage
+    uint8_t *block
+    int64_t capacity
+    int64_t start        # of the block in the file
+    int64_t held         # bytes in it
+    int64_t position     # of the batch given last
+    int64_t next         # where the next one begins
+    int64_t end          # nothing behind it is looked at
+
+cdef void scan_init(Scan *scan, const Disk *disk) noexcept nogil
+# 0 or -errno. `max_bytes` below 0: the whole file.
+cdef int scan_open(Scan *scan, const char *path, int64_t max_bytes) noexcept nogil
+cdef void scan_close(Scan *scan) noexcept nogil
+# The next whole batch; `data` is good until the next call. A magic byte above 2 is given with the header of magic 2,
+# as Kafka reads it. ScanStatus.
+cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexcept nogil
+
+
+# What is wrong with a batch beside what a BatchStatus says.
+cdef enum BatchFault:
+    FAULT_OFFSETS = 1        # its records' offsets do not grow from the first to the last of the batch
+    FAULT_TIMESTAMP = 2      # its greatest timestamp is not that of its records
+
+
+cdef class BatchScan:
+    cdef Scan scan
+    cdef BatchHeader header
+    cdef const uint8_t *at_hand
+    cdef readonly str path
+    # Raises where the scan found damage or failed; whether there is a batch.
+    cdef bint advance(self) except -1
+    # Of the batch at hand: BATCH_OK, BATCH_BAD_CRC; with its records, any BatchStatus or BatchFault.
+    cdef int fault_of_batch(self) noexcept nogil

@@ -1,0 +1,41 @@
+"""Batches and records as lines of text: those of kafka-dump-log, or one JSON object a line.
+
+In UTF-8 whatever keys and values hold.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.base.cursor cimport Writer
+from kafkacore._fast.record.message_set cimport OldMessage
+from kafkacore._fast.record.record cimport BatchHeader, RecordView
+from kafkacore._fast.record.record_scan cimport RecordScan
+
+cdef enum Style:
+    STYLE_TEXT = 0
+    STYLE_JSON = 1
+
+cdef enum DescribeFlags:
+    DESCRIBE_RECORDS = 1    # a line for each record of a batch, too
+    DESCRIBE_METADATA = 2   # of records: offset, time, sizes, sequence, header keys
+    DESCRIBE_CONTENTS = 4   # of records: key and value
+    DESCRIBE_DECODED = 8    # records of batches that are no control batches are left to the caller
+
+# The batch at `position` of its file; `valid`: whether its checksum is right.
+cdef void describe_batch(Writer *out, int style, const BatchHeader *header, int64_t position,
+                         bint valid) noexcept nogil
+# Without the line's end, which may follow behind more. Of a control record, the marker of a transaction is told.
+cdef void describe_record(Writer *out, int style, int flags, const BatchHeader *header,
+                          const RecordView *record) noexcept nogil
+# The same of a message of magic 0 or 1, which lies in the batch of `header` at `offset`.
+cdef void describe_message(Writer *out, int style, int flags, const BatchHeader *header, const OldMessage *message,
+                           int64_t offset) noexcept nogil
+
+
+cdef class Description(RecordScan):
+    cdef int style
+    cdef int flags
+    cdef Writer out
+    cdef Writer gaps             # pairs of offsets, int64 each in host order
+    cdef int64_t last_offset     # of the record before
+    cdef int fault               # of the batch given last: a BatchStatus
+    cdef bint taken              # its records are the caller's to describe

@@ -1,0 +1,32 @@
+"""The messages of an entry of magic 0 or 1, one by one, as they lie in a log: a single one, or those that a compressed
+one wraps (Kafka's AbstractLegacyRecordBatch)."""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
+from kafkacore._fast.base.cursor cimport Writer
+from kafkacore._fast.record.record cimport BatchHeader
+
+ctypedef struct OldMessages:
+    const BatchHeader *entry
+    const uint8_t *data
+    size_t size
+    size_t at
+    int64_t base_offset    # what offsets within are told from; 0: they are absolute
+    Writer inflated
+
+ctypedef struct OldMessage:
+    const uint8_t *key     # NULL with key_size -1 when null
+    const uint8_t *value
+    int64_t offset
+    int64_t timestamp      # NO_TIMESTAMP of magic 0
+    int32_t key_size
+    int32_t value_size
+
+# A BatchStatus; afterwards, in any case, old_messages_close.
+cdef int old_messages_open(OldMessages *messages, const uint8_t *entry, const BatchHeader *header,
+                           CodecContext *context, const InflateLimits *limits) noexcept nogil
+cdef bint old_messages_more(const OldMessages *messages) noexcept nogil
+cdef int old_messages_next(OldMessages *messages, OldMessage *message) noexcept nogil  # a BatchStatus
+cdef void old_messages_close(OldMessages *messages) noexcept nogil

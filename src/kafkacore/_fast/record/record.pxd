@@ -1,0 +1,206 @@
+"""Record batches: the header as a struct, the records as views, both directions; magic 2, and 0 and 1 as stored.
+
+Nothing here allocates but BatchBuilder (its Writer). Layout: "Record Batch" and "Old Message Format" in Kafka's
+documentation; KIP-98, KIP-32, KIP-82, KIP-534 (delete horizon).
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
+from kafkacore._fast.base.cursor cimport Reader, Writer, put32, put64
+
+cdef enum:
+    LOG_OVERHEAD = 12            # base offset and length: what precedes the bytes that `batch_length` counts
+    MAGIC_AT = 16
+    CRC_AT = 17
+    ATTRIBUTES_AT = 21           # where the checksum of magic 2 begins
+    OLD_KEY_AT = 26              # of magic 1: where a message's key begins, behind its timestamp
+    TIMESTAMP_BYTES = 8          # which magic 0 has not
+    HEADER_BYTES = 61            # a whole batch header of magic 2
+    LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
+    MAX_BATCH_BYTES = 0x7FFFFFFF  # LOG_OVERHEAD included, so that sizes of batches fit 32 bits
+
+cdef enum:
+    NO_PRODUCER_ID = -1
+    NO_PRODUCER_EPOCH = -1
+    NO_SEQUENCE = -1
+    NO_TIMESTAMP = -1
+    NO_PARTITION_LEADER_EPOCH = -1
+
+cdef enum BatchAttributes:
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    DELETE_HORIZON = 0x40        # base_timestamp is the delete horizon (KIP-534)
+    KNOWN_ATTRIBUTES = 0x7F      # the rest is dropped where a batch is stamped, as Kafka does
+
+cdef enum TimestampType:
+    TIMESTAMP_CREATE = 0
+    TIMESTAMP_LOG_APPEND = 1
+
+cdef enum BatchStatus:
+    BATCH_OK = 0
+    BATCH_SHORT = -1             # fewer bytes than the header needs
+    BATCH_BAD_LENGTH = -2        # a length that no batch of this magic can have
+    BATCH_BAD_MAGIC = -3
+    BATCH_BAD_CRC = -4
+    BATCH_BAD_RECORD = -5        # a record that is not well formed
+    BATCH_FULL = -6              # a limit of the builder
+    BATCH_BAD_CODEC = -7         # the body does not inflate (see CodecStatus), or an unknown codec
+    BATCH_TOO_LARGE = -8         # the body inflates beyond its limits
+    BATCH_NO_MEMORY = -9
+
+ctypedef struct BatchHeader:
+    int64_t base_offset          # magic 0 and 1: the entry's offset, which is the last one of a compressed set
+    int64_t base_timestamp       # magic 1: the entry's timestamp; magic 0: NO_TIMESTAMP
+    int64_t max_timestamp        # likewise
+    int64_t producer_id
+    int32_t batch_length         # as stored: bytes after this field
+    int32_t size_bytes           # whole batch: LOG_OVERHEAD + batch_length; may be more than is at hand
+    int32_t partition_leader_epoch
+    uint32_t crc
+    int32_t last_offset_delta    # magic 0 and 1: 0
+    int32_t base_sequence
+    int32_t record_count         # magic 0 and 1: -1, not known without a walk
+    int16_t attributes
+    int16_t producer_epoch
+    int8_t magic
+
+# Reads the header at `data`, of which `available` bytes are at hand (61 are always enough); does not ask whether the
+# whole batch is. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
+cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
+# parse_header, and the whole batch is at hand (else BATCH_SHORT) and its checksum is right (CRC-32C, or CRC-32 for 0
+# and 1).
+cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil
+# The checksum that a whole batch of `size` bytes should carry.
+cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil
+# Writes the 61 bytes of a magic 2 header; the checksum as in `header`.
+cdef void write_header(void *data, const BatchHeader *header) noexcept nogil
+
+
+cdef inline int64_t add64_wrapping(int64_t a, int64_t b) noexcept nogil:
+    """What the wire says may overflow; it then wraps, as in Java."""
+    return <int64_t> (<uint64_t> a + <uint64_t> b)
+
+
+cdef inline int64_t last_offset(const BatchHeader *header) noexcept nogil:
+    return add64_wrapping(header.base_offset, header.last_offset_delta)
+
+
+cdef inline int batch_codec(const BatchHeader *header) noexcept nogil:
+    return header.attributes & CODEC_MASK
+
+
+cdef inline int timestamp_type(const BatchHeader *header) noexcept nogil:
+    return TIMESTAMP_LOG_APPEND if header.attributes & LOG_APPEND_TIME else TIMESTAMP_CREATE
+
+
+cdef inline bint is_transactional(const BatchHeader *header) noexcept nogil:
+    return header.magic >= 2 and header.attributes & TRANSACTIONAL != 0
+
+
+cdef inline bint is_control(const BatchHeader *header) noexcept nogil:
+    return header.magic >= 2 and header.attributes & CONTROL != 0
+
+
+cdef inline bint has_producer_id(const BatchHeader *header) noexcept nogil:
+    return header.producer_id > NO_PRODUCER_ID
+
+
+cdef inline int32_t add_sequence(int32_t sequence, int32_t increment) noexcept nogil:
+    """Sequences wrap from 2^31 - 1 to 0."""
+    return <int32_t> ((<uint32_t> sequence + <uint32_t> increment) & 0x7FFFFFFF)
+
+
+cdef inline int32_t last_sequence(const BatchHeader *header) noexcept nogil:
+    if header.base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    return add_sequence(header.base_sequence, header.last_offset_delta)
+
+
+# Base offset and leader epoch lie before what the checksum covers: stamping them on append leaves it right.
+cdef inline void set_base_offset(void *data, int64_t base_offset) noexcept nogil:
+    put64(data, base_offset)
+
+
+cdef inline void set_leader_epoch(void *data, int32_t leader_epoch) noexcept nogil:
+    put32(<uint8_t *> data + LOG_OVERHEAD, leader_epoch)
+
+
+# Sets type and maximum in a whole magic 2 batch and, where that changed a byte, its checksum.
+cdef void set_timestamps(void *data, size_t size, int timestamp_type, int64_t max_timestamp) noexcept nogil
+
+ctypedef struct RecordView:      # pointers into the bytes walked
+    const uint8_t *key           # NULL with key_size -1 when null
+    const uint8_t *value
+    const uint8_t *headers       # `header_count` of (varint size, key, varint size or -1, value); checked
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t key_size
+    int32_t value_size
+    int32_t header_count
+    int32_t headers_size
+    int8_t attributes
+
+
+cdef inline int64_t record_offset(const BatchHeader *header, const RecordView *record) noexcept nogil:
+    return add64_wrapping(header.base_offset, record.offset_delta)
+
+
+cdef inline int64_t record_timestamp(const BatchHeader *header, const RecordView *record) noexcept nogil:
+    if header.attributes & LOG_APPEND_TIME:
+        return header.max_timestamp
+    return add64_wrapping(header.base_timestamp, record.timestamp_delta)
+
+
+# The next record of an (inflated) magic 2 body, bounds and headers checked: BATCH_OK or BATCH_BAD_RECORD. At the end
+# of the body the reader is empty; the caller counts against record_count.
+cdef int next_record(Reader *body, RecordView *record) noexcept nogil
+# The next header within [record.headers, + headers_size): a reader over these bytes.
+cdef int next_record_header(Reader *headers, RecordView *header) noexcept nogil  # key and value fields are set
+
+ctypedef struct FoundRecord:
+    int64_t offset
+    int64_t timestamp
+    bint found
+
+# The first record of a whole magic 2 batch with timestamp >= `timestamp` and offset >= `start_offset` (ListOffsets by
+# time); BATCH_OK whether or not there is one.
+cdef int find_timestamp(
+    const void *data, size_t size, int64_t timestamp, int64_t start_offset,
+    CodecContext *context, const InflateLimits *limits, FoundRecord *found
+) noexcept nogil
+# The first record with the greatest timestamp (ListOffsets -3).
+cdef int find_max_timestamp(
+    const void *data, size_t size, CodecContext *context, const InflateLimits *limits, FoundRecord *found
+) noexcept nogil
+
+# The messages that a compressed one of magic 0 or 1 wraps, inflated into `inflated`, which the caller frees in any
+# case. Those of magic 1 have relative offsets, of which the last is the wrapper's (KIP-31): `base_offset` is to be
+# added to each, and 0 where they are absolute, as Kafka takes them.
+cdef int open_wrapper(
+    const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
+    Writer *inflated, int64_t *base_offset
+) noexcept nogil
+
+ctypedef struct BatchBuilder:
+    # The header's room, then records; its `limit` is the most bytes of a batch before compression.
+    Writer out
+    # The caller sets what is its own before builder_close: ids, sequence, attribute bits; with LOG_APPEND_TIME also
+    # max_timestamp, with DELETE_HORIZON base_timestamp before the first append.
+    BatchHeader header
+    int64_t max_timestamp        # of the records so far
+
+cdef void builder_init(BatchBuilder *builder, size_t limit_bytes, int64_t base_offset) noexcept nogil
+cdef void builder_free(BatchBuilder *builder) noexcept nogil
+# `headers`: already encoded (see RecordView.headers). Offset deltas must grow. BATCH_OK, BATCH_FULL (nothing written)
+# or BATCH_BAD_RECORD (an offset delta that does not grow, a timestamp below NO_TIMESTAMP, a size below -1).
+cdef int builder_append(
+    BatchBuilder *builder, int32_t offset_delta, int64_t timestamp,
+    const void *key, int32_t key_size, const void *value, int32_t value_size,
+    const void *headers, int32_t headers_size, int32_t header_count
+) noexcept nogil
+# Finishes lengths, maximum, codec bits and checksum. With a codec the compressed batch replaces builder.out, unless
+# codec is CODEC_NONE (then `context` may be NULL). The bytes are builder.out.data, .size.
+cdef int builder_close(BatchBuilder *builder, int codec, int level, CodecContext *context) noexcept nogil

@@ -1,0 +1,95 @@
+"""What a leader asks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the
+GIL.
+
+Use: `validate_batch`; when it is 0, `result.rewrite` says whether `rewrite_batch` must make other bytes (another
+codec), else `stamp_batch` sets type and maximum timestamp where they differ (checksum included); last, under the
+partition's lock, `assign_offsets`, which touches only what the checksum does not cover.
+
+Stricter than LogValidator: an offset delta that is not the record's index is refused in an uncompressed batch too and
+never repaired; a batch's tail that is no whole batch is refused, not dropped; a body that does not inflate is
+INVALID_RECORD (there: UNKNOWN_SERVER_ERROR); log append time set by a producer is refused always; inflated size and
+ratio have limits.
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
+
+from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
+from kafkacore._fast.base.cursor cimport Writer
+from kafkacore._fast.record.record cimport BatchHeader, put32, put64
+
+cdef enum AppendOrigin:
+    ORIGIN_CLIENT = 0
+    ORIGIN_COORDINATOR = 1       # group and transaction coordinators: control and transactional batches allowed
+    ORIGIN_RAFT_LEADER = 2       # offsets and epoch are its own: the batch must carry rules.leader_epoch
+
+cdef enum:
+    MAX_RECORD_ERRORS = 16       # the response names at most so many records
+    TARGET_PRODUCER = -1         # compression.type=producer: as it came
+
+ctypedef struct ValidateRules:   # of one partition; the same for many batches
+    InflateLimits limits
+    int64_t timestamp_before_max_ms
+    int64_t timestamp_after_max_ms
+    int32_t max_message_bytes
+    int32_t target_level         # LEVEL_DEFAULT or Kafka's level of the target codec
+    int32_t leader_epoch
+    int8_t target_codec          # TARGET_PRODUCER or a CodecId
+    int8_t timestamp_type        # TimestampType
+    int8_t origin                # AppendOrigin
+    bint compacted
+    bint transactional_allowed   # else a transactional batch from a client is INVALID_TXN_STATE
+    bint zstd_allowed            # Produce >= 7 (KIP-110)
+
+ctypedef struct RecordError:
+    int32_t batch_index          # which record of the batch
+    const char *message          # static text
+
+ctypedef struct ValidateResult:
+    int16_t error                # Kafka's error code, 0 = accepted
+    const char *message          # static text, NULL when accepted
+    int32_t error_count          # entries of `errors`
+    RecordError errors[MAX_RECORD_ERRORS]
+    BatchHeader header           # as it came
+    int64_t max_timestamp        # to be stored: of the records, or now_ms with log append time
+    int32_t max_timestamp_index  # the first record (its offset delta) that has it; the last with log append time
+    int64_t log_append_time_ms   # -1 with create time
+    int64_t body_bytes           # of the records, inflated
+    int8_t timestamp_type        # to be stored
+    int8_t codec                 # to be stored
+    bint rewrite                 # rewrite_batch must be called: codec is not the batch's own
+    bint stamp                   # stamp_batch would change bytes
+
+# A Produce's `records` of one partition: exactly one magic 2 batch. Gives result.error.
+cdef int16_t validate_batch(
+    const uint8_t *data, size_t size, const ValidateRules *rules, int64_t now_ms, CodecContext *context,
+    ValidateResult *result
+) noexcept nogil
+# The accepted batch with its new codec and timestamps, appended to `out`, whose limit leaves room for the most that
+# the codec may write (rewrite_room). 0, MESSAGE_TOO_LARGE or UNKNOWN_SERVER_ERROR.
+cdef int16_t rewrite_batch(
+    const uint8_t *data, size_t size, const ValidateRules *rules, const ValidateResult *result, CodecContext *context,
+    Writer *out
+) noexcept nogil
+cdef size_t rewrite_room(const ValidateResult *result) noexcept nogil
+cdef void stamp_batch(uint8_t *data, size_t size, const ValidateResult *result) noexcept nogil
+
+
+cdef inline void assign_offsets(uint8_t *data, int64_t base_offset, int32_t leader_epoch) noexcept nogil:
+    put64(data, base_offset)
+    put32(data + 12, leader_epoch)
+
+
+ctypedef struct BatchesResult:   # what a follower learns of the bytes it was sent
+    int16_t error
+    const char *message
+    int32_t batch_count
+    size_t valid_bytes           # whole batches, up to one of a higher epoch (KAFKA-18723) or a partial tail
+    int64_t first_offset         # -1 when there is none
+    int64_t last_offset
+    int64_t max_timestamp
+    int32_t last_leader_epoch
+
+# Batches as a leader sent them (any magic): sizes, magic, checksums, offsets that grow. Gives result.error.
+cdef int16_t check_batches(
+    const uint8_t *data, size_t size, int32_t leader_epoch, BatchesResult *result
+) noexcept nogil

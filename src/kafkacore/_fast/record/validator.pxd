@@ -1,0 +1,9 @@
+"""The Python face of `validate`."""
+
+from kafkacore._fast.codec.compression cimport Codec
+from kafkacore._fast.record.validate cimport ValidateRules
+
+
+cdef class Validator:
+    cdef ValidateRules rules
+    cdef Codec codec

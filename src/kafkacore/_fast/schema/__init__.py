@@ -1,0 +1,1 @@
+"""Kafka's message tables as shapes, and what reads and writes messages by them: walk, view, columns, objects."""

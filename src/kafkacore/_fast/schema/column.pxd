@@ -1,0 +1,85 @@
+"""Columns: what Python's arrays are to native code, and numbers of any width in them.
+
+A Columns holds the buffers that its Column structs point into, and is its call's alone.
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from kafkacore._fast.schema.schema cimport Op, Slice
+
+cdef enum Form:
+    FORM_DEFAULT = 0    # no column: every row has the field's default
+    FORM_SCALAR         # one value for all rows
+    FORM_NUMBERS
+    FORM_UUIDS
+    FORM_OBJECTS        # a list of str, bytes or None: needs the GIL
+    FORM_LISTS          # arrays of numbers or uuids, each row of the same room
+
+ctypedef struct Column:
+    uint8_t form
+    uint8_t is_signed
+    int32_t width           # bytes of a number
+    uint8_t *data
+    Py_ssize_t stride       # bytes from row to row
+    int32_t room            # FORM_LISTS: elements that a row has place for
+    Py_ssize_t step         # bytes from element to element
+    uint8_t *counts         # FORM_LISTS: how many are used, -1 for null; NULL: those before the first negative one
+    int32_t counts_width
+    Py_ssize_t counts_stride
+    int64_t number          # FORM_SCALAR
+    Slice slice
+    void *objects           # FORM_OBJECTS: the list
+
+cdef class Columns:
+    """The columns of one call, with the buffers that they point into."""
+    cdef Column *columns
+    cdef int64_t count      # rows, -1 while no column says
+    cdef bint objects       # some column needs the GIL
+    cdef bint writable
+    cdef void *buffers
+    cdef int32_t buffer_count
+    cdef list alive
+    cdef int64_t *bases     # lengths of the lists to be filled, before
+
+    cdef int add(self, const Op *op, object value) except -1
+    cdef int rows(self, str name, int64_t count) except -1
+    cdef int add_scalar(self, const Op *op, str name, Column *column, object value) except -1
+    cdef int add_numbers(self, const Op *op, str name, Column *column, object value) except -1
+    cdef int add_lists(self, const Op *op, str name, Column *column, object value) except -1
+
+
+cdef inline int32_t int32_at(const uint8_t *at) noexcept nogil:
+    """A field of a packed row stands at any address; the copy of a known size is one load."""
+    cdef int32_t value
+    memcpy(&value, at, 4)
+    return value
+
+
+cdef inline int64_t number_at(const uint8_t *at, int32_t width, bint is_signed) noexcept nogil:
+    cdef int64_t wide
+    cdef int16_t narrow
+    if width == 4:
+        return <int64_t> int32_at(at) if is_signed else <int64_t> <uint32_t> int32_at(at)
+    if width == 8:
+        memcpy(&wide, at, 8)
+        return wide
+    if width == 2:
+        memcpy(&narrow, at, 2)
+        return <int64_t> narrow if is_signed else <int64_t> <uint16_t> narrow
+    return <int64_t> (<const int8_t *> at)[0] if is_signed else <int64_t> at[0]
+
+
+cdef inline bint set_number_at(uint8_t *at, int32_t width, bint is_signed, int64_t value) noexcept nogil:
+    """False when it does not fit."""
+    cdef int32_t middle = <int32_t> value
+    cdef int16_t narrow = <int16_t> value
+    if width == 4:
+        memcpy(at, &middle, 4)
+    elif width == 8:
+        memcpy(at, &value, 8)
+    elif width == 2:
+        memcpy(at, &narrow, 2)
+    else:
+        at[0] = <uint8_t> value
+    return number_at(at, width, is_signed) == value

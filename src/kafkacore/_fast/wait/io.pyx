@@ -1,0 +1,435 @@
+"""The I/O pool and the committer of a log directory, as io.pxd says."""
+
+cimport cython
+from libc.errno cimport ENOMEM, ESHUTDOWN
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport strdup
+
+from kafkacore._fast.base.atomics cimport (
+    add32, add64, cas32, fence, load32, load64, load_ptr, store32, store_ptr, swap32,
+)
+from kafkacore._fast.world.environment cimport Disk, Environment, disk_that_lasts
+from kafkacore._fast.wait.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
+from kafkacore._fast.base.thread_priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
+from kafkacore._fast.base.sync cimport (
+    Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal,
+    condition_wait, condition_wait_ns, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, thread_join,
+    thread_start,
+)
+
+from os import strerror
+
+cdef extern from * nogil:
+    """
+    #include <time.h>
+    static int64_t kc_io_now_ns(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
+    }
+    """
+    int64_t now_ns "kc_io_now_ns"() noexcept
+
+cdef enum:
+    COMMITTERS = 16       # syncs under way at once: the device's queue merges their flushes
+    COMPANY_SHARE = 4     # a commit waits for company for this part of what the last one took ...
+    COMPANY_NS = 1000000  # ... and no longer, however slow the device
+
+cdef enum:
+    IDLE = 0
+    QUEUED = 1
+    RUNNING = 2
+    AGAIN = 3
+
+# Threads that serve one queue. `lock` covers all of it.
+ctypedef struct Crew:
+    Mutex lock
+    Condition work
+    Thread threads[IO_MAX_THREADS]
+    int started
+    int limit
+    int waiting
+    int queued            # things that no thread has taken yet
+    bint stopping
+    void *oldest
+    void *newest
+    LogDir *dir
+    int nice              # of its threads
+    bint urgent
+
+ctypedef struct Pool:
+    Crew jobs
+    Crew commits
+
+cdef int32_t live_directories = 0  # atomic; tests hold it against zero
+
+
+cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
+    cdef int error = mutex_init(&crew.lock, NULL)
+    if error == 0:
+        error = condition_init(&crew.work)
+    crew.limit = limit
+    crew.dir = dir
+    return -error
+
+
+cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
+    """Under the lock, with one more thing about to be queued: wakes a thread, or starts one when those that wait have
+    things to take already. An errno only when there is none at all.
+    """
+    cdef int error = 0
+    if crew.queued >= crew.waiting and crew.started < crew.limit:
+        error = thread_start(&crew.threads[crew.started], b"kafkacore-io", body, crew)
+        if error == 0:
+            crew.started += 1
+            return 0
+    condition_signal(&crew.work)
+    return 0 if crew.started > 0 else error
+
+
+cdef void crew_enter(Crew *crew) noexcept nogil:
+    """What a thread of the crew does first."""
+    lower_priority(crew.nice)
+    if crew.urgent:
+        ask_slice(URGENT_SLICE_NS)
+
+
+cdef void crew_stop(Crew *crew) noexcept nogil:
+    cdef int i
+    mutex_lock(&crew.lock)
+    crew.stopping = True
+    condition_broadcast(&crew.work)
+    mutex_unlock(&crew.lock)
+    for i in range(crew.started):
+        thread_join(crew.threads[i], NULL)
+    crew.started = 0
+
+
+cdef void crew_destroy(Crew *crew) noexcept nogil:
+    condition_destroy(&crew.work)
+    mutex_destroy(&crew.lock)
+
+
+# --- jobs ---
+
+cdef void *work(void *argument) noexcept nogil:
+    cdef Crew *crew = <Crew *> argument
+    cdef Job *job
+    cdef Inbox *reply
+    crew_enter(crew)
+    mutex_lock(&crew.lock)
+    while True:
+        while crew.oldest == NULL and not crew.stopping:
+            crew.waiting += 1
+            condition_wait(&crew.work, &crew.lock)
+            crew.waiting -= 1
+        job = <Job *> crew.oldest
+        if job == NULL:
+            break
+        crew.oldest = job.next
+        if job.next == NULL:
+            crew.newest = NULL
+        crew.queued -= 1
+        mutex_unlock(&crew.lock)
+        add32(&crew.dir.queued_jobs, -1)
+        reply = job.reply
+        job.run(job)
+        if reply != NULL:
+            inbox_post(reply, &job.done)
+        mutex_lock(&crew.lock)
+    mutex_unlock(&crew.lock)
+    return NULL
+
+
+cdef int io_submit(LogDir *dir, Job *job) noexcept nogil:
+    cdef Crew *crew
+    cdef int error = ESHUTDOWN
+    crew = &(<Pool *> dir.pool).jobs
+    job.next = NULL
+    job.submitted_ns = now_ns()
+    mutex_lock(&crew.lock)
+    if not crew.stopping:
+        error = crew_call(crew, work)
+        if error == 0:
+            if crew.newest != NULL:
+                (<Job *> crew.newest).next = job
+            else:
+                crew.oldest = job
+            crew.newest = job
+            crew.queued += 1
+            add32(&dir.queued_jobs, 1)
+    mutex_unlock(&crew.lock)
+    return -error
+
+
+# --- commits ---
+
+cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
+    dirty.next = NULL
+    store_ptr(&dirty.crew, crew)
+    if crew.newest != NULL:
+        (<Dirty *> crew.newest).next = dirty
+    else:
+        crew.oldest = dirty
+    crew.newest = dirty
+    crew.queued += 1
+
+
+cdef int64_t company_wait_ns(int32_t asked, int32_t company, int64_t since_ns, int64_t took_ns) noexcept nogil:
+    """How long a commit that `asked` wait for may wait for more of them, `since_ns` after the last one, which took
+    `took_ns`. Who was answered by it comes back at once, or is not worth waiting for."""
+    if asked >= company:
+        return 0
+    return max(min(took_ns // COMPANY_SHARE, COMPANY_NS) - since_ns, 0)
+
+
+cdef void await_company(Crew *crew, Dirty *dirty, Condition *arrival) noexcept nogil:
+    """Under the lock, which it lets go of while it waits."""
+    cdef int64_t wait_ns
+    dirty.arrival = arrival
+    store32(&dirty.awaited, dirty.company)
+    while not crew.stopping:
+        fence()  # `awaited` is seen before `asked` is read; who asks does both the other way round
+        wait_ns = company_wait_ns(load32(&dirty.asked), dirty.company, now_ns() - dirty.ended_ns, dirty.took_ns)
+        if wait_ns == 0:
+            break
+        condition_wait_ns(arrival, &crew.lock, wait_ns)
+    store32(&dirty.awaited, 0)
+    dirty.arrival = NULL
+
+
+cdef void run_commit(LogDir *dir, Dirty *dirty) noexcept nogil:
+    cdef int32_t asked
+    cdef int64_t began_ns = now_ns()
+    cdef int result
+    asked = swap32(&dirty.asked, 0)
+    store32(&dirty.state, RUNNING)
+    result = dirty.commit(dirty)
+    dirty.ended_ns = now_ns()
+    dirty.took_ns = dirty.ended_ns - began_ns
+    dirty.company = asked + load32(&dirty.asked)
+    add64(&dir.sync_ns, dirty.took_ns)
+    add64(&dir.syncs, 1)
+    if result < 0:
+        io_fail(dir, -result)
+
+
+cdef void *commit(void *argument) noexcept nogil:
+    cdef Crew *crew = <Crew *> argument
+    cdef Dirty *dirty
+    cdef Condition arrival
+    condition_init(&arrival)
+    crew_enter(crew)
+    mutex_lock(&crew.lock)
+    while True:
+        while crew.oldest == NULL and not crew.stopping:
+            crew.waiting += 1
+            condition_wait(&crew.work, &crew.lock)
+            crew.waiting -= 1
+        dirty = <Dirty *> crew.oldest
+        if dirty == NULL:
+            break
+        crew.oldest = dirty.next
+        if dirty.next == NULL:
+            crew.newest = NULL
+        crew.queued -= 1
+        await_company(crew, dirty, &arrival)
+        mutex_unlock(&crew.lock)
+        run_commit(crew.dir, dirty)
+        if cas32(&dirty.state, RUNNING, IDLE):
+            dirty.idle(dirty)
+            mutex_lock(&crew.lock)
+        else:  # somebody wrote while this sync ran: one more round, which shares the count already held
+            mutex_lock(&crew.lock)
+            store32(&dirty.state, QUEUED)
+            push_dirty(crew, dirty)
+    mutex_unlock(&crew.lock)
+    condition_destroy(&arrival)
+    return NULL
+
+
+cdef bint ask(Dirty *dirty) noexcept nogil:
+    """Has a commit that has not begun cover what was written; False when there is none."""
+    cdef int32_t state
+    while True:
+        state = load32(&dirty.state)
+        if state == QUEUED or state == AGAIN:
+            return True
+        if state == RUNNING:
+            if cas32(&dirty.state, RUNNING, AGAIN):
+                return True
+        elif cas32(&dirty.state, IDLE, QUEUED):
+            return False
+
+
+cdef void arrive(Dirty *dirty) noexcept nogil:
+    """Tells a committer that waits for company when this makes it complete."""
+    cdef int32_t asked = add32(&dirty.asked, 1)
+    cdef Crew *crew
+    fence()
+    if asked != load32(&dirty.awaited):
+        return
+    crew = <Crew *> load_ptr(&dirty.crew)
+    mutex_lock(&crew.lock)
+    if dirty.arrival != NULL:
+        condition_signal(dirty.arrival)
+    mutex_unlock(&crew.lock)
+
+
+cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil:
+    cdef Crew *crew = &(<Pool *> dir.pool).commits
+    cdef bint queued = False
+    if ask(dirty):
+        arrive(dirty)
+        return False
+    add32(&dirty.asked, 1)
+    mutex_lock(&crew.lock)
+    if not crew.stopping and crew_call(crew, commit) == 0:
+        push_dirty(crew, dirty)
+        queued = True
+    mutex_unlock(&crew.lock)
+    if not queued:
+        store32(&dirty.state, IDLE)
+    return queued
+
+
+# --- life ---
+
+cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil:
+    cdef LogDir *dir = <LogDir *> calloc(1, sizeof(LogDir))
+    cdef Pool *pool = <Pool *> calloc(1, sizeof(Pool))
+    error[0] = -ENOMEM
+    if dir != NULL and pool != NULL:
+        dir.path = strdup(path)
+    if dir == NULL or dir.path == NULL:
+        free(dir)
+        free(pool)
+        return NULL
+    dir.refs = 1
+    dir.disk = disk_that_lasts(disk)
+    error[0] = crew_init(&pool.jobs, dir, threads if 1 <= threads <= IO_MAX_THREADS else IO_MAX_THREADS)
+    if error[0] == 0:
+        error[0] = crew_init(&pool.commits, dir, COMMITTERS)
+    if error[0] != 0:
+        free(dir.path)
+        free(dir)
+        free(pool)
+        return NULL
+    dir.pool = pool
+    add32(&live_directories, 1)
+    return dir
+
+
+cdef void io_hold(LogDir *dir) noexcept nogil:
+    add32(&dir.refs, 1)
+
+
+cdef void io_release(LogDir *dir) noexcept nogil:
+    cdef Pool *pool
+    if dir == NULL or add32(&dir.refs, -1) != 0:
+        return
+    pool = <Pool *> dir.pool
+    crew_destroy(&pool.jobs)
+    crew_destroy(&pool.commits)
+    free(pool)
+    free(dir.path)
+    free(dir)
+    add32(&live_directories, -1)
+
+
+cdef void io_close(LogDir *dir) noexcept nogil:
+    cdef Pool *pool = <Pool *> dir.pool
+    # Jobs may make files dirty; commits submit no jobs.
+    crew_stop(&pool.jobs)
+    crew_stop(&pool.commits)
+
+
+cdef void io_fail(LogDir *dir, int error) noexcept nogil:
+    if cas32(&dir.offline, 0, error if error > 0 else 5) and dir.on_offline != NULL:
+        inbox_post(dir.on_offline_inbox, dir.on_offline)
+
+
+cdef void hear_of_failure(Mail *mail) noexcept nogil:
+    """The eventfd says it all; `offline_errno` says why."""
+
+
+@cython.no_gc  # refers to nothing that refers back; and its environment must outlive the threads
+cdef class LogDirectory:
+    """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
+
+    `threads` bounds the pool (num.recovery.threads.per.data.dir and more). `nice` lowers the priority of its jobs
+    (codec work, slow reads), not of commits; with `urgent` its threads run as soon as they are woken. Raises OSError.
+    """
+
+    def __cinit__(self, Environment environment not None, path, int threads=8, *, int nice=0,
+                  bint urgent=False):
+        cdef bytes encoded = path.encode() if isinstance(path, str) else bytes(path)
+        cdef int error = 0
+        if not 1 <= threads <= IO_MAX_THREADS:
+            raise ValueError(f"a log directory has 1 to {IO_MAX_THREADS} threads, not {threads}")
+        self.environment = environment
+        self.inbox.eventfd = -1
+        self.dir = io_open(encoded, &environment.env.disk, threads, &error)
+        if self.dir == NULL:
+            raise OSError(-error, strerror(-error), path)
+        error = inbox_init(&self.inbox)
+        if error < 0:
+            raise OSError(-error, strerror(-error), path)
+        (<Pool *> self.dir.pool).jobs.nice = nice
+        (<Pool *> self.dir.pool).jobs.urgent = urgent
+        (<Pool *> self.dir.pool).commits.urgent = urgent
+        inbox_may_sleep(&self.inbox)
+        self.failure.deliver = hear_of_failure
+        self.dir.on_offline_inbox = &self.inbox
+        self.dir.on_offline = &self.failure
+
+    def __dealloc__(self):
+        if self.dir != NULL:
+            with nogil:
+                io_close(self.dir)
+                self.dir.on_offline = NULL
+                io_release(self.dir)
+        if self.inbox.eventfd >= 0:
+            inbox_close(&self.inbox)
+
+    def close(self):
+        """Finishes what is queued and ends the threads. Idempotent; what is submitted later is refused."""
+        with nogil:
+            io_close(self.dir)
+
+    @property
+    def path(self):
+        return self.dir.path.decode()
+
+    @property
+    def offline_errno(self):
+        """The errno that took the directory offline; 0 while it serves."""
+        return load32(&self.dir.offline)
+
+    def fileno(self):
+        """Becomes readable when the directory goes offline."""
+        return self.inbox.eventfd
+
+    @property
+    def queued_jobs(self):
+        return load32(&self.dir.queued_jobs)
+
+    @property
+    def syncs(self):
+        """Commits so far, and the nanoseconds spent in them."""
+        return load64(&self.dir.syncs), load64(&self.dir.sync_ns)
+
+    def fail(self, int error):
+        """Takes the directory offline as an I/O error would."""
+        io_fail(self.dir, error)
+
+
+def company_wait(int asked, int company, int64_t since_ns, int64_t took_ns):
+    """How long, in ns, a commit waits before it begins."""
+    return company_wait_ns(asked, company, since_ns, took_ns)
+
+
+def live_count():
+    """Open log directories in this process."""
+    return load32(&live_directories)

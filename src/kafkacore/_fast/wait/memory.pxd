@@ -1,0 +1,70 @@
+"""Frames and the budget that bounds them (queued.max.request.bytes).
+
+A frame is reserved from its plane's budget when its length is known, or the connection waits unread, first come first
+served. A large one is reserved in steps, each as large as what has been received: what a connection merely claims is
+taken from nobody. Its buffer is one from the start, and pages are committed as bytes arrive. Frames are recycled per
+thread by size class: a produce of a megabyte lands in warm pages.
+
+Frames that have begun go before those that have not, since their end gives memory back; and so that they never wait
+for each other's bytes, one of them at a time may overdraw: it gets all it still lacks, at most one request of
+socket.request.max.bytes beyond the limit.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from kafkacore._fast.wait.mail cimport Inbox, Mail
+from kafkacore._fast.base.sync cimport Mutex
+
+# A connection that waits for memory.
+ctypedef struct Reservation:
+    Mail mail             # posted when the bytes are granted
+    Inbox *inbox
+    Reservation *next
+    int64_t size
+    int64_t rest          # all that a frame under way still lacks, `size` included; 0 for a frame that has not begun
+    bint waiting
+    bint overdraft        # granted: beyond the limit
+
+ctypedef struct WaitingLine:
+    Reservation *oldest
+    Reservation *newest
+
+cdef enum:
+    CACHE_LINE_BYTES = 64
+    FRAME_STEP_BYTES = 2 << 20  # reserved at once: a batch of the default message.max.bytes and its request
+
+ctypedef struct Budget:
+    Mutex lock
+    int64_t limit
+    int64_t used          # atomic
+    int32_t waiting       # atomic: entries of the lines below
+    WaitingLine under_way  # covered by `lock`, like the rest; goes first
+    WaitingLine new       # nobody overtakes
+    bint overdrawn        # some frame has more than there was
+
+cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil
+cdef void budget_close(Budget *budget) noexcept nogil
+# True: granted now. False: queued, the mail is posted once it is granted. Only what is larger than the limit is never
+# granted; callers refuse that first (socket.request.max.bytes).
+cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
+# The same for the next step of a frame under way; when it is granted, `reservation` says how much it became.
+cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, int64_t rest) noexcept nogil
+# True: it no longer waits. False: it did not wait; if it ever did, its bytes are granted and its mail is out.
+cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
+cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil
+
+ctypedef struct Frame:
+    int32_t refs          # atomic
+    int32_t overdraft     # part of `reserved` is beyond the budget's limit
+    int64_t size          # of the request, without its 4 byte prefix
+    int64_t received
+    int64_t capacity
+    int64_t reserved      # up to here it may receive; given back to `budget` with the last count
+    Budget *budget        # NULL when none
+    uint8_t *data
+
+# NULL when memory is out. Its data begins `skew` bytes into a cache line where there is room for that.
+cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil
+cdef void frame_hold(Frame *frame) noexcept nogil
+cdef void frame_release(Frame *frame) noexcept nogil
+cdef void frames_trim() noexcept nogil  # gives back what this thread keeps for recycling

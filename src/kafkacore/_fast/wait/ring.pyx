@@ -1,0 +1,232 @@
+"""The bounded ring: Vyukov's queue with a sequence number in each cell. A cell of turn t is free at 2t and full at 2t
++ 1, so that any capacity works, also 1. Waiters for room are kept under a lock, which only a full ring ever takes."""
+
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport calloc, free
+
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
+from kafkacore._fast.base.atomics cimport add32, cas32, cas64, fence, load32, load64, store32, store64
+from kafkacore._fast.wait.mail cimport (
+    Inbox, Mail, inbox_close, inbox_deliver, inbox_init, inbox_post, ring_bell, silence_bell,
+)
+from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+
+
+cdef Ring *ring_new(int32_t capacity) noexcept nogil:
+    cdef Ring *ring
+    cdef int64_t i
+    if capacity < 1:
+        return NULL
+    ring = <Ring *> calloc(1, sizeof(Ring))
+    if ring == NULL:
+        return NULL
+    ring.cells = <Cell *> calloc(capacity, sizeof(Cell))
+    if ring.cells == NULL or mutex_init(&ring.lock, NULL) != 0:
+        free(ring.cells)
+        free(ring)
+        return NULL
+    if inbox_init(&ring.bell) != 0:
+        mutex_destroy(&ring.lock)
+        free(ring.cells)
+        free(ring)
+        return NULL
+    ring.eventfd = ring.bell.eventfd
+    ring.capacity = capacity
+    for i in range(capacity):
+        ring.cells[i].sequence = 2 * i
+    return ring
+
+
+cdef void ring_free(Ring *ring) noexcept nogil:
+    if ring == NULL:
+        return
+    inbox_close(&ring.bell)
+    mutex_destroy(&ring.lock)
+    free(ring.cells)
+    free(ring)
+
+
+cdef bint try_push(Ring *ring, void *item) noexcept nogil:
+    cdef Cell *cell
+    cdef int64_t turn, ahead
+    while True:
+        turn = load64(&ring.tail)
+        cell = &ring.cells[turn % ring.capacity]
+        # Turns of one cell are `capacity` apart.
+        ahead = load64(&cell.sequence) - 2 * turn
+        if ahead == 0:
+            if cas64(&ring.tail, turn, turn + 1):
+                cell.item = item
+                store64(&cell.sequence, 2 * turn + 1)
+                break
+        elif ahead < 0:
+            return False
+    fence()  # the push before the look at `sleeping`; the consumer does both the other way round
+    if load32(&ring.sleeping) and cas32(&ring.sleeping, 1, 0):
+        ring_bell(ring.eventfd)
+    return True
+
+
+cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil:
+    if try_push(ring, item):
+        return True
+    if waiter == NULL:
+        return False
+    mutex_lock(&ring.lock)
+    if not waiter.registered:
+        waiter.registered = True
+        waiter.next = ring.waiters
+        ring.waiters = waiter
+        add32(&ring.waiting, 1)
+    mutex_unlock(&ring.lock)
+    fence()
+    # Room made between the first try and the registration is seen here; room made later finds the waiter.
+    if not try_push(ring, item):
+        return False
+    ring_forget(ring, waiter)
+    return True
+
+
+cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil:
+    cdef RingWaiter **at
+    mutex_lock(&ring.lock)
+    if waiter.registered:
+        at = &ring.waiters
+        while at[0] != waiter:
+            at = &at[0].next
+        at[0] = waiter.next
+        waiter.registered = False
+        add32(&ring.waiting, -1)
+    mutex_unlock(&ring.lock)
+
+
+cdef void wake_waiters(Ring *ring) noexcept nogil:
+    cdef RingWaiter *waiter
+    mutex_lock(&ring.lock)
+    while ring.waiters != NULL:
+        waiter = ring.waiters
+        ring.waiters = waiter.next
+        waiter.registered = False
+        add32(&ring.waiting, -1)
+        inbox_post(waiter.inbox, &waiter.mail)
+    mutex_unlock(&ring.lock)
+
+
+cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil:
+    cdef Cell *cell
+    cdef int64_t turn = load64(&ring.head)
+    cdef int count = 0
+    while count < most:
+        cell = &ring.cells[turn % ring.capacity]
+        if load64(&cell.sequence) != 2 * turn + 1:
+            break
+        into[count] = cell.item
+        store64(&cell.sequence, 2 * (turn + ring.capacity))
+        count += 1
+        turn += 1
+        store64(&ring.head, turn)
+    if count:
+        fence()
+        if load32(&ring.waiting):
+            wake_waiters(ring)
+    return count
+
+
+cdef int32_t ring_size(Ring *ring) noexcept nogil:
+    cdef int64_t head = load64(&ring.head)
+    cdef int64_t size = load64(&ring.tail) - head
+    return <int32_t> min(max(size, 0), ring.capacity)
+
+
+cdef int ring_eventfd(Ring *ring) noexcept nogil:
+    return ring.eventfd
+
+
+cdef bint ring_may_sleep(Ring *ring) noexcept nogil:
+    cdef int64_t turn = load64(&ring.head)
+    store32(&ring.sleeping, 1)
+    fence()
+    if load64(&ring.cells[turn % ring.capacity].sequence) != 2 * turn + 1:
+        return True
+    ring_awake(ring)
+    return False
+
+
+cdef void ring_awake(Ring *ring) noexcept nogil:
+    store32(&ring.sleeping, 0)
+
+
+# The Python face: a ring of numbers.
+
+cdef void note_room(Mail *mail) noexcept nogil:
+    pass
+
+
+cdef class PyRing:
+    """A ring of positive numbers. `push` may be called from any thread, the rest from one."""
+
+    cdef Ring *ring
+    cdef RingWaiter waiter
+    cdef Inbox inbox
+
+    def __cinit__(self, int32_t capacity):
+        self.inbox.eventfd = -1
+        if capacity < 1:
+            raise ValueError(f"a ring's capacity is at least 1, not {capacity}")
+        self.ring = ring_new(capacity)
+        if self.ring == NULL or inbox_init(&self.inbox):
+            raise MemoryError
+        self.waiter.mail.deliver = note_room
+        self.waiter.inbox = &self.inbox
+
+    def __dealloc__(self):
+        ring_free(self.ring)
+        inbox_close(&self.inbox)
+
+    def push(self, int64_t number) -> bool:
+        """False when it is full; `room` then tells when to try again."""
+        cdef bint done
+        with nogil:
+            done = ring_push(self.ring, <void *> number, &self.waiter)
+        return done
+
+    def push_all(self, int64_t first, int64_t count) -> int:
+        """Pushes `count` numbers without the GIL, yielding the processor while the ring is full; how often it was
+        full."""
+        cdef int64_t i = 0
+        cdef int64_t full = 0
+        with nogil:
+            while i < count:
+                if ring_push(self.ring, <void *> (first + i), NULL):
+                    i += 1
+                else:
+                    full += 1
+                    sched_yield()
+        return full
+
+    def pop(self, int most=64) -> list[int]:
+        cdef void *items[64]
+        cdef int count
+        most = min(most, 64)
+        with nogil:
+            count = ring_pop(self.ring, items, most)
+        return [<int64_t> items[i] for i in range(count)]
+
+    def room(self) -> int:
+        """How many notices of room came since the last call."""
+        return inbox_deliver(&self.inbox)
+
+    def may_sleep(self) -> bool:
+        return ring_may_sleep(self.ring)
+
+    def awake(self) -> None:
+        ring_awake(self.ring)
+        silence_bell(self.ring.eventfd)
+
+    def fileno(self) -> int:
+        return self.ring.eventfd
+
+    def __len__(self) -> int:
+        return ring_size(self.ring)

@@ -1,0 +1,50 @@
+"""Lists of waiters: of a log's blocked appends and of a partition's parked requests. All under the log's lock; a waiter
+in a list owns a count on what it belongs to, and taking it out hands that count on."""
+
+from kafkacore._fast.wait.park cimport WAKE_BATCH, Waiter, WakeList, park_hold, park_release
+
+
+cdef inline void waiter_push(Waiter **list, Waiter *waiter) noexcept nogil:
+    park_hold(waiter.parked)
+    waiter.next = list[0]
+    waiter.back = list
+    if list[0] != NULL:
+        list[0].back = &waiter.next
+    list[0] = waiter
+
+
+cdef inline void waiter_unlink(Waiter *waiter) noexcept nogil:
+    waiter.back[0] = waiter.next
+    if waiter.next != NULL:
+        waiter.next.back = waiter.back
+    waiter.back = NULL
+    waiter.next = NULL
+
+
+# Moves waiters into `wakes` as long as there is room; True when some are left for another batch.
+cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil:
+    cdef Waiter *waiter
+    while list[0] != NULL:
+        if wakes.count == WAKE_BATCH:
+            return True
+        waiter = list[0]
+        waiter_unlink(waiter)
+        wakes.items[wakes.count] = waiter.parked
+        wakes.count += 1
+    return False
+
+
+# The same for those that `reached` satisfies: `at` <= it.
+cdef inline bint waiters_take(Waiter **list, long long reached, WakeList *wakes) noexcept nogil:
+    cdef Waiter *waiter = list[0]
+    cdef Waiter *rest
+    while waiter != NULL:
+        rest = waiter.next
+        if waiter.at <= reached:
+            if wakes.count == WAKE_BATCH:
+                return True
+            waiter_unlink(waiter)
+            wakes.items[wakes.count] = waiter.parked
+            wakes.count += 1
+        waiter = rest
+    return False

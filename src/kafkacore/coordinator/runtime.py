@@ -12,10 +12,9 @@ import enum
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkacore._fast.log.partition_watch import ACKS
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.journal import Journal, JournalPorts, JournalSettings, Records, WritableLog
 from kafkacore.coordinator.loader import Loader, ReadableLog, Replayed
 from kafkacore.coordinator.metrics import CoordinatorMetrics

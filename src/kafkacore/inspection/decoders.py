@@ -10,12 +10,11 @@ import binascii
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.base import text
 from kafkacore._fast.record.batch import ControlRecordType, InvalidRecordError, Record
 from kafkacore._fast.schema import tables
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.records import RECORD_TYPES, MetadataError, decode_framed
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.message_json import to_json

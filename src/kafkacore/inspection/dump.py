@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.errors import KafkaError, ProtocolError
 from kafkacore._fast.codec.compression import CodecError
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection import indexes, producers, segments
 from kafkacore.inspection.indexes import IndexOptions, TimeFindings
 from kafkacore.inspection.report import Report

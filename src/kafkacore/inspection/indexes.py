@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.log.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, offset_entries, time_entries
 from kafkacore._fast.record.batch import Batches
 from kafkacore._fast.record.batch_scan import BatchScan
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of
 from kafkacore.storage import names

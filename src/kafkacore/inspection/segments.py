@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkacore._fast.record.batch import Record
 from kafkacore._fast.record.describe import CONTENTS, DECODED, JSON, METADATA, RECORDS, TEXT, Description
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection.report import Report, compact
 from kafkacore.storage import names
 from kafkacore.storage.errors import MalformedFileError

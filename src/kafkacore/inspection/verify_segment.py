@@ -5,12 +5,11 @@ The segment is read once, its batches' headers as columns, in blocks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore._fast.record.batch_scan import REASONS, ROW, BatchScan
 from kafkacore._fast.record.record_scan import RecordScan
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of
 from kafkacore.inspection.verify_index import IndexVerifier, OffsetIndexVerifier, TimeIndexVerifier

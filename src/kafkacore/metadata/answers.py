@@ -10,11 +10,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from operator import is_
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.schema.columns import RowCodec
 from kafkacore._fast.schema.object_sink import Encoded
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.registrations import BrokerRegistration

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, Partition, PartitionChunk
 from kafkacore.metadata.records import MetadataError
 from kafkacore.metadata.registrations import BrokerRegistration, ControllerRegistration

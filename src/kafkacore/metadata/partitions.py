@@ -10,9 +10,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.uuid import MIGRATING_DIRECTORY, Uuid
 
 CHUNK_ROWS: Final = 2048

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import RegisterBrokerRecord, RegisterControllerRecord
 from kafkacore.protocol.uuid import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, Uuid
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersionError

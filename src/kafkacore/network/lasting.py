@@ -7,11 +7,10 @@ rights make a difference to them: an API whose answer depends on who asks must n
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.plane.plane import InboundRequest, NativePlane
 from kafkacore._fast.plane.prepared_answers import ASKED_LIMIT, PreparedAnswers, PreparedSlot
-from kafkacore._named_tuple import NamedTuple
 
 MAX_ANSWERS: Final = 128
 MAX_BYTES: Final = 64 << 20

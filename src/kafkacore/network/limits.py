@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import Any, Final
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Any, Final, NamedTuple
 
 CONTROL_PLANE_QUEUE: Final = 20  # KIP-291: the ring of control.plane.listener.name
 MEMORY_SHARE: Final = 4  # queued.max.request.bytes=-1 still means: a quarter of the memory

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Final
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 _HINTS: Final = {
     errno.EADDRINUSE: "another process listens there; choose another port in {key}, or stop that process",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.plane import Plane
 from kafkacore.protocol import apis
 from kafkacore.runtime.process import CONTROL, CONTROLLER

@@ -11,11 +11,10 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.plane.plane import HotApi, InboundRequest, NativePlane, pack_address
 from kafkacore._fast.world.environment import Environment
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.lasting import LastingAnswer, LastingAnswers
 from kafkacore.network.later import Later
 from kafkacore.network.limits import CONTROL_PLANE_QUEUE, PlaneLimits

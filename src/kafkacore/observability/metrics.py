@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class Kind(enum.Enum):

@@ -6,13 +6,12 @@ All of it comes from the message tables, by way of `apis.tsv`, read when first a
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.base.errors import ProtocolError, UnsupportedVersionError
 from kafkacore._fast.schema import tables
 from kafkacore._fast.schema.message import Message, message_class
 from kafkacore._fast.schema.wire import request_header
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol import messages
 
 

@@ -7,9 +7,7 @@ node of ours is formatted with, up to 4.3-IV0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"

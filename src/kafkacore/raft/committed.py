@@ -4,9 +4,8 @@ place."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import Message
 
 

@@ -15,9 +15,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, election, messages, replication, transfer

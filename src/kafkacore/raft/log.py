@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafkacore._fast.record.batch import Batches
-from kafkacore._named_tuple import NamedTuple
 
 
 class OffsetAndEpoch(NamedTuple):

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkacore._fast.record.batch import Batches, CorruptBatchError
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import control, election, messages

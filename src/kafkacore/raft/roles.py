@@ -3,9 +3,8 @@ milliseconds."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey
 

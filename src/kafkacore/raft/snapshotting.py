@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import snapshots
 from kafkacore.raft.committed import CommittedBatch

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.network.lasting import LastingAnswer
 from kafkacore.network.later import Later
 from kafkacore.network.request import RequestContext

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrationRequest
 from kafkacore.protocol.uuid import Uuid
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkacore._fast.base.thread_priority import enter_thread
 from kafkacore._fast.world.environment import Environment
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.records import decode_batch
 from kafkacore.protocol.messages import Message

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 # The next block is asked for when this share of the present one is used, so that InitProducerId rarely waits for a
 # commit.

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.errors import ProtocolError
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.record.batch import Batches, ControlRecordType, CorruptBatchError, RecordBatchBuilder
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config.addresses import Address
 from kafkacore.protocol.features import KRAFT_VERSION, METADATA_VERSION
 from kafkacore.protocol.messages import (

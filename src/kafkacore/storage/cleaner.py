@@ -12,10 +12,9 @@ import logging
 import os
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkacore._fast.log import move as log_move
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.storage.cleaner_choice import DirtySection, dirty_section
 
 if TYPE_CHECKING:

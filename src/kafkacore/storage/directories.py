@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.uuid import Uuid
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import meta_properties

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.uuid import Uuid
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address, AddressError, is_host, parse_node_id, parse_port
 from kafkacore.protocol.features import (

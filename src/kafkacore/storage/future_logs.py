@@ -9,12 +9,11 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log import move as log_move
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.storage import log_loader, names
 from kafkacore.storage.errors import LogDirectoryError, reason
 

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.uuid import ZERO, Uuid
 from kafkacore._fast.log import move as log_move
@@ -18,7 +18,6 @@ from kafkacore._fast.log.partition_handle import PartitionHandle, new_partitions
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.process import DATA_NICE
 from kafkacore.storage import checkpoints, clean_shutdown, directory_load, names

@@ -7,10 +7,9 @@ from __future__ import annotations
 import os
 import select
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkacore._fast.world.environment import Environment
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.storage.log_manager import LogManager
 

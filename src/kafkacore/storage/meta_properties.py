@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.uuid import Uuid
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import ConfigError
 from kafkacore.config import properties as property_files
 from kafkacore.runtime.files import OS_FILES, Files, replace

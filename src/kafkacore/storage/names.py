@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from enum import Enum
-from typing import Final
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Final, NamedTuple
 
 LOG: Final = ".log"
 OFFSET_INDEX: Final = ".index"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.uuid import ZERO, Uuid
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.runtime.files import OS_FILES, Files, replace
 from kafkacore.storage.errors import MalformedFileError
 

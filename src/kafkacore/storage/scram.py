@@ -9,9 +9,8 @@ import hmac
 import os
 from base64 import b64decode
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import Message, UserScramCredentialRecord
 
 MIN_ITERATIONS: Final = 4096  # the default too, and Kafka's limits

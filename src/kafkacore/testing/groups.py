@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.other_kinds import CLASSIC
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.apis import ApiKey

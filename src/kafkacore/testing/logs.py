@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkacore._fast.record.batch import Batch, Batches
-from kafkacore._named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes, SegmentInfo

@@ -10,9 +10,8 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.properties import parse_overrides
 from kafkacore.tools import plain

@@ -5,8 +5,7 @@ the translations that it looks for, cost a start 4 ms.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class Words(NamedTuple):

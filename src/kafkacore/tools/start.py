@@ -6,9 +6,8 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.tools import plain
 

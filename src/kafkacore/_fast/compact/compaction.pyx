@@ -25,7 +25,7 @@ from kafkacore._fast.base.sync cimport Thread, thread_join, thread_start
 
 from os import strerror
 
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 cdef extern from "<errno.h>" nogil:
     int ECANCELED, ENOBUFS

@@ -33,7 +33,7 @@ from kafkacore._fast.record.validate cimport ORIGIN_CLIENT, ORIGIN_COORDINATOR
 from os import strerror
 
 from kafkacore._fast.base.uuid import Uuid
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class AppendResult(NamedTuple):

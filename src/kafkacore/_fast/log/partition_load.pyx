@@ -18,7 +18,7 @@ from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 from os import strerror
 
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object text)

@@ -8,7 +8,7 @@ from kafkacore._fast.log.producers cimport Producer, Producers
 from kafkacore._fast.record.record cimport NO_PRODUCER_EPOCH, NO_SEQUENCE
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class ProducerInfo(NamedTuple):

@@ -7,7 +7,7 @@ from kafkacore._fast.log.partition_handle cimport PartitionHandle
 from kafkacore._fast.log.producers cimport Producer, producers_copy
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class ProducerState(NamedTuple):

@@ -17,9 +17,7 @@ import json
 import os
 import string
 from functools import cache
-from typing import Any, Final
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Any, Final, NamedTuple
 
 TABLES: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "protocol", "tables")
 CURRENT: Final = "kafka-4.3"

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.metadata.partitions import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, Partition
 from kafkacore.protocol.messages import PartitionChangeRecord
 from kafkacore.protocol.uuid import Uuid

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-
-from kafkacore._named_tuple import NamedTuple
+from typing import NamedTuple
 
 
 class UsableBroker(NamedTuple):

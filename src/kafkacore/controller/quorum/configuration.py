@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config.changes import APPEND, NAMES, SUBTRACT, changed
 from kafkacore.config.keys import BROKER as BROKER_KEYS
 from kafkacore.config.keys import CLIENT_METRICS as CLIENT_METRICS_KEYS

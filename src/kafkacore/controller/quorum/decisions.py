@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from functools import lru_cache
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.values import Value, parse
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.controller.quorum.decisions import Decision, limit_records
 from kafkacore.metadata.client_quotas import CLIENT_ID, IP, USER, Entity, entity_of, quota_of
 from kafkacore.metadata.image import MetadataImage

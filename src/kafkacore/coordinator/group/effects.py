@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Protocol, TypeAlias
-
-from kafkacore._named_tuple import NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 # Whoever asked, as the shard's owner knows them: a future, a slot, a name in a test. Handed back, never looked into.
 Waiter: TypeAlias = Any

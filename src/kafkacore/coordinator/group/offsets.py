@@ -6,11 +6,10 @@ Offsets are rows of `_fast.hot.offset_rows`: a commit of hundreds of partitions 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from kafkacore._fast.hot.offset_commit import OffsetCommit
 from kafkacore._fast.hot.offset_rows import TopicOffsets
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.coordinator.group.records import CommittedOffset
 
 OffsetName: TypeAlias = tuple[str, str, int]  # group, topic, partition

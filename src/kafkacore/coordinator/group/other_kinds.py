@@ -5,9 +5,8 @@ Their records stay in the log as they are; nothing of them is deleted here (KIP-
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.messages import ConsumerGroupMemberMetadataKey, ConsumerGroupMetadataKey
 
 CONSUMER: Final = "consumer"

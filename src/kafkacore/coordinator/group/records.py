@@ -7,10 +7,9 @@ written for every partition of every commit is written by `_fast.hot.offset_reco
 from __future__ import annotations
 
 from struct import Struct as Layout
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.hot import offset_records
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.protocol.errors import ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from kafkacore.protocol.uuid import ZERO

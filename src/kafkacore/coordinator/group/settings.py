@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkacore._named_tuple import NamedTuple
 from kafkacore.config import BrokerConfig
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000  # Kafka has no key for it

@@ -1,15 +1,19 @@
 """Fetch on the hot path: what is returned, how it waits, what a session leaves out."""
 
 import os
+import socket
 import struct
 import threading
 
 import pytest
 
 from kafkacore._fast.hot import fetch
+from kafkacore._fast.hot.hot import publish_table
+from kafkacore._fast.log.partition_table import Table
 from kafkacore._fast.record.batch import Batches
 from kafkacore._fast.world.environment import ManualClock
 from kafkacore.protocol import messages as m
+from kafkacore.protocol.uuid import Uuid
 
 NOW_MS = 1_700_000_000_000
 WAIT_SECONDS = 60
@@ -121,6 +125,76 @@ def test_a_waiting_fetch_hears_that_its_partition_is_gone(data_plane, client):
     assert parts(client.receive(m.FetchResponse, 12)[1])[0].error_code in (3, 6)
 
 
+@pytest.fixture
+def frozen(open_plane):
+    """A plane whose time stands still, so that a Fetch that waits cannot end by its deadline."""
+    return open_plane(clock=ManualClock(NOW_MS))
+
+
+def waits(client, plane):
+    """Whether the one Fetch that `client` has sent is parked: the processor ended a whole turn and answered nothing."""
+    turns = plane.processor.look()
+    while plane.processor.turns < turns:
+        pass
+    client.socket.settimeout(0.05)
+    try:
+        client.socket.recv(1, socket.MSG_PEEK)
+    except TimeoutError:
+        return fetch.live() == 1
+    finally:
+        client.socket.settimeout(WAIT_SECONDS)
+    return False
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_fetch_waits_for_known_partitions_when_it_also_names_an_unknown_one(frozen, batch, version):
+    client = frozen.client()
+    request = frozen.fetch_request({0: 0, 8: 0}, version, max_wait_ms=60_000)
+    unknown = m.FetchRequest.FetchTopic(topic="gone", partitions=request.topics[0].partitions)
+    unknown.topic_id = Uuid(b"\x01" * 16)
+    request.topics.append(unknown)
+    client.send(request, version)
+    assert waits(client, frozen)
+    frozen.client().produce(frozen.produce_request(batch()))
+    answer = client.receive(m.FetchResponse, version)[1]
+    errors = [[(part.partition_index, part.error_code) for part in topic.partitions] for topic in answer.responses]
+    unknown_topic = 100 if version >= 13 else 3
+    assert errors == [[(0, 0), (8, 3)], [(0, unknown_topic), (8, unknown_topic)]]
+    assert offsets(answer.responses[0].partitions[0].records) == [0]
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_session_waits_for_known_partitions_when_it_also_holds_an_unknown_one(frozen, batch, version):
+    """A client whose session held a partition of a deleted topic would fetch in a tight loop else."""
+    client = frozen.client()
+    first = client.fetch(frozen.fetch_request({0: 0, 8: 0}, version, session_epoch=0), version)
+    client.send(
+        frozen.fetch_request({}, version, session_id=first.session_id, session_epoch=1, max_wait_ms=60_000), version
+    )
+    assert waits(client, frozen)
+    frozen.client().produce(frozen.produce_request(batch()))
+    found = parts(client.receive(m.FetchResponse, version)[1])
+    assert {index: part.error_code for index, part in found.items()} == {0: 0, 8: 3}
+
+
+def test_fetch_answers_at_once_when_it_names_no_known_partition(frozen):
+    answer = frozen.client().fetch(frozen.fetch_request({8: 0, 9: 0}, max_wait_ms=60_000))
+    assert [part.error_code for part in parts(answer).values()] == [3, 3]
+
+
+def test_fetch_answers_at_once_when_a_known_partition_fails(frozen):
+    frozen.partitions[1].become_follower(2, 1, 1)
+    answer = frozen.client().fetch(frozen.fetch_request({0: 0, 1: 0, 2: 5}, max_wait_ms=60_000))
+    assert [part.error_code for part in parts(answer).values()] == [0, 6, 1]
+
+
+def test_least_bytes_are_no_more_than_the_most_that_an_answer_may_have(frozen, batch):
+    client = frozen.client()
+    client.produce(frozen.produce_request(batch(2)))
+    request = frozen.fetch_request({0: 0}, max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=100)
+    assert offsets(parts(client.fetch(request))[0].records) == [0, 1]
+
+
 def test_a_connection_that_closes_while_it_waits_leaves_nothing_behind(data_plane, client):
     client.send(data_plane.fetch_request({0: 0, 1: 0, 2: 0}, max_wait_ms=60_000), 12)
     while fetch.live() == 0:
@@ -226,6 +300,20 @@ def test_an_error_is_named_until_it_is_over(data_plane, filled, session):
     data_plane.partitions[2].become_leader(1, 5, 2)
     found = parts(filled.fetch(data_plane.fetch_request({}, version, session_id=session_id, session_epoch=3), version))
     assert [(index, part.error_code) for index, part in found.items()] == [(2, 0)]
+
+
+def test_session_reports_a_deleted_topic_as_unknown_partition_when_it_has_seen_the_topic_id(data_plane, client):
+    """Only a session that has seen the id knows that it once was a topic's (FetchSession.maybeResolveUnknownName)."""
+    session_id = client.fetch(data_plane.fetch_request({0: 0}, 17, session_epoch=0), 17).session_id
+    publish_table(data_plane.plane, Table())
+    fresh = data_plane.fetch_request({0: 0}, 17, session_epoch=0)
+    answer = client.fetch(fresh, 17)
+    assert parts(answer)[0].error_code == 100
+    for epoch in (1, 2):
+        again = data_plane.fetch_request({}, 17, session_id=session_id, session_epoch=epoch)
+        assert parts(client.fetch(again, 17))[0].error_code == 3
+    again = data_plane.fetch_request({}, 17, session_id=answer.session_id, session_epoch=1)
+    assert parts(client.fetch(again, 17))[0].error_code == 100
 
 
 def test_a_session_that_outgrows_an_answer_is_ended(data_plane, client):

@@ -130,7 +130,10 @@ cdef int go_on(FetchCall *call, bint last) noexcept nogil:
 
 
 cdef bint enough(FetchCall *call) noexcept nogil:
-    return call.failed or call.count == 0 or call.body.max_wait_ms <= 0 or call.bytes >= call.body.min_bytes
+    """Whether to answer now, by the rules of ReplicaManager.fetchMessages. A partition that is not known has its error
+    already and hurries nobody: the others still wait. A known one that fails is news that its client must act on."""
+    cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
+    return call.failed or call.known_count == 0 or call.body.max_wait_ms <= 0 or call.bytes >= least_bytes
 
 
 cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
@@ -142,16 +145,17 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
     cdef int32_t i
     let_go_of_reads(call)
     call.bytes = 0
-    call.failed = False
+    call.failed = call.forced_error != NONE
     for i in range(call.count):
         part = &call.parts[i]
-        if part.partition != NULL:
-            error = partition_read(part.partition, part.offset, part.current_leader_epoch, part.last_fetched_epoch,
-                                   max(min(part.max_bytes, room), 0), isolation, call.bytes == 0, slowly,
-                                   &part.read, &part.view)
-            if error == LOG_BLOCKED:
-                return LOG_BLOCKED
-            part.error = error if call.forced_error == NONE else call.forced_error
+        if part.partition == NULL:
+            continue
+        error = partition_read(part.partition, part.offset, part.current_leader_epoch, part.last_fetched_epoch,
+                               max(min(part.max_bytes, room), 0), isolation, call.bytes == 0, slowly,
+                               &part.read, &part.view)
+        if error == LOG_BLOCKED:
+            return LOG_BLOCKED
+        part.error = error if call.forced_error == NONE else call.forced_error
         if part.error != NONE or part.view.diverging_end_offset >= 0:
             call.failed = True
         elif part.read.size > 0:
@@ -293,7 +297,7 @@ cdef void fail_all(FetchCall *call) noexcept nogil:
 # --- waiting ---
 
 cdef bint wait_for_more(FetchCall *call) noexcept nogil:
-    """Queues a waiter on every partition; False when one moved since it was read (then none is queued)."""
+    """Queues a waiter on every known partition; False when one moved since it was read (then none is queued)."""
     cdef Part *part
     cdef bint committed = call.body.isolation_level == READ_COMMITTED
     cdef int64_t bound
@@ -301,6 +305,8 @@ cdef bint wait_for_more(FetchCall *call) noexcept nogil:
     let_go_of_reads(call)
     for i in range(call.count):
         part = &call.parts[i]
+        if part.partition == NULL:
+            continue
         bound = part.view.last_stable_offset if committed else part.view.high_watermark
         part.waiter.parked = &call.parked
         part.waiter.kind = WAIT_COMMITTED if committed else WAIT_FETCH

@@ -48,10 +48,11 @@ ctypedef struct FetchCall:
     bint starts_session           # a full fetch that asks for a session
     Part *parts
     int32_t count
+    int32_t known_count           # parts with a partition
     Part **named                  # the parts that the answer names; answers[i] is named[i]'s
     PartitionData *answers
     int64_t bytes                 # that the last reading found
-    bint failed                   # a partition has an error or diverges: answer at once
+    bint failed                   # a known partition has an error or diverges: answer at once
     bint reading                  # a job of the I/O pool owns `parts` until it is done
     bint waits_no_more            # its deadline has passed meanwhile
     int16_t forced_error          # the gate's, for every partition

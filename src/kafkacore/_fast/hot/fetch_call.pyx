@@ -72,12 +72,15 @@ cdef int parts_of_request(FetchCall *call) noexcept nogil:
             part.max_bytes = wanted[i].partition_max_bytes
             part.current_leader_epoch = wanted[i].current_leader_epoch
             part.last_fetched_epoch = wanted[i].last_fetched_epoch
-            find_partition(call, part)
+            find_partition(call, part, False)
     return 0
 
 
-cdef void find_partition(FetchCall *call, Part *part) noexcept nogil:
+cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noexcept nogil:
+    """Whether the part's topic is known, or was: a session gives a topic that was deleted since the error of a missing
+    partition (Kafka keeps the name that an id once had for as long as the session lives)."""
     cdef PartitionTable *table = request_table(call.request)
+    cdef bint known = topic_was_known
     part.view.high_watermark = -1
     part.view.last_stable_offset = -1
     part.view.log_start_offset = -1
@@ -85,14 +88,17 @@ cdef void find_partition(FetchCall *call, Part *part) noexcept nogil:
     part.error = call.forced_error
     if call.request.api_version >= TOPIC_ID_VERSION:
         part.partition = table_find_id(table, part.topic_id, part.index)
+        known = known or part.partition != NULL or table_knows_id(table, part.topic_id)
         if part.partition == NULL and part.error == NONE:
-            part.error = UNKNOWN_TOPIC_OR_PARTITION if table_knows_id(table, part.topic_id) else UNKNOWN_TOPIC_ID
+            part.error = UNKNOWN_TOPIC_OR_PARTITION if known else UNKNOWN_TOPIC_ID
     else:
         part.partition = table_find_name(table, part.topic.data, part.topic.size, part.index)
         if part.partition == NULL and part.error == NONE:
             part.error = UNKNOWN_TOPIC_OR_PARTITION
     if part.partition != NULL:
         partition_hold(part.partition)
+        call.known_count += 1
+    return known
 
 
 cdef int parts_of_session(FetchCall *call) noexcept nogil:
@@ -171,7 +177,7 @@ cdef bint copy_session(FetchCall *call) noexcept nogil:
         part.max_bytes = kept.max_bytes
         part.current_leader_epoch = kept.current_leader_epoch
         part.last_fetched_epoch = kept.last_fetched_epoch
-        find_partition(call, part)
+        kept.topic_was_known = find_partition(call, part, kept.topic_was_known)
         kept = kept.next
     return True
 
@@ -224,6 +230,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
         kept.max_bytes = part.max_bytes
         kept.current_leader_epoch = part.current_leader_epoch
         kept.last_fetched_epoch = part.last_fetched_epoch
+        kept.topic_was_known = part.error != UNKNOWN_TOPIC_ID
         has_news(kept, part)
     if ok and session.count > 0:
         call.answer.session_id = sessions_add(call.state.sessions, session, call.now_ms)

@@ -21,6 +21,7 @@ ctypedef struct SessionPartition:
     uint8_t topic_id[16]
     int32_t topic_size                   # of the name that follows the struct; 0 when the session goes by topic ids
     int32_t index
+    bint topic_was_known                 # its topic id, by some fetch of the session
     int32_t max_bytes
     int32_t current_leader_epoch
     int32_t last_fetched_epoch

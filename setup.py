@@ -8,6 +8,8 @@ Environment:
 """
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -66,6 +68,9 @@ def extensions() -> list[Extension]:
         if not ONLY or name(source) in ONLY
     ]
 
+
+# Structs, error codes and API keys follow from Kafka's tables. They must be there before Cython looks for them.
+subprocess.run([sys.executable, "ci/native_tables.py"], check=True)
 
 setup(
     ext_modules=cythonize(

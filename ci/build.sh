@@ -43,6 +43,9 @@ installed || {
     printf '%s\n' "$fingerprint" >".venv/.kafkacore-${extras//,/-}"
 }
 
+# What follows from Kafka's tables; a file that would not change keeps its time.
+.venv/bin/python ci/native_tables.py
+
 built="$stamps/extensions"
 missing_extension() {
     local source

@@ -85,11 +85,11 @@ def message_stub(name: str) -> Iterator[str]:
 def messages_stub() -> str:
     lines = [
         NOTICE + UNCHECKED,
+        "from kafkacore._fast.base.uuid import Uuid",
         "from kafkacore._fast.schema.message import Message as Message",
         "from kafkacore._fast.schema.message import Struct as Struct",
         "from kafkacore._fast.schema.message import message_class as message_class",
         "from kafkacore._fast.schema.object_sink import Encoded",
-        "from kafkacore._fast.base.uuid import Uuid",
         "",
     ]
     for name in tables.names():

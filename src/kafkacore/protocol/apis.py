@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.base.errors import ProtocolError, UnsupportedVersionError
 from kafkacore._fast.schema import tables
+from kafkacore._fast.schema.headers import request_header
 from kafkacore._fast.schema.message import Message, message_class
-from kafkacore._fast.schema.wire import request_header
 from kafkacore.protocol import messages
 
 

@@ -15,7 +15,6 @@ from kafkacore._fast.schema.view cimport Arena
 from kafkacore._fast.schema.wire cimport FetchRequest, FetchResponse, PartitionData
 
 cdef enum:
-    FLEXIBLE_VERSION = 12
     TOPIC_ID_VERSION = 13
 
 # One partition of the call, in the order of fetching.

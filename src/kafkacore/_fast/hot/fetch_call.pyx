@@ -23,8 +23,8 @@ from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.partition_table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
 from kafkacore._fast.schema.view cimport Gap, Program, arena_alloc, view_write
 from kafkacore._fast.schema.wire cimport (
-    AbortedTransaction, FetchPartition, FetchTopic, FetchableTopicResponse, ForgottenTopic, PartitionData,
-    fetch_response_program,
+    FETCH_RESPONSE_FLEXIBLE, AbortedTransaction, FetchPartition, FetchTopic, FetchableTopicResponse, ForgottenTopic,
+    PartitionData, fetch_response_program,
 )
 
 cdef enum:
@@ -350,7 +350,7 @@ cdef bint write_answer(FetchCall *call) noexcept nogil:
     if gaps == NULL:
         return False
     writer_init(&out, MAX_ANSWER_BYTES)
-    answer_begin(&out, call.request, call.request.api_version >= FLEXIBLE_VERSION)
+    answer_begin(&out, call.request, call.request.api_version >= FETCH_RESPONSE_FLEXIBLE)
     if hint_needed(call):
         hint_endpoints(call)
     view_write(program, &call.answer, &out, gaps, call.count + 1, &gap_count)

@@ -16,13 +16,12 @@ from kafkacore._fast.schema.schema cimport Slice
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 from kafkacore._fast.schema.view cimport Arena, Program, arena_free, arena_init, view_default, view_read, view_write
 from kafkacore._fast.schema.wire cimport (
-    HeartbeatRequest, HeartbeatResponse, SyncGroupRequest, SyncGroupResponse, heartbeat_request_program,
-    heartbeat_response_program, response_has_tags, sync_group_request_program, sync_group_response_program,
+    HEARTBEAT_RESPONSE_FLEXIBLE, SYNC_GROUP_RESPONSE_FLEXIBLE, HeartbeatRequest, HeartbeatResponse, SyncGroupRequest,
+    SyncGroupResponse, heartbeat_request_program, heartbeat_response_program, sync_group_request_program,
+    sync_group_response_program,
 )
 
 cdef enum:
-    HEARTBEAT = 12
-    SYNC_GROUP = 14
     PROTOCOL_SINCE = 5          # of SyncGroup: type and name of the protocol must be said (KIP-559)
     MOST_TEXT_BYTES = 32767     # of a protocol's type, or name
     ANSWER_BYTES = 64           # of headers and fields beside those
@@ -120,7 +119,7 @@ cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) 
     elif not note_heartbeat(<Rolls *> state, &asked, env.clock.monotonic_ns(env.clock.self)):
         return SERVED_PUNT
     writer_init(&out, ANSWER_BYTES)
-    answer_begin(&out, request, response_has_tags(HEARTBEAT, request.api_version))
+    answer_begin(&out, request, request.api_version >= HEARTBEAT_RESPONSE_FLEXIBLE)
     view_write(heartbeat_response_program(request.api_version), &answer, &out, NULL, 0, &gaps)
     return SERVED if answer_whole(&out, request) else SERVED_CLOSE
 
@@ -177,7 +176,7 @@ cdef int serve_sync_group(void *state, Request *request, const Verdict *verdict)
     if not read_request(sync_group_request_program(request.api_version), request, &asked):
         return SERVED_PUNT
     writer_init(&out, SYNC_BYTES)
-    answer_begin(&out, request, response_has_tags(SYNC_GROUP, request.api_version))
+    answer_begin(&out, request, request.api_version >= SYNC_GROUP_RESPONSE_FLEXIBLE)
     if verdict.action == GATE_ERROR:
         view_default(sync_group_response_program(request.api_version), &refused)
         refused.error_code = verdict.error

@@ -21,12 +21,12 @@ from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.partition_table cimport PartitionTable, table_find_name
 from kafkacore._fast.schema.view cimport Arena, arena_alloc, arena_free, arena_init, view_read, view_write
 from kafkacore._fast.schema.wire cimport (
-    ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
-    ListOffsetsTopicResponse, list_offsets_request_program, list_offsets_response_program, response_has_tags,
+    LIST_OFFSETS_RESPONSE_FLEXIBLE, ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest,
+    ListOffsetsResponse, ListOffsetsTopic, ListOffsetsTopicResponse, list_offsets_request_program,
+    list_offsets_response_program,
 )
 
 cdef enum:
-    API_KEY = 2
     CALL_ARENA_BYTES = 16 << 20   # parsed request and answer of 100,000 partitions; more goes to the handler
     LEADER_NOT_AVAILABLE = 5
     UNKNOWN_LEADER_EPOCH = 75
@@ -79,7 +79,7 @@ cdef int write_answer(Request *request, const ListOffsetsResponse *answer) noexc
     cdef Writer out
     cdef int gaps = 0
     writer_init(&out, MAX_ANSWER_BYTES)
-    answer_begin(&out, request, response_has_tags(API_KEY, request.api_version))
+    answer_begin(&out, request, request.api_version >= LIST_OFFSETS_RESPONSE_FLEXIBLE)
     view_write(list_offsets_response_program(request.api_version), answer, &out, NULL, 0, &gaps)
     return SERVED if answer_whole(&out, request) else SERVED_CLOSE
 

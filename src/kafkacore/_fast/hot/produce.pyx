@@ -34,15 +34,15 @@ from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.record.validate cimport ORIGIN_CLIENT
 from kafkacore._fast.schema.view cimport Arena, Program, arena_alloc, arena_free, arena_init, view_read, view_write
 from kafkacore._fast.schema.wire cimport (
-    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
-    TopicProduceData, TopicProduceResponse, produce_request_program, produce_response_program,
+    PRODUCE_RESPONSE_FLEXIBLE, BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse,
+    ProduceRequest, ProduceResponse, TopicProduceData, TopicProduceResponse, produce_request_program,
+    produce_response_program,
 )
 
 cdef enum:
     ACKS_ALL = -1
     KAFKA_STORAGE_ERROR = 56
     CALL_ARENA_BYTES = 64 << 20   # parsed request and answer of 100,000 partitions; what needs more is malformed
-    FLEXIBLE_VERSION = 9
     LEADERS_VERSION = 10       # who leads, and where (KIP-951)
     TOPIC_ID_VERSION = 13
 
@@ -410,7 +410,7 @@ cdef bint answer(ProduceCall *call) noexcept nogil:
     if call.failed and call.request.api_version >= LEADERS_VERSION:
         hint_endpoints(call)
     writer_init(&out, MAX_ANSWER_BYTES)
-    answer_begin(&out, call.request, call.request.api_version >= FLEXIBLE_VERSION)
+    answer_begin(&out, call.request, call.request.api_version >= PRODUCE_RESPONSE_FLEXIBLE)
     view_write(program, &call.answer, &out, NULL, 0, &gaps)
     return answer_whole(&out, call.request)
 

@@ -1,0 +1,3 @@
+from typing_extensions import Buffer
+
+def request_header(frame: Buffer) -> tuple[int, int, int, bytes | None, int] | None: ...

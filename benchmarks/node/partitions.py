@@ -18,9 +18,8 @@ from pathlib import Path
 
 from benchmarks.peers import report, requests, start
 from benchmarks.peers.contestants import starters
-from benchmarks.peers.rows import FIRST_TIMESTAMP_MS
+from benchmarks.peers.rows import one_record
 
-from kafkacore._fast.record.batch import RecordBatchBuilder
 from processes import wait_until
 
 TOPIC_PARTITIONS = 100
@@ -30,12 +29,6 @@ TIMES = "first ApiVersions", "first acknowledged", "stop"
 END_S = 300
 OURS, THEIRS = "kafkacore", "apache-4.3"
 HEAD = "| partitions | broker | first ApiVersions s | CPU s until then | first acknowledged s | stop s | RSS MiB |"
-
-
-def one_record():
-    builder = RecordBatchBuilder()
-    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
-    return bytes(builder.build())
 
 
 def fill(broker, topics, limit):

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import statistics
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ LOGARITHMIC_FROM = 100
 
 
 def conditions(rounds, directory):
-    """What the figures depend on, in words."""
+    """The machine and the run that the figures depend on, in words."""
     model = next(
         (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
         "unknown",
@@ -57,9 +58,13 @@ def table(results, rows, names):
 
 
 def plot(results, rows, names, words, path):
-    """One small chart for each row, a bar for each contestant, whiskers from the lowest to the highest; `words` tell of
-    the run."""
-    import matplotlib as mpl
+    """One small chart for each row: a bar for each contestant, whiskers from the lowest figure to the highest. `words`
+    is the line below the charts."""
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError:
+        print("no plot, because matplotlib is missing: ci/build.sh bench installs it", file=sys.stderr)
+        return
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
@@ -91,7 +96,7 @@ def plot(results, rows, names, words, path):
 
 
 def write(out, results, rows, names, rounds, directory):
-    """Leaves peers.md, peers.json and peers.png in `out`; returns the text of the first."""
+    """Writes peers.md, peers.json and peers.png to `out`; returns the text of the first."""
     out.mkdir(parents=True, exist_ok=True)
     words = conditions(rounds, directory)
     text = f"{words}.\n\n{table(results, rows, names)}"

@@ -25,6 +25,27 @@ def produce(topic, partition, batch, acks=-1):
     return frame(PRODUCE, 7, body)
 
 
+def produce_to_all(topics, batch):
+    """One request with the same batch for every partition of many topics; `topics`: (name, partition count) pairs."""
+    data = struct.pack(">i", len(batch)) + batch
+    asked = (string(name) + array(struct.pack(">i", index) + data for index in range(count)) for name, count in topics)
+    return frame(PRODUCE, 7, struct.pack(">hhi", -1, -1, TIMEOUT_MS) + array(asked))
+
+
+def unacknowledged(answer):
+    """How many partitions of a Produce answer (without its correlation id) have an error."""
+    (topics,) = struct.unpack_from(">i", answer)
+    position, wrong = 4, 0
+    for _ in range(topics):
+        (size,) = struct.unpack_from(">h", answer, position)
+        (partitions,) = struct.unpack_from(">i", answer, position + 2 + size)
+        position += 6 + size
+        for _ in range(partitions):
+            wrong += struct.unpack_from(">h", answer, position + 4)[0] != NO_ERROR
+            position += 30
+    return wrong
+
+
 def produce_error_at(topic):
     """Where the error code of the first partition lies in a Produce answer that starts with its correlation id."""
     return 4 + 4 + 2 + len(topic) + 4 + 4

@@ -30,6 +30,7 @@ END_TO_END_LIMIT_S = 5.0  # a peer that wakes by polling is slow
 METADATA_PARTITIONS = 10_000
 METADATA_REQUESTS = 30
 PIPELINE_DEPTH = 5
+TOPICS_IN_A_PRODUCE = 100
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 NUMBERS = itertools.count()
 
@@ -187,9 +188,7 @@ def fetch(broker):
 
 def round_trip(broker):
     topic = fresh_topic(broker)
-    builder = RecordBatchBuilder()
-    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
-    request = requests.produce(topic, 0, bytes(builder.build()))
+    request = requests.produce(topic, 0, one_record())
     client = load(broker, depth=1)
     where = requests.produce_error_at(topic)
     checked(client.run([request], count=200, error_at=where), 200)
@@ -206,9 +205,7 @@ def round_trip(broker):
 def end_to_end(broker):
     """From a Produce's first byte to the waiting Fetch's answer, by two plain sockets."""
     topic = fresh_topic(broker)
-    builder = RecordBatchBuilder()
-    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
-    batch = bytes(builder.build())
+    batch = one_record()
     writer, reader = requests.Connection(broker.bootstrap), requests.Connection(broker.bootstrap)
     taken, deadline = [], time.monotonic() + END_TO_END_LIMIT_S
     for offset in range(END_TO_END):
@@ -230,14 +227,45 @@ def end_to_end(broker):
 
 
 def create_topics(broker):
-    """900 topics of 10 partitions in one request: answered, and every partition serving."""
+    """900 topics of 10 partitions in one request: answered, every partition serving, every partition with a record."""
     names = [f"many-{next(NUMBERS)}" for _ in range(900)]
     began = time.perf_counter()
     requests.create(broker.bootstrap, names, 10)
     answered = time.perf_counter()
     wanted = dict.fromkeys(names, 10)
     wait_until(lambda: requests.unserved(broker.bootstrap, wanted) == 0, 180, "every partition serves")
-    return {"answered s": answered - began, "serving s": time.perf_counter() - began}
+    served = time.perf_counter()
+    first_records(broker, list(wanted.items()))
+    return {
+        "answered s": answered - began,
+        "serving s": served - began,
+        "first records acknowledged s": time.perf_counter() - began,
+    }
+
+
+def first_records(broker, topics):
+    """A record to each partition, 1,000 partitions in each request, as a producer sends what it has gathered."""
+    record = one_record()
+    connection = requests.Connection(broker.bootstrap)
+    parts = [topics[at : at + TOPICS_IN_A_PRODUCE] for at in range(0, len(topics), TOPICS_IN_A_PRODUCE)]
+    for number, part in enumerate(parts):
+        connection.send(requests.produce_to_all(part, record))
+        if number >= PIPELINE_DEPTH - 1:
+            acknowledged(connection)
+    for _ in parts[-(PIPELINE_DEPTH - 1) :]:
+        acknowledged(connection)
+    connection.close()
+
+
+def acknowledged(connection):
+    if failed := requests.unacknowledged(connection.receive()):
+        raise RuntimeError(f"{failed} partitions refused their first record")
+
+
+def one_record():
+    builder = RecordBatchBuilder()
+    builder.append(FIRST_TIMESTAMP_MS, None, b"x" * 100)
+    return bytes(builder.build())
 
 
 def metadata(broker):
@@ -309,6 +337,6 @@ ROWS = {
     "end-to-end": ("a record to a waiting Fetch", "p50 ms", end_to_end),
     "librdkafka": ("cross-check: librdkafka produces 1 KB records", "MB/s per CPU-s", librdkafka),
     "metadata": ("Metadata of 10,000 partitions", "ns a partition", metadata),
-    "create-topics": ("CreateTopics 900 x 10", "serving s", create_topics),
+    "create-topics": ("CreateTopics 900 x 10", "first records acknowledged s", create_topics),
 }
 ONCE = {"metadata", "create-topics"}

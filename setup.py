@@ -38,12 +38,6 @@ def compile_flags() -> list[str]:
     return flags + sanitizer_flags()
 
 
-def link_flags() -> list[str]:
-    # Code and what is read beside it in one piece: two mappings less for each of seventy libraries that a start opens.
-    # Not every linker that is asked for in place of the usual one knows the word (a wheel's, zig, does not).
-    return ["-pthread"] if "LDSHARED" in os.environ else ["-pthread", "-Wl,-z,noseparate-code"]
-
-
 def sanitizer_flags() -> list[str]:
     coverage = os.environ.get("KAFKACORE_COVERAGE", "") == "1"
     flags = ["-fsanitize-coverage=trace-pc,trace-cmp"] if coverage else []
@@ -61,7 +55,7 @@ def extensions() -> list[Extension]:
             f"kafkacore._fast.{name(source)}",
             [str(source)],
             extra_compile_args=compile_flags(),
-            extra_link_args=[*link_flags(), *sanitizer_flags()],
+            extra_link_args=["-pthread", *sanitizer_flags()],
             libraries=["dl"],
         )
         for source in sorted(FAST.rglob("*.pyx"))

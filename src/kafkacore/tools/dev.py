@@ -1,41 +1,36 @@
-"""`kafkacore dev`: a node without any configuration, on a free port, that is gone when it ends.
+"""`kafkacore dev`: a node without any configuration, on a free port, removed when it ends.
 
-With `--json` one line tells a program where it is. A directory that holds a node already goes on with it.
+With `--json` it prints one line that tells a program where the node is. In a directory that holds a node already, that
+node continues.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import sys
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Final
 
+import orjson
+
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.properties import parse_overrides
-from kafkacore.tools import plain
-
-if TYPE_CHECKING:
-    import argparse
-
-    from kafkacore.server.node import Node
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.runtime.temporary_directory import TemporaryDirectory
+from kafkacore.server.node import Node, NodeFailed
+from kafkacore.server.registrar import RegistrationRefused
+from kafkacore.storage import meta_properties
+from kafkacore.storage.format import FormatError, FormatOptions, format_directories
+from kafkacore.tools import running
+from kafkacore.tools.start import log_to_stderr
 
 DESCRIPTION: Final = "Runs a temporary node, broker and controller in one, without any configuration."
 NODE_ID: Final = 1
 HOST: Final = "127.0.0.1"
 MAX_PORT: Final = 65535
-
-
-class Arguments(NamedTuple):
-    """What `add_arguments` asks for."""
-
-    topic: list[str]
-    port: int
-    dir: str | None
-    override: list[str]
-    json: bool
-    with_parent: bool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,60 +39,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME:PARTITIONS",
-        help="create a topic, unless it is there already (NAME alone: of one partition)",
+        help="create a topic unless it exists (NAME alone: with one partition); repeatable",
     )
+    parser.add_argument("--port", type=int, default=0, metavar="N", help="the port for clients (default: a free one)")
+    parser.add_argument("--dir", metavar="D", help="keep the files of the node there, or continue the node found there")
     parser.add_argument(
-        "--port", type=int, default=0, metavar="N", help="where clients connect to (default: a free one)"
+        "--override",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set a configuration key; repeatable",
     )
-    parser.add_argument("--dir", metavar="D", help="keep the node's files there, or go on with the node that is there")
-    parser.add_argument(
-        "--override", action="append", default=[], metavar="KEY=VALUE", help="a key of server.properties"
-    )
-    parser.add_argument("--json", action="store_true", help="tell where the node is in one line of JSON")
+    parser.add_argument("--json", action="store_true", help="print where the node is as one line of JSON")
     parser.add_argument("--with-parent", action="store_true", help="stop when the process that started this one ends")
 
 
-def read_plain(words: Sequence[str]) -> Arguments | None:
-    """Options in full, as programs that start a node for themselves write them; None: not so."""
-    given = plain.read(words, ("--topic", "--port", "--dir", "--override"), ("--json", "--with-parent"))
-    if given is None or given.files:
-        return None
-    port = given.last("--port")
-    port = "0" if port is None else port
-    if not (port.isascii() and port.isdigit()):
-        return None
-    return Arguments(
-        topic=given.values["--topic"],
-        port=int(port),
-        dir=given.last("--dir"),
-        override=given.values["--override"],
-        json="--json" in given.flags,
-        with_parent="--with-parent" in given.flags,
-    )
-
-
-def run(arguments: Arguments) -> int:
-    from kafkacore.server.node import Node, NodeFailed
-    from kafkacore.server.registrar import RegistrationRefused
-    from kafkacore.tools import running
-    from kafkacore.tools.start import log_to_stderr
-
+def run(arguments: argparse.Namespace) -> int:
     log_to_stderr()
     topics = [parse_topic(text) for text in arguments.topic]
     if not 0 <= arguments.port <= MAX_PORT:
-        raise ConfigError("--port", arguments.port, f"must be from 0 to {MAX_PORT}, 0 for a free one")
-    # Before the start: a parent that ends meanwhile is noticed too.
+        raise ConfigError("--port", arguments.port, f"must be from 0 to {MAX_PORT}; 0 chooses a free one")
+    # Opened before the start, so that a parent that ends meanwhile is noticed too.
     parent = os.pidfd_open(os.getppid()) if arguments.with_parent else -1
     with contextlib.ExitStack() as stack:
         directory = arguments.dir
         if directory is None:
-            from kafkacore.runtime.temporary_directory import TemporaryDirectory
-
             temporary = TemporaryDirectory("kafkacore-dev-")
             stack.callback(temporary.close)
             directory = temporary.logs
-        directory = os.path.abspath(directory)
-        config = configuration(directory, arguments.port, arguments.override)
+        config = configuration(os.path.abspath(directory), arguments.port, arguments.override)
         prepare(config)
 
         def announce(node: Node) -> None:
@@ -118,7 +88,7 @@ def parse_topic(text: str) -> tuple[str, int]:
     if not colon:
         name, count = text, "1"
     if not name or not (count.isascii() and count.isdigit()) or int(count) < 1:
-        raise ConfigError("--topic", text, "must be NAME:PARTITIONS, as orders:12")
+        raise ConfigError("--topic", text, "must be NAME:PARTITIONS, for example orders:12")
     return name, int(count)
 
 
@@ -132,7 +102,7 @@ def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConf
         "controller.quorum.bootstrap.servers": f"{HOST}:0",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
-        # As the server.properties that Apache Kafka ships: who tries something out does not wait for more members.
+        # As in the server.properties that Apache Kafka ships: a first try does not wait for more members.
         "group.initial.rebalance.delay.ms": "0",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
@@ -144,15 +114,10 @@ def configuration(directory: str, port: int, overrides: list[str]) -> BrokerConf
 
 
 def prepare(config: BrokerConfig) -> None:
-    """Formats what is not formatted. Raises LogDirectoryError, FormatError's message as ConfigError, OSError."""
-    from kafkacore.storage import meta_properties
-
+    """Formats the directories that are not formatted yet. Raises LogDirectoryError, OSError and ConfigError."""
     known = meta_properties.read(config.metadata_log_dir)
     if known is not None and all(meta_properties.read(each) is not None for each in config.all_log_dirs):
         return
-    from kafkacore._fast.base.uuid import Uuid
-    from kafkacore.storage.format import FormatError, FormatOptions, format_directories
-
     cluster_id = str(Uuid.random()) if known is None or known.cluster_id is None else known.cluster_id
     options = FormatOptions(cluster_id, ignore_formatted=True, standalone=not config.controller_quorum_voters)
     try:
@@ -162,9 +127,7 @@ def prepare(config: BrokerConfig) -> None:
 
 
 def create_topics(node: Node, topics: list[tuple[str, int]]) -> None:
-    """Those that are there already are left alone. Raises ConfigError for one that the controller refuses."""
-    from kafkacore.protocol.errors import ErrorCode
-
+    """Creates the topics that do not exist yet. Raises ConfigError for one that the controller refuses."""
     if not topics:
         return
     for name, error_code, message in node.create_topics(topics):
@@ -173,17 +136,15 @@ def create_topics(node: Node, topics: list[tuple[str, int]]) -> None:
 
 
 def _announce(node: Node, *, as_json: bool) -> None:
-    told: dict[str, Any] = {
-        "bootstrap": node.bootstrap,
-        "controller": node.controller,
-        "metrics": node.metrics_address,
-        "pid": os.getpid(),
-        "dir": node.config.metadata_log_dir,
-    }
     if as_json:
-        import json
-
-        print(json.dumps(told), flush=True)
+        place = {
+            "bootstrap": node.bootstrap,
+            "controller": node.controller,
+            "metrics": node.metrics_address,
+            "pid": os.getpid(),
+            "dir": node.config.metadata_log_dir,
+        }
+        print(orjson.dumps(place).decode(), flush=True)
         return
     files = ", ".join(node.config.all_log_dirs)
     print(f"ready: clients connect to {node.bootstrap}")

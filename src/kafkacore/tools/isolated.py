@@ -1,33 +1,27 @@
-"""The controller of a node with `isolation=process`, in the process that its node started for it."""
+"""The controller of a node with `isolation=process`. The node starts it in a process of its own."""
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from kafkacore.server.node import Node
+from kafkacore.config import BrokerConfig, ConfigError
+from kafkacore.server.node import Node, NodeFailed
+from kafkacore.storage.errors import LogDirectoryError
+from kafkacore.tools import running
+from kafkacore.tools.start import log_to_stderr
 
 _STANDARD_INPUT: Final = 0
 
 
 def main() -> int:
-    gc.disable()  # until `running` has started the node
-
-    from kafkacore.config import BrokerConfig, ConfigError
-    from kafkacore.server.node import Node, NodeFailed
-    from kafkacore.storage.errors import LogDirectoryError
-    from kafkacore.tools import running
-    from kafkacore.tools.start import log_to_stderr
-
     log_to_stderr()
     try:
-        # One line, and not a byte more: the rest of the input is its end.
-        with os.fdopen(os.dup(_STANDARD_INPUT), "rb", buffering=0) as told:
-            config = BrokerConfig(json.loads(told.readline()))
+        # Unbuffered: the first line is the configuration, the rest of the input only shows when the node ends.
+        with os.fdopen(os.dup(_STANDARD_INPUT), "rb", buffering=0) as lines:
+            config = BrokerConfig(json.loads(lines.readline()))
         running.run(Node(config, lent_locks=True), _announce, parent=_STANDARD_INPUT, alone=False)
     except (ConfigError, LogDirectoryError, OSError, TimeoutError, NodeFailed) as error:
         print(f"kafkacore: controller: {error}", file=sys.stderr)

@@ -1,40 +1,30 @@
-"""A node in the foreground of a process: until a signal, or until its parent is gone."""
+"""Runs a node in the foreground of a process, until a signal arrives or the parent process ends."""
 
 from __future__ import annotations
 
+import gc
 import select
 import signal
 import socket
+import sys
 from collections.abc import Callable
-from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kafkacore.server.node import Node
+from kafkacore.runtime import open_files
+from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
+from kafkacore.server.node import Node
 
-# Python's default of 5 ms is how long one handler could keep another loop waiting for the GIL.
+# A handler that computes may delay another loop by this much, because both need the GIL. Python's default is 5 ms.
 SWITCH_INTERVAL_S = 0.0001
-# After which a node that started is left alone: it then imports what its first topic needs, some 6 ms, rather than
-# have whoever asks for one wait for that.
-SETTLED_MS = 1000
-_OF_TOPICS = ("kafkacore.controller.quorum.topics", "kafkacore.config.sources", "kafkacore._fast.schema.columns")
 
 
 def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone: bool = True) -> None:
     """Starts the node, calls `announce` when it is ready, and stops it cleanly on SIGTERM, SIGINT or SIGHUP.
 
-    Also when the descriptor `parent` is readable or hangs up: it belongs to the process that started this one. Where
-    this is a part of that one and not `alone`, the signals are that one's to answer, whoever else gets them. Raises
-    what `Node.start` raises, NodeFailed also later.
+    `parent` is a descriptor that becomes readable or hangs up when the parent process ends; that stops the node too.
+    Without `alone` this process ignores the signals: a terminal sends them to the parent too, and the parent decides.
+    Raises what `Node.start` raises; raises NodeFailed when the node fails later.
     """
-    import gc
-    import sys
-
-    from kafkacore.runtime import open_files
-
     open_files.raise_limit()
-    # A start makes objects that stay: looking for garbage among them again and again is a tenth of its time.
-    gc.disable()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     ended, wake = socket.socketpair()
     wake.setblocking(False)
@@ -48,23 +38,17 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone
     node.on_fault = end
     try:
         node.start()
-        from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections  # clients are served by now
-
-        # What was imported and built by now lives as long as the process: the collector need not look at it again.
+        # The modules and the node live as long as the process: the collector need not look at them again.
         gc.freeze()
         collections = FullCollections()
         collections.postpone()
-        gc.enable()
         announce(node)
         waits = select.poll()
         waits.register(ended, select.POLLIN)
         if parent >= 0:
             waits.register(parent, select.POLLIN)
-        if not waits.poll(SETTLED_MS):
-            for name in _OF_TOPICS if "controller" in node.config.process_roles else ():
-                import_module(name)
-            while not waits.poll(LOOK_EVERY_MS):
-                collections.look()
+        while not waits.poll(LOOK_EVERY_MS):
+            collections.look()
         node.raise_fault()
     finally:
         node.stop()

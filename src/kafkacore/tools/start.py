@@ -1,51 +1,31 @@
-"""`kafkacore start server.properties [--override key=value]`: runs a node until it is told to stop."""
+"""`kafkacore start server.properties [--override key=value]`: runs a node until a signal stops it."""
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 from kafkacore.config import BrokerConfig, ConfigError
-from kafkacore.tools import plain
+from kafkacore.server.node import Node, NodeFailed
+from kafkacore.server.registrar import RegistrationRefused
+from kafkacore.tools import running
 
-if TYPE_CHECKING:
-    import argparse
-
-    from kafkacore.server.node import Node
-
-DESCRIPTION: Final = "Runs a node by a server.properties, until SIGTERM."
+DESCRIPTION: Final = "Runs a node with a server.properties, until SIGTERM."
 LOG_LEVEL: Final = "KAFKACORE_LOG_LEVEL"
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
-class Arguments(NamedTuple):
-    """What `add_arguments` asks for."""
-
-    config: str
-    override: list[str]
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="FILE", help="the server.properties of the node")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before FILE's value")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="takes precedence over FILE; repeatable"
+    )
 
 
-def read_plain(words: Sequence[str]) -> Arguments | None:
-    """FILE and overrides in full, as every service's definition has them; None: not so."""
-    given = plain.read(words, ("--override",))
-    if given is None or len(given.files) != 1:
-        return None
-    return Arguments(given.files[0], given.values["--override"])
-
-
-def run(arguments: Arguments) -> int:
-    from kafkacore.server.node import Node, NodeFailed
-    from kafkacore.server.registrar import RegistrationRefused
-    from kafkacore.tools import running
-
+def run(arguments: argparse.Namespace) -> int:
     log_to_stderr()
     node = Node(BrokerConfig.load(arguments.config, arguments.override))
     try:
@@ -57,7 +37,7 @@ def run(arguments: Arguments) -> int:
 
 
 def log_to_stderr() -> None:
-    """At the level that the environment names; warnings and errors by default. Raises ConfigError."""
+    """Logs at the level that the environment names, from WARNING by default. Raises ConfigError."""
     level = os.environ.get(LOG_LEVEL, "WARNING").upper()
     if level not in LEVELS:
         raise ConfigError(LOG_LEVEL, level, f"must be one of {', '.join(LEVELS)}")
@@ -65,7 +45,7 @@ def log_to_stderr() -> None:
 
 
 def _announce(node: Node) -> None:
-    where = [f"{name} {address}" for name, address in node.addresses.items()]
+    addresses = [f"{name} {address}" for name, address in node.addresses.items()]
     if node.metrics_address is not None:
-        where.append(f"metrics {node.metrics_address}")
-    print(f"ready: node {node.config.node_id}, {', '.join(where)}", flush=True)
+        addresses.append(f"metrics {node.metrics_address}")
+    print(f"ready: node {node.config.node_id}, {', '.join(addresses)}", flush=True)

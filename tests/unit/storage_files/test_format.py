@@ -454,10 +454,3 @@ def test_mistakes_are_one_line_on_stderr(server_properties, capsys):
 def test_random_uuid(capsys):
     assert main(["storage", "random-uuid"]) == 0
     assert len(Uuid.parse(capsys.readouterr().out.strip())) == 16
-
-
-def test_commands_are_listed(capsys):
-    assert main(["--help"]) == 0
-    assert "storage" in capsys.readouterr().out
-    assert main(["nonsense"]) == 2
-    assert "there is no command 'nonsense'" in capsys.readouterr().err

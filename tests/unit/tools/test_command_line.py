@@ -1,0 +1,94 @@
+"""The command line of `kafkacore`: what each command accepts, and what it refuses with which exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from kafkacore import __version__
+from kafkacore.tools import main as command_line
+
+
+def ran(monkeypatch, command, *words):
+    """What `kafkacore COMMAND WORDS` hands to the module of the command."""
+    seen = []
+    module = command_line.import_module(f"kafkacore.tools.{command}")
+    monkeypatch.setattr(module, "run", lambda arguments: seen.append(arguments) or 0)
+    assert command_line.main([command, *words]) == 0
+    values = vars(seen[0])
+    return {name: value for name, value in values.items() if name != "run"}
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "override"),
+    [
+        (["server.properties"], "server.properties", []),
+        (["a", "--override", "k=v", "--override=l=w=x"], "a", ["k=v", "l=w=x"]),
+        (["--override", "k=", "a b", "--override="], "a b", ["k=", ""]),
+    ],
+)
+def test_start_reads_its_file_and_every_override(monkeypatch, words, config, override):
+    assert ran(monkeypatch, "start", *words) == {"config": config, "override": override}
+
+
+def test_dev_reads_every_option(monkeypatch):
+    words = ["--port", "1", "--port=2", "--topic", "t:3", "--topic=u", "--override=k=v", "--dir", "d", "--json"]
+    assert ran(monkeypatch, "dev", *words) == {
+        "topic": ["t:3", "u"],
+        "port": 2,
+        "dir": "d",
+        "override": ["k=v"],
+        "json": True,
+        "with_parent": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "required: COMMAND"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["start"], "required: FILE"),
+        (["start", "a", "b"], "unrecognized arguments: b"),
+        (["dev", "--port", "x"], "argument --port: invalid int value: 'x'"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(words, complaint, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(words)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_help_lists_every_command(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert [name for name in command_line.COMMANDS if f"\n    {name} " not in shown] == []
+
+
+@pytest.mark.parametrize("command", command_line.COMMANDS)
+def test_help_of_a_command_describes_it(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command_line.main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: kafkacore {command} " in capsys.readouterr().out
+
+
+def test_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"kafkacore {__version__}\n"
+
+
+# Libraries for clients, for tests and for reading many records at once: a service may run without them.
+HEAVY = ("aiokafka", "confluent_kafka", "hypothesis", "numpy", "prometheus_client", "pytest")
+
+
+def test_start_imports_no_client_and_no_test_library():
+    program = f"import json, sys, kafkacore.tools.start; print(json.dumps(sorted(set({HEAVY!r}) & set(sys.modules))))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []

@@ -1,13 +1,15 @@
 """The client side against a plane of this process: versions, pipelining, time-outs, broken connections."""
 
+from __future__ import annotations
+
 import asyncio
 import socket
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Self
 
 import pytest
 
-from kafkacore.network.client import ClientLimits, Disconnected, NodeClient
+from kafkacore.network.client import ClientLimits, Disconnected, MalformedAnswerError, NodeClient
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.network.request import RequestContext
@@ -80,18 +82,6 @@ def test_requests_are_pipelined(plane: Plane) -> None:
     asyncio.run(story(serve(plane)))
 
 
-def test_an_answer_that_does_not_come_times_out_and_harms_nothing(plane: Plane) -> None:
-    async def story(port: int) -> None:
-        client = NodeClient("127.0.0.1", port, "test")
-        slow = DescribeClusterRequest(include_cluster_authorized_operations=True)
-        with pytest.raises(TimeoutError):
-            await client.request(slow, timeout_ms=50)
-        assert client.is_connected
-        await client.close()
-
-    asyncio.run(story(serve(plane)))
-
-
 def test_a_node_that_is_not_there_is_tried_again(plane: Plane) -> None:
     async def story() -> None:
         limits = ClientLimits(reconnect_backoff_ms=5, reconnect_backoff_max_ms=20)
@@ -141,5 +131,159 @@ def test_bytes_that_are_no_answer_break_the_connection() -> None:
             await client.request(DescribeClusterRequest())
         await client.close()
         server.close()
+
+    asyncio.run(story())
+
+
+class Peer:
+    """A node that this test plays: it answers ApiVersions, and every later frame with what `answer` makes of it."""
+
+    def __init__(self, answer: Callable[[int], bytes | None], versions: bytes | None = None) -> None:
+        self.answer = answer
+        self.versions = versions
+        self.connections = self.ended = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.until(lambda: self.ended == self.connections)
+        self._server.close()
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(10):
+            while not done():  # noqa: ASYNC110 - streams and connections offer no event
+                await asyncio.sleep(0.001)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                correlation_id = int.from_bytes(frame[4:8], "big")
+                if int.from_bytes(frame[:2], "big") == ApiKey.API_VERSIONS:
+                    ranges = [
+                        ApiVersionsResponse.ApiVersion(api_key=k, min_version=a, max_version=b) for k, a, b in RANGES
+                    ]
+                    told = apis.encode_response(
+                        ApiKey.API_VERSIONS, 4, correlation_id, ApiVersionsResponse(api_keys=ranges)
+                    )
+                    answer: bytes | None = told if self.versions is None else self.versions
+                else:
+                    answer = self.answer(correlation_id)
+                if answer is not None:
+                    writer.write(len(answer).to_bytes(4, "big") + answer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.ended += 1
+        finally:
+            writer.close()
+
+
+def good_answer(correlation_id: int) -> bytes:
+    return apis.encode_response(ApiKey.DESCRIBE_CLUSTER, 1, correlation_id, DescribeClusterResponse(cluster_id="it"))
+
+
+async def by_its_own_limit(client: NodeClient) -> None:
+    await client.request(DescribeClusterRequest(), timeout_ms=50)
+
+
+async def by_its_callers_limit(client: NodeClient) -> None:
+    async with asyncio.timeout(0.05):
+        await client.request(DescribeClusterRequest())
+
+
+@pytest.mark.parametrize("ask", [by_its_own_limit, by_its_callers_limit])
+def test_request_that_times_out_closes_its_connection(ask: Callable[[NodeClient], Awaitable[None]]) -> None:
+    """Behind a silent cut the next request would wait on the same dead connection."""
+
+    async def story() -> None:
+        answers = iter([None, None])
+        async with Peer(lambda correlation_id: next(answers, good_answer(correlation_id))) as peer:
+            client = NodeClient("127.0.0.1", peer.port, "test")
+            other = asyncio.create_task(client.request(DescribeClusterRequest()))
+            await peer.until(lambda: client.is_connected)
+            with pytest.raises(TimeoutError):
+                await ask(client)
+            assert not client.is_connected
+            await peer.until(lambda: peer.ended == 1)
+            with pytest.raises(Disconnected):
+                await other
+            assert (await client.request(DescribeClusterRequest())).cluster_id == "it"
+            assert peer.connections == 2
+            await client.close()
+
+    asyncio.run(story())
+
+
+def test_request_whose_answer_came_in_time_keeps_its_connection() -> None:
+    async def story() -> None:
+        async with Peer(good_answer) as peer:
+            client = NodeClient("127.0.0.1", peer.port, "test")
+            for _ in range(3):
+                async with asyncio.timeout(5):
+                    await client.request(DescribeClusterRequest(), timeout_ms=5000)
+            assert client.is_connected and peer.connections == 1
+            await client.close()
+
+    asyncio.run(story())
+
+
+MALFORMED = {
+    "cut off": lambda correlation_id: good_answer(correlation_id)[:-9],
+    "only its correlation id": lambda correlation_id: correlation_id.to_bytes(4, "big"),
+    "a negative length inside": lambda correlation_id: good_answer(correlation_id)[:11] + b"\x80" * 20,
+    "noise": lambda correlation_id: correlation_id.to_bytes(4, "big") + b"\xff" * 50,
+    "to another request": lambda correlation_id: good_answer(correlation_id + 7),
+    "three bytes": lambda correlation_id: b"\0\0\0",
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_malformed_answer_costs_one_connection_and_one_line(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        async with Peer(MALFORMED[kind]) as peer:
+            client = NodeClient("127.0.0.1", peer.port, "test")
+            with pytest.raises(MalformedAnswerError, match=f"127.0.0.1:{peer.port} sent an answer"):
+                await client.request(DescribeClusterRequest())
+            await peer.until(lambda: peer.ended == 1)
+            peer.answer = good_answer
+            assert (await client.request(DescribeClusterRequest())).cluster_id == "it"
+            assert peer.connections == 2
+            await client.close()
+
+    asyncio.run(story())
+    assert len([each for each in caplog.records if each.name == "kafkacore.network"]) == 1
+
+
+def refusal_with_unknown_error(correlation_id: int = 1) -> bytes:
+    answer = ApiVersionsResponse(error_code=12345)
+    return apis.encode_response(ApiKey.API_VERSIONS, 4, correlation_id, answer)
+
+
+@pytest.mark.parametrize("versions", [b"\0\0\0\1\xff", b"\0\0\0\1", refusal_with_unknown_error()])
+def test_node_whose_versions_cannot_be_read_is_left_and_tried_again(versions: bytes) -> None:
+    async def story() -> None:
+        async with Peer(good_answer, versions) as peer:
+            client = NodeClient("127.0.0.1", peer.port, "test", limits=ClientLimits(reconnect_backoff_ms=1))
+            with pytest.raises(Disconnected, match="cannot be reached"):
+                await client.request(DescribeClusterRequest())
+            await peer.until(lambda: peer.ended == 1)
+            peer.versions = None
+            assert (await client.request(DescribeClusterRequest())).cluster_id == "it"
+            await client.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".example", "\udcff", "no\0host"])
+def test_host_name_that_cannot_be_one_is_a_node_that_cannot_be_reached(host: str) -> None:
+    async def story() -> None:
+        client = NodeClient(host, 9, "test")
+        with pytest.raises(Disconnected, match="cannot be reached"):
+            await client.request(DescribeClusterRequest())
+        await client.close()
 
     asyncio.run(story())

@@ -1,23 +1,30 @@
 """A connection to another node, for the control plane's own requests: Raft, registration, heartbeats, forwarding.
 
-Connects when first asked, again after it broke (with Kafka's exponential backoff), and speaks for each API the highest
-version that both sides have. Requests are pipelined; answers are matched by correlation id. Belongs to one loop.
+A client connects with its first request, and again after a connection broke (with Kafka's exponential backoff). It
+speaks the highest version of each API that both sides have. Requests are pipelined; the correlation id finds the
+request of an answer. A client belongs to one loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from typing import Any, Final, NamedTuple
 
+from kafkacore._fast.schema.message import message_class
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.errors import ErrorCode, ProtocolError, UnsupportedVersionError
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, UnsupportedVersionError
 from kafkacore.protocol.messages import Message
 from kafkacore.runtime.randomness import backoff_ms
 
+LOG: Final = logging.getLogger("kafkacore.network")
 _PREFIX_BYTES: Final = 4
+_LEAST_ANSWER_BYTES: Final = 4  # its correlation id
+# A connection that fails so is given up and made again. A host name that cannot be encoded is a ValueError.
+_UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
 
 
 class ClientLimits(NamedTuple):
@@ -35,8 +42,12 @@ class Disconnected(ConnectionError):
     """The connection broke, or could not be made, before the answer came: the request may have taken effect or not."""
 
 
+class MalformedAnswerError(Disconnected):
+    """The node sent bytes that are not an answer. The connection is closed, and one line is logged."""
+
+
 class NodeClient:
-    """One other node. `request` may be called by several tasks at once."""
+    """One other node. Several tasks may call `request` at once."""
 
     def __init__(
         self,
@@ -61,8 +72,9 @@ class NodeClient:
     async def request(self, message: Message, version: int | None = None, timeout_ms: float | None = None) -> Any:
         """The response. `version` None: the highest that both have.
 
-        Raises Disconnected, TimeoutError, UnsupportedVersionError (there is no common version), ProtocolError (the
-        answer is malformed; the connection is closed).
+        Raises Disconnected (MalformedAnswerError when the answer cannot be read), TimeoutError, and
+        UnsupportedVersionError when there is no common version. A request that times out, or whose caller is
+        cancelled, closes the connection: others that wait on it raise Disconnected.
         """
         limit_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
         async with asyncio.timeout(limit_ms / 1000):
@@ -70,7 +82,7 @@ class NodeClient:
             return await connection.request(message, version)
 
     async def api_versions(self) -> dict[int, tuple[int, int]]:
-        """What the node speaks: lowest and highest version by API key. Raises as `request` does."""
+        """Lowest and highest version of each API key that the node speaks. Raises as `request` does."""
         return (await self._connected()).versions
 
     @property
@@ -96,7 +108,7 @@ class NodeClient:
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
             self._connecting.add_done_callback(self._connect_ended)
-        # Shielded: a caller that gives up does not take the connection away from the others.
+        # Shielded: the others still wait for this connection when one caller gives up.
         return await asyncio.shield(self._connecting)
 
     def _connect_ended(self, task: asyncio.Task[_Connection]) -> None:
@@ -107,19 +119,23 @@ class NodeClient:
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(self._not_before - loop.time(), 0))
+        connection = _Connection(f"{self.host}:{self.port}", self._client_id, self._limits)
         try:
             async with asyncio.timeout(self._limits.connection_setup_timeout_ms / 1000):
-                _, connection = await loop.create_connection(
-                    lambda: _Connection(self._client_id, self._limits), self.host, self.port
-                )
+                await loop.create_connection(lambda: connection, self.host, self.port)
                 await connection.learn_versions()
-        except (OSError, TimeoutError) as error:
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        except _UNUSABLE as error:
+            connection.close()
             wait_ms = backoff_ms(
                 self._random, self._failures, self._limits.reconnect_backoff_ms, self._limits.reconnect_backoff_max_ms
             )
             self._failures += 1
             self._not_before = loop.time() + wait_ms / 1000
-            raise Disconnected(f"{self.host}:{self.port} cannot be reached: {str(error) or 'timed out'}") from error
+            raised = MalformedAnswerError if isinstance(error, MalformedAnswerError) else Disconnected
+            raise raised(f"{self.host}:{self.port} cannot be reached: {str(error) or 'timed out'}") from error
         self._failures = 0
         return connection
 
@@ -131,9 +147,10 @@ class _Waiting(NamedTuple):
 
 
 class _Connection(asyncio.Protocol):
-    """One socket's life."""
+    """One socket's life. `node` is the host and port, for messages."""
 
-    def __init__(self, client_id: str | None, limits: ClientLimits) -> None:
+    def __init__(self, node: str, client_id: str | None, limits: ClientLimits) -> None:
+        self._node = node
         self.versions: dict[int, tuple[int, int]] = {}
         self.lost = False
         self._client_id = client_id
@@ -145,7 +162,7 @@ class _Connection(asyncio.Protocol):
         self._room = asyncio.Semaphore(limits.max_in_flight)
 
     async def learn_versions(self) -> None:
-        """Asks for the node's versions, lower when it does not know ours (KIP-511)."""
+        """Asks for the node's versions, in a lower version when the node does not know ours (KIP-511)."""
         known = apis.api(ApiKey.API_VERSIONS)
         request = apis.request_class(ApiKey.API_VERSIONS)(client_software_name="kafkacore", client_software_version="1")
         response = await self.request(request, known.highest)
@@ -153,7 +170,7 @@ class _Connection(asyncio.Protocol):
             highest = max((each.max_version for each in response.api_keys), default=0)
             response = await self.request(request, min(highest, known.highest))
         if response.error_code:
-            raise Disconnected(f"ApiVersions was answered with {ErrorCode(response.error_code).name}")
+            raise Disconnected(f"ApiVersions was answered with error {response.error_code}")
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
     async def request(self, message: Any, version: int | None) -> Any:
@@ -167,11 +184,16 @@ class _Connection(asyncio.Protocol):
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self._waiting[correlation_id] = _Waiting(future, message.API_KEY, chosen)
             self._transport.writelines((len(frame).to_bytes(_PREFIX_BYTES, "big"), frame))
-            # A caller that gives up leaves its entry: the answer that nobody waits for any more is dropped when it
-            # comes.
-            return await future
+            try:
+                return await future
+            finally:
+                if future.cancelled():
+                    # The caller's time is over. Behind a silent cut every later request would wait until TCP notices,
+                    # so Kafka's clients close the connection too.
+                    self.close()
 
     def close(self) -> None:
+        self.lost = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -198,10 +220,10 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         at = 0
-        while len(self._received) - at >= _PREFIX_BYTES:
+        while len(self._received) - at >= _PREFIX_BYTES and not self.lost:
             size = int.from_bytes(self._received[at : at + _PREFIX_BYTES], "big", signed=True)
-            if not 4 <= size <= self._limits.max_response_bytes:
-                self.close()
+            if not _LEAST_ANSWER_BYTES <= size <= self._limits.max_response_bytes:
+                self._refuse(f"an answer of {size} bytes")
                 return
             if len(self._received) - at - _PREFIX_BYTES < size:
                 break
@@ -213,15 +235,26 @@ class _Connection(asyncio.Protocol):
     def _answered(self, frame: bytes) -> None:
         waiting = self._waiting.pop(int.from_bytes(frame[:4], "big", signed=True), None)
         if waiting is None:
-            self.close()
+            self._refuse("an answer to no request")
             return
         if waiting.future.done():
             return
         try:
             waiting.future.set_result(_decode(waiting, frame))
-        except ProtocolError as error:
-            waiting.future.set_exception(error)
-            self.close()
+        except (KafkaError, ProtocolError) as error:
+            refused = self._refuse(f"an answer to {apis.api(waiting.api_key).name} that cannot be read: {error}")
+            waiting.future.set_exception(refused)
+
+    def _refuse(self, problem: str) -> MalformedAnswerError:
+        """Closes the connection: what follows in the stream means nothing any more."""
+        error = MalformedAnswerError(f"{self._node} sent {problem}")
+        LOG.warning("%s; the connection is closed", error)
+        for waiting in self._waiting.values():
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
+        self._waiting.clear()
+        self.close()
+        return error
 
 
 def _decode(waiting: _Waiting, frame: bytes) -> Any:
@@ -231,7 +264,5 @@ def _decode(waiting: _Waiting, frame: bytes) -> Any:
         return response.decode(memoryview(frame)[4:], 0)  # a refusal comes in version 0
     at = 4
     if header_version:
-        from kafkacore._fast.schema.message import message_class
-
         _, at = message_class("ResponseHeader").decode_prefix(frame, header_version)
     return response.decode(memoryview(frame)[at:], waiting.version)

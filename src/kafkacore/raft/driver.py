@@ -31,7 +31,8 @@ MAX_PENDING_REQUESTS: Final = 20_000
 
 
 class Network(Protocol):
-    """Requests to other replicas. Raises OSError, TimeoutError or KafkaError when there is no answer."""
+    """Requests to other replicas. Raises OSError, TimeoutError or KafkaError when there is no answer; a malformed
+    answer is an OSError too (MalformedAnswerError)."""
 
     async def send(self, host: str, port: int, request: Message) -> Message: ...
 

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, election, messages, replication, transfer
+from kafkacore.raft.answer_checks import ImpossibleAnswerError
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.roles import (
     NOBODY,
@@ -37,6 +38,9 @@ from kafkacore.raft.voters import BEFORE_LOG, NO_VOTERS, Endpoints, ReplicaKey, 
 from kafkacore.storage.quorum_state import QuorumState
 
 LOG: Final = logging.getLogger("kafkacore.raft")
+DISTRUST_MS: Final = (
+    1000  # until a node is asked again that has given an impossible answer: one line a second in the log
+)
 
 
 class RaftConfig(NamedTuple):
@@ -187,7 +191,10 @@ class Raft:
         else:
             sent = self._in_flight.pop(node_id)
             self._backoff_until.pop(node_id, None)
-            _RESPONSES[sent.request.NAME](self, sent, response)
+            try:
+                _RESPONSES[sent.request.NAME](self, sent, response)
+            except ImpossibleAnswerError as error:
+                self._distrust(sent, error)
         self._send_what_is_due()
 
     def durable(self, sync: tuple[int, int], now_ms: int) -> None:
@@ -438,6 +445,18 @@ class Raft:
         self._backoff_until[node_id] = self.now_ms + self.config.retry_backoff_ms
         if isinstance(self.role, Follower):
             self.role.download = None
+
+    def _distrust(self, sent: InFlight, error: ImpossibleAnswerError) -> None:
+        """Nothing of the answer was taken; the request is sent again after a while."""
+        LOG.warning(
+            "an answer of %s:%d to %s is impossible, and is ignored: %s",
+            sent.to.host, sent.to.port, sent.request.NAME, error,
+        )  # fmt: skip
+        self._backoff_until[sent.to.node_id] = self.now_ms + DISTRUST_MS
+        if isinstance(self.role, Follower):
+            self.role.download = None
+        if isinstance(self.role, (Prospective, Candidate)):
+            self.role.asked.discard(sent.to.node_id)
 
     def _send_what_is_due(self) -> None:
         role = self.role

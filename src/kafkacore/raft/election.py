@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkacore.protocol.errors import ErrorCode
@@ -18,11 +19,14 @@ from kafkacore.raft.roles import (
     Unattached,
 )
 from kafkacore.raft.voters import ReplicaKey, Voter
+from kafkacore.storage.quorum_state import LAST_EPOCH
 
 if TYPE_CHECKING:
     from kafkacore.raft.core import InFlight, Raft
 
 NEVER: Final = 1 << 62
+OWN_EPOCHS: Final = 1 << 24
+LOG: Final = logging.getLogger("kafkacore.raft")
 CHECK_QUORUM_FACTOR: Final = 1.5  # of the fetch timeout: a leader that hears less than a majority in it resigns
 
 
@@ -74,6 +78,14 @@ def campaign(raft: Raft) -> None:
 
 
 def _become_candidate(raft: Raft) -> None:
+    if raft.epoch + 1 >= LAST_EPOCH:
+        LOG.error(
+            "no leader can be elected after epoch %d, the greatest that a quorum can use: give the controllers new "
+            "directories with `storage format`, from a snapshot of the metadata",
+            raft.epoch,
+        )
+        raft.become_unattached(raft.epoch)
+        return
     raft.new_epoch(raft.epoch + 1, voted=raft.me)
     raft.become(Candidate(raft._election_deadline()))
 
@@ -246,6 +258,11 @@ def _succession_delay_ms(raft: Raft, asked: Any) -> int:
 def _epoch_refusal(raft: Raft, epoch: int, replica_id: int) -> ErrorCode:
     if epoch < raft.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
+    # Nobody else can win the elections of an only voter. It keeps the end of the epochs for itself, or one request
+    # could use them up.
+    end = LAST_EPOCH - OWN_EPOCHS if raft.is_only_voter else LAST_EPOCH
+    if epoch >= end:
+        return ErrorCode.INVALID_REQUEST
     return ErrorCode.INVALID_REQUEST if replica_id < 0 else ErrorCode.NONE
 
 

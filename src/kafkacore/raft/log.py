@@ -61,6 +61,12 @@ class RaftLog(Protocol):
         """Empties the log: it goes on after the snapshot."""
 
 
+def replaces_log(snapshot_id: OffsetAndEpoch, log: RaftLog) -> bool:
+    """Whether a snapshot is ahead of a log: it then takes the place of every record in it. A log that ends above the
+    snapshot in an earlier epoch goes too, for a later leader never had its end."""
+    return (snapshot_id.epoch, snapshot_id.offset) > (log.last_epoch, log.end_offset)
+
+
 class Epochs:
     """Where each epoch of a log begins."""
 

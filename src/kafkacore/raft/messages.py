@@ -8,6 +8,7 @@ from typing import Any, Final
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
+from kafkacore.raft.answer_checks import check_leader
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter
 
@@ -15,6 +16,7 @@ TOPIC: Final = "__cluster_metadata"
 PARTITION: Final = 0
 FETCH_MAX_WAIT_MS: Final = 500
 FETCH_MAX_BYTES: Final = 1 << 20  # the default of controller.quorum.fetch.max.bytes
+MAX_ANSWER_BYTES: Final = 8 << 20  # of records in one answer, whatever the request allows
 
 
 def only(request: Any, topics: Sequence[Any], index_of: Callable[[Any], int]) -> Any | None:
@@ -166,14 +168,21 @@ def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | No
     return made
 
 
+def bounded_bytes(asked: int) -> int:
+    """How many bytes of records an answer may hold for a request that allows `asked`."""
+    return min(max(asked, 1), MAX_ANSWER_BYTES)
+
+
 def answered(response: Any) -> tuple[int, Any | None]:
-    """The error and the partition of a response; the partition is None when there is only the error."""
+    """The error and the partition of a response; the partition is None when there is only the error. Raises
+    ImpossibleAnswerError for a leader that cannot be."""
     if response.error_code:
         return response.error_code, None
     topics = response.responses if response.NAME == "FetchResponse" else response.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return ErrorCode.UNKNOWN_SERVER_ERROR, None
     partition = topics[0].partitions[0]
+    check_leader(*leader_of(partition))
     return partition.error_code, partition
 
 

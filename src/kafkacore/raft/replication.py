@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kafkacore._fast.record.batch import Batches, CorruptBatchError
+from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import control, election, messages
+from kafkacore.raft.answer_checks import check_divergence, check_snapshot_id, checked_records
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import NEVER, NOBODY, Destination, Follower, Leader, Progress, Unattached
 from kafkacore.raft.voters import ReplicaKey, VoterSet
@@ -21,8 +21,6 @@ OBSERVER_SESSION_MS: Final = 300_000
 MAX_OBSERVERS: Final = 10_000  # more are served, and not told of
 NO_OFFSET: Final = -1
 MAX_PARKED_FETCHES: Final = 10_000  # what is above it is answered at once, empty
-
-LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class RaftFault(Exception):
@@ -97,9 +95,8 @@ def _serve(raft: Raft, parked: Parked, even_empty: bool) -> bool:
     values: dict[str, Any] = {"records": b""}
     place = _place(raft, asked.fetch_offset, asked.last_fetched_epoch)
     if place is None:
-        values["records"] = (
-            raft.log.read(asked.fetch_offset, request.max_bytes) if asked.fetch_offset < raft.log.end_offset else b""
-        )
+        if asked.fetch_offset < raft.log.end_offset:
+            values["records"] = raft.log.read(asked.fetch_offset, messages.bounded_bytes(request.max_bytes))
         _note_progress(raft, role, _replica(request, asked), asked.fetch_offset)
     else:
         values |= place
@@ -320,17 +317,22 @@ def on_fetch_response(raft: Raft, sent: InFlight, response: Any) -> None:
         if isinstance(role, Unattached) or error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             _leader_is_gone(raft, role, leader_id)
         return
-    role.fetch_deadline_ms = raft.now_ms + raft.config.fetch_timeout_ms
-    role.has_fetched = True
-    if partition.diverging_epoch.epoch >= 0:
-        _truncate(raft, OffsetAndEpoch(partition.diverging_epoch.end_offset, partition.diverging_epoch.epoch))
-    elif partition.snapshot_id.epoch >= 0:
-        role.download = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    diverging, offered = partition.diverging_epoch, partition.snapshot_id
+    if diverging.epoch >= 0:
+        theirs = OffsetAndEpoch(diverging.end_offset, diverging.epoch)
+        check_divergence(theirs, OffsetAndEpoch(asked.fetch_offset, asked.last_fetched_epoch))
+        _truncate(raft, theirs)
+    elif offered.epoch >= 0 or offered.end_offset >= 0:
+        snapshot_id = OffsetAndEpoch(offered.end_offset, offered.epoch)
+        check_snapshot_id(snapshot_id, raft.log, raft.epoch, raft.high_watermark)
+        role.download = snapshot_id
         role.download_position = 0
     else:
         if partition.records:
-            _append(raft, bytes(partition.records))
+            _append(raft, checked_records(bytes(partition.records), raft.log, raft.epoch))
         learn_high_watermark(raft, partition.high_watermark)
+    role.fetch_deadline_ms = raft.now_ms + raft.config.fetch_timeout_ms
+    role.has_fetched = True
 
 
 def _back_off(raft: Raft, sent: InFlight) -> None:
@@ -358,21 +360,6 @@ def _truncate(raft: Raft, theirs: OffsetAndEpoch) -> None:
 
 
 def _append(raft: Raft, data: bytes) -> None:
-    """Records from the leader, checked before they are kept; what is cut off at the end comes again."""
-    expected = raft.log.end_offset
-    batches = Batches(data)
-    try:
-        for batch in batches:
-            if not batch.crc_ok or batch.base_offset != expected or batch.partition_leader_epoch > raft.epoch:
-                raise CorruptBatchError(
-                    f"a batch from the leader at offset {batch.base_offset} is not what comes after {expected}"
-                )
-            expected = batch.next_offset
-    except CorruptBatchError:
-        LOG.exception("records of leader %d are thrown away, they will be asked for again", raft.leader_id)
-        raft._backoff_until[raft.leader_id] = raft.now_ms + raft.config.retry_backoff_ms
-        return
-    data = data[: batches.position]
     if data:
         raft.log.append(data)
         control.learn_voters(raft.voters, data)

@@ -46,7 +46,7 @@ def on_fetch_snapshot(raft: Raft, token: Any, request: Any) -> None:
         snapshot_id=classes.FetchSnapshotResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
         size=size,
         position=asked.position,
-        unaligned_records=raft.log.read_snapshot(wanted, asked.position, max(1, request.max_bytes)),
+        unaligned_records=raft.log.read_snapshot(wanted, asked.position, messages.bounded_bytes(request.max_bytes)),
     )
 
 

@@ -1,0 +1,72 @@
+"""What another replica's answer may say. A replica checks it here before it changes anything."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkacore._fast.record.batch import Batch, Batches
+from kafkacore.protocol.errors import KafkaError
+from kafkacore.protocol.messages import VotersRecord
+from kafkacore.raft import control
+from kafkacore.raft.log import OffsetAndEpoch, RaftLog, replaces_log
+from kafkacore.storage.quorum_state import LAST_EPOCH
+
+NOBODY: Final = -1
+MAX_SNAPSHOT_OFFSET: Final = (1 << 63) - (1 << 33)  # leaves offsets for the records that follow
+_UNREADABLE: Final = (KafkaError, ValueError)  # of batches, records, codecs and messages
+
+
+class ImpossibleAnswerError(Exception):
+    """No correct replica gives this answer. The message says what is impossible in it."""
+
+
+def check_leader(leader_id: int, epoch: int) -> None:
+    """Raises ImpossibleAnswerError. A replica never enters the last epoch that there is: no leader could follow."""
+    if not (leader_id >= NOBODY and 0 <= epoch < LAST_EPOCH):
+        raise ImpossibleAnswerError(f"leader {leader_id} in epoch {epoch}")
+
+
+def check_divergence(theirs: OffsetAndEpoch, asked: OffsetAndEpoch) -> None:
+    """The leader's log ends its part of an epoch below the end that the follower named. Raises
+    ImpossibleAnswerError."""
+    if theirs.offset < 0 or (theirs.epoch, theirs.offset) >= (asked.epoch, asked.offset):
+        raise ImpossibleAnswerError(f"a log that parts at {theirs} from one that ends at {asked}")
+
+
+def check_snapshot_id(offered: OffsetAndEpoch, log: RaftLog, epoch: int, high_watermark: int) -> None:
+    """A leader offers only a snapshot that is ahead of the follower's log. Raises ImpossibleAnswerError."""
+    possible = 0 <= offered.epoch <= epoch and high_watermark <= offered.offset <= MAX_SNAPSHOT_OFFSET
+    if not possible or not replaces_log(offered, log):
+        end = OffsetAndEpoch(log.end_offset, log.last_epoch)
+        raise ImpossibleAnswerError(
+            f"snapshot {offered} in epoch {epoch}, for a log that ends at {end} and is committed to {high_watermark}"
+        )
+
+
+def checked_records(data: bytes, log: RaftLog, epoch: int) -> bytes:
+    """The whole batches of `data`; they follow the end of the log. The leader sends a cut-off batch at the end again.
+    Raises ImpossibleAnswerError."""
+    offset, last_epoch = log.end_offset, log.last_epoch
+    batches = Batches(data)
+    try:
+        for batch in batches:
+            if not batch.crc_ok:
+                raise ImpossibleAnswerError(f"a batch at offset {offset} whose checksum does not match")
+            if batch.base_offset != offset or not last_epoch <= batch.partition_leader_epoch <= epoch:
+                raise ImpossibleAnswerError(
+                    f"a batch at offset {batch.base_offset} of epoch {batch.partition_leader_epoch}, where one at "
+                    f"{offset} of an epoch from {last_epoch} to {epoch} follows"
+                )
+            if batch.is_control:
+                _check_control(batch)
+            offset, last_epoch = batch.next_offset, batch.partition_leader_epoch
+    except _UNREADABLE as error:
+        raise ImpossibleAnswerError(f"a batch at offset {offset} that cannot be read: {error}") from None
+    return data[: batches.position]
+
+
+def _check_control(batch: Batch) -> None:
+    for offset, record in control.control_records(batch.data):
+        voters: Any = record.voters if isinstance(record, VotersRecord) else None
+        if voters is not None and not voters:
+            raise ImpossibleAnswerError(f"an empty set of voters at offset {offset}")

@@ -1,0 +1,278 @@
+"""A peer may send any integer: a replica refuses what cannot be true before it writes, and lives on."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    FetchRequest,
+    FetchResponse,
+    VoteRequest,
+    VotersRecord,
+)
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import messages
+from kafkacore.raft.control import control_batch, data_batch
+from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
+from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
+from kafkacore.raft.roles import Follower, Prospective
+from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
+from kafkacore.storage.quorum_state import LAST_EPOCH, QuorumState
+
+CLUSTER = "c"
+OTHER = ReplicaKey(2)
+ME = ReplicaKey(1)
+
+
+def voters(*node_ids: int) -> VoterSet:
+    return VoterSet(Voter(ReplicaKey(each), (("CONTROLLER", f"n{each}", 9093),)) for each in node_ids)
+
+
+class Replica:
+    """Node 1 with an instant disk. `states` holds every quorum state that it wrote."""
+
+    def __init__(self, *node_ids: int, state: QuorumState | None = None) -> None:
+        self.log = MemoryLog()
+        self.states: list[QuorumState] = []
+        self.now = 0
+        config = RaftConfig(1, Uuid(b"d" * 16), CLUSTER, voters=voters(*node_ids))
+        self.raft = Raft(config, self.log, state, Random(1), 0, lambda: 0)
+        self.settle()
+
+    def settle(self) -> None:
+        state = self.raft.take_state()
+        while state is not None:
+            self.states.append(state[1])
+            self.raft.persisted(state[0], self.now)
+            state = self.raft.take_state()
+        sync = self.raft.take_sync()
+        if sync is not None:
+            self.raft.durable(sync, self.now)
+
+    def ask(self, request: Any) -> int:
+        """The error code of the answer."""
+        self.raft.take_outputs()
+        self.raft.request("token", request, self.now)
+        self.settle()
+        [answer] = [each for each in self.raft.take_outputs() if isinstance(each, Answer)]
+        return messages.answered(answer.response)[0]
+
+    def next_send(self) -> Send:
+        """The next request, after any back-off that a peer has earned."""
+        for _ in range(3):
+            self.settle()
+            sends = [each for each in self.raft.take_outputs() if isinstance(each, Send)]
+            if sends:
+                return sends[-1]
+            self.now = self.raft.next_tick_ms
+            self.raft.tick(self.now)
+        raise AssertionError("the replica sends nothing")
+
+    def follow(self, epoch: int, *values: bytes) -> None:
+        """Follows node 2 in `epoch`, with `values` in the log, committed but for the last."""
+        self.raft.become_follower(epoch, 2, ("n2", 9093))
+        if values:
+            for value in values:
+                data = data_batch([value], self.log.end_offset, epoch, 0)
+                self.answer(records=data, high_watermark=self.log.end_offset)
+            assert self.log.end_offset == len(values)
+
+    def answer(self, *, leader: tuple[int, int] | None = None, **values: Any) -> Send:
+        """The leader answers the next request. Returns that request."""
+        send = self.next_send()
+        values.setdefault("error_code", 0)
+        leader = leader or (self.raft.leader_id, self.raft.epoch)
+        response = messages.answer(send.request, leader, None, **values)
+        self.raft.response(send.correlation, response, self.now)
+        return send
+
+
+def naming(api: str, epoch: int) -> Any:
+    if api in ("Vote", "PreVote"):
+        return messages.vote(CLUSTER, ME, OTHER, epoch, OffsetAndEpoch(5, 1), api == "PreVote")
+    if api == "BeginQuorumEpoch":
+        return messages.begin_epoch(CLUSTER, ME, 2, epoch, (("CONTROLLER", "n2", 9093),))
+    return messages.end_epoch(CLUSTER, 2, epoch, [ME], ())
+
+
+@pytest.mark.parametrize("api", ["Vote", "PreVote", "BeginQuorumEpoch", "EndQuorumEpoch"])
+@pytest.mark.parametrize("node_ids", [(1,), (1, 2, 3)])
+def test_request_with_an_epoch_that_has_no_successor_is_refused_before_it_is_written(
+    api: str, node_ids: tuple[int, ...]
+) -> None:
+    replica = Replica(*node_ids)
+    epoch, role = replica.raft.epoch, replica.raft.role
+    written = list(replica.states)
+    assert replica.ask(naming(api, LAST_EPOCH)) == ErrorCode.INVALID_REQUEST
+    assert (replica.raft.epoch, replica.raft.role) == (epoch, role)
+    assert replica.states == written
+
+
+@pytest.mark.parametrize("api", ["Vote", "BeginQuorumEpoch", "EndQuorumEpoch"])
+def test_voter_takes_the_last_epoch_that_has_a_successor(api: str) -> None:
+    replica = Replica(1, 2, 3)
+    assert replica.ask(naming(api, LAST_EPOCH - 1)) == ErrorCode.NONE
+    assert replica.raft.epoch == LAST_EPOCH - 1
+    assert replica.states[-1].leader_epoch == LAST_EPOCH - 1
+
+
+def test_only_voter_keeps_epochs_for_its_own_elections() -> None:
+    """Nobody else can lead this quorum, so nobody else can use its epochs up."""
+    replica = Replica(1)
+    assert replica.ask(naming("Vote", LAST_EPOCH - 1)) == ErrorCode.INVALID_REQUEST
+    assert replica.raft.is_leader and replica.raft.epoch == 1
+    assert replica.ask(naming("Vote", 1000)) == ErrorCode.NONE
+    replica.now = replica.raft.next_tick_ms
+    replica.raft.tick(replica.now)
+    replica.settle()
+    assert replica.raft.is_leader and replica.raft.epoch == 1001
+
+
+def test_voter_does_not_stand_for_election_when_no_epoch_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    replica = Replica(1, 2, 3, state=QuorumState(leader_epoch=LAST_EPOCH - 1))
+    for _ in range(20):
+        replica.now = max(replica.now + 1, replica.raft.next_tick_ms)
+        replica.raft.tick(replica.now)
+        for output in replica.raft.take_outputs():
+            if isinstance(output, Send) and isinstance(output.request, VoteRequest):
+                response = messages.answer(output.request, (-1, LAST_EPOCH - 1), None, error_code=0, vote_granted=True)
+                replica.raft.response(output.correlation, response, replica.now)
+        replica.settle()
+    assert replica.raft.epoch == LAST_EPOCH - 1
+    assert all(state.leader_epoch < LAST_EPOCH for state in replica.states)
+    assert f"no leader can be elected after epoch {LAST_EPOCH - 1}" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [FetchRequest, VoteRequest])
+@pytest.mark.parametrize("leader", [(2, LAST_EPOCH), (-1, LAST_EPOCH), (-5, 7), (2, -3)])
+def test_answer_that_names_an_impossible_leader_changes_nothing(
+    kind: Any, leader: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = Replica(1, 2, 3)
+    if kind is FetchRequest:
+        replica.follow(5)
+        send = replica.next_send()
+    else:
+        replica.now = replica.raft.next_tick_ms
+        replica.raft.tick(replica.now)
+        while not isinstance(replica.raft.role, Prospective):
+            replica.now = replica.raft.next_tick_ms
+            replica.raft.tick(replica.now)
+        send = replica.next_send()
+    assert isinstance(send.request, kind)
+    epoch, written = replica.raft.epoch, list(replica.states)
+    values = {"vote_granted": True} if kind is VoteRequest else {"records": b"", "high_watermark": 0}
+    replica.raft.response(
+        send.correlation, messages.answer(send.request, leader, None, error_code=0, **values), replica.now
+    )
+    replica.settle()
+    assert replica.raft.epoch == epoch
+    assert replica.states == written
+    [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert ("is impossible" in line.getMessage() and "n2:9093" in line.getMessage()) or "n3:9093" in line.getMessage()
+
+
+def diverging(end_offset: int, epoch: int) -> dict[str, Any]:
+    return {"records": b"", "diverging_epoch": FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)}
+
+
+def snapshot(end_offset: int, epoch: int) -> dict[str, Any]:
+    return {"records": b"", "snapshot_id": FetchResponse.SnapshotId(end_offset=end_offset, epoch=epoch)}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        diverging(-1, 2),
+        diverging(3, 3),  # where this log ends: nothing differs
+        diverging(0, 9),  # an epoch that the leader cannot have been asked for
+        snapshot(-1, 3),
+        snapshot(10, -1),
+        snapshot(10, 9),  # an epoch that has not begun
+        snapshot(3, 3),  # this log has all of that
+        snapshot(1, 4),  # below what is committed
+        snapshot((1 << 63) - 1, 4),  # no record can follow
+    ],
+    ids=repr,
+)
+def test_fetch_answer_that_cannot_be_true_changes_nothing(
+    values: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = Replica(1, 2, 3)
+    replica.follow(3, b"a", b"b", b"c")
+    replica.raft.become_follower(4, 2, ("n2", 9093))
+    before = replica.log.read(0, 1 << 20)
+    replica.answer(**values, high_watermark=3)
+    role = replica.raft.role
+    assert isinstance(role, Follower) and role.download is None
+    assert (replica.log.read(0, 1 << 20), replica.raft.high_watermark) == (before, 2)
+    [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "is impossible" in line.getMessage()
+    assert replica.raft._backoff_until[2] > replica.now
+    # The replica asks again, and an honest answer helps it on.
+    replica.answer(records=data_batch([b"d"], 3, 4, 0), high_watermark=4)
+    assert (replica.log.end_offset, replica.raft.high_watermark) == (4, 4)
+
+
+BAD_VOTERS = control_batch([VotersRecord(version=0)], 1, 3, 0)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # its checksum does not hold
+        lambda data: data_batch([b"x"], 7, 3, 0),  # a gap
+        lambda data: data_batch([b"x"], 0, 3, 0),  # an offset that is taken
+        lambda data: data_batch([b"x"], 1, 4, 0),  # an epoch that has not begun
+        lambda data: data_batch([b"x"], 1, 2, 0),  # an epoch that is over
+        lambda data: data_batch([b"x"], 1, -1, 0),
+        lambda data: b"\0" * 70,
+        lambda data: data[:16] + b"\x01" + data[17:],  # magic 1
+    ],
+    ids=["checksum", "gap", "again", "later epoch", "earlier epoch", "no epoch", "zeros", "magic"],
+)
+def test_follower_throws_records_away_when_they_are_damaged_or_do_not_follow(
+    damage: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = Replica(1, 2, 3)
+    replica.follow(3, b"a")
+    good = data_batch([b"b"], 1, 3, 0)
+    assert good is not None
+    replica.answer(records=damage(good), high_watermark=2)
+    assert (replica.log.end_offset, replica.raft.high_watermark) == (1, 0)
+    [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "is impossible" in line.getMessage()
+    replica.answer(records=good, high_watermark=2)
+    assert (replica.log.end_offset, replica.raft.high_watermark) == (2, 2)
+
+
+def test_follower_refuses_a_control_record_that_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Its checksum holds, so that only its content shows that it is no voter set."""
+    from kafkacore._fast.record.batch import ControlRecordType, RecordBatchBuilder
+
+    replica = Replica(1, 2, 3)
+    replica.follow(3, b"a")
+    builder = RecordBatchBuilder(base_offset=1, partition_leader_epoch=3, control=True)
+    builder.append(0, b"\0\0" + int(ControlRecordType.KRAFT_VOTERS).to_bytes(2, "big"), b"\0\0\xff\xff\xff\xff")
+    replica.answer(records=builder.build(), high_watermark=2)
+    assert replica.log.end_offset == 1
+    assert "is impossible" in caplog.text
+    replica.answer(records=data_batch([b"b"], 1, 3, 0), high_watermark=2)
+    assert replica.log.end_offset == 2
+
+
+@pytest.mark.parametrize("max_bytes", [-(1 << 31), -1, 0, (1 << 31) - 1])
+def test_leader_bounds_the_bytes_of_one_answer_whatever_is_asked(max_bytes: int) -> None:
+    replica = Replica(1)
+    asked: list[int] = []
+    read = replica.log.read
+    replica.log.read = lambda offset, most: asked.append(most) or read(offset, most)  # type: ignore[func-returns-value]
+    request = messages.fetch(CLUSTER, OTHER, replica.raft.epoch, OffsetAndEpoch(0, 0), -1, max_bytes)
+    assert replica.ask(request) == ErrorCode.NONE
+    [most] = asked
+    assert 1 <= most <= messages.MAX_ANSWER_BYTES

@@ -12,6 +12,11 @@ from kafkacore.storage.errors import MalformedFileError
 LAST_EPOCH: Final = (1 << 31) - 1
 NAME: Final = "quorum-state"
 NOBODY: Final = -1
+_IMPOSSIBLE_EPOCH: Final = (
+    "has leader epoch {}, in or after which no leader can be elected: restore the file. An only controller may remove "
+    "it, for its metadata log has the epoch; where there are others, give this controller a new directory and let it "
+    "follow them"
+)
 
 
 class QuorumState(NamedTuple):
@@ -72,8 +77,9 @@ def decode(data: bytes, path: str = NAME) -> QuorumState:
         ) from None
     if not isinstance(fields, dict) or fields.get("data_version") not in (0, 1):
         raise MalformedFileError(path, "has no data_version of 0 or 1")
-    if fields.get("leaderEpoch") == LAST_EPOCH:
-        raise MalformedFileError(path, f"has leader epoch {LAST_EPOCH}, the greatest there is: no leader can follow")
+    epoch = fields.get("leaderEpoch")
+    if isinstance(epoch, int) and not 0 <= epoch < LAST_EPOCH:
+        raise MalformedFileError(path, _IMPOSSIBLE_EPOCH.format(epoch))
     try:
         return QuorumState(
             leader_id=_int32(fields["leaderId"]),

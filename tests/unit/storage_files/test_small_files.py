@@ -211,11 +211,12 @@ def test_torn_partition_metadata_names_the_file_and_the_problem(tmp_path, conten
 # -- quorum-state
 
 
-def test_a_quorum_state_that_no_leader_can_follow_is_refused():
+@pytest.mark.parametrize("epoch", [-1, (1 << 31) - 1, 1 << 31, 1 << 63])
+def test_quorum_state_says_what_to_do_when_no_leader_can_be_elected_after_its_epoch(epoch):
     last = QuorumState(1, (1 << 31) - 2, -1, quorum_state.ZERO, (1,))
     assert quorum_state.decode(quorum_state.encode(last, 0)) == last
-    with pytest.raises(MalformedFileError, match="/q: has leader epoch 2147483647"):
-        quorum_state.decode(quorum_state.encode(last._replace(leader_epoch=(1 << 31) - 1), 0), "/q")
+    with pytest.raises(MalformedFileError, match=f"/q: has leader epoch {epoch}, .* An only controller may remove it"):
+        quorum_state.decode(quorum_state.encode(last._replace(leader_epoch=epoch), 0), "/q")
 
 
 def test_quorum_state_is_kafkas(tmp_path):

@@ -10,7 +10,7 @@ from aiokafka.record._crecords import LegacyRecordBatchBuilder
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_handle import PartitionHandle
-from kafkacore._fast.log.producer_info import producers_of
+from kafkacore._fast.log.producer_states import producer_states
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.wait.io import LogDirectory
@@ -471,7 +471,7 @@ def describe(handle, now_ms):
             "epochs=" + ",".join(f"{epoch}:{start}" for epoch, start in epochs),
             "producers=" + ",".join(sorted(
                 f"{one.producer_id}:{one.producer_epoch}:{one.last_sequence}:{one.transaction_first_offset}"
-                for one in producers_of(handle)
+                for one in sorted(producer_states(handle))
             )),
             "aborted=" + ",".join(sorted(f"{producer_id}:{first}" for producer_id, first in aborted)),
             "batches=" + ",".join(seen),

@@ -4,41 +4,14 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.errno cimport ENOMEM
 from libc.string cimport memmove
 
+from kafkacore._fast.base.keyed_hash cimport hash_128
+
 cdef extern from * nogil:
     """
     #include <stddef.h>
     #include <stdint.h>
-    #include <string.h>
     #include <sys/mman.h>
 
-    #define KC_ROTL(x, b) (((x) << (b)) | ((x) >> (64 - (b))))
-    #define KC_SIP_ROUND do { \\
-        v0 += v1; v1 = KC_ROTL(v1, 13); v1 ^= v0; v0 = KC_ROTL(v0, 32); \\
-        v2 += v3; v3 = KC_ROTL(v3, 16); v3 ^= v2; \\
-        v0 += v3; v3 = KC_ROTL(v3, 21); v3 ^= v0; \\
-        v2 += v1; v1 = KC_ROTL(v1, 17); v1 ^= v2; v2 = KC_ROTL(v2, 32); } while (0)
-
-    /* SipHash with 128 bits (Aumasson, Bernstein), one round a word and three at the end. */
-    static inline void kc_siphash(const uint8_t *p, size_t size, const uint64_t *seed, uint64_t *low, uint64_t *high) {
-        uint64_t v0 = 0x736f6d6570736575ULL ^ seed[0], v1 = 0x646f72616e646f6dULL ^ seed[1] ^ 0xee;
-        uint64_t v2 = 0x6c7967656e657261ULL ^ seed[0], v3 = 0x7465646279746573ULL ^ seed[1];
-        const uint8_t *end = p + (size & ~(size_t) 7);
-        uint64_t word;
-        for (; p != end; p += 8) {
-            memcpy(&word, p, 8);
-            v3 ^= word; KC_SIP_ROUND; v0 ^= word;
-        }
-        word = 0;
-        for (size_t i = 0; i < (size & 7); i++) word |= (uint64_t) p[i] << (8 * i);
-        word |= (uint64_t) size << 56;
-        v3 ^= word; KC_SIP_ROUND; v0 ^= word;
-        v2 ^= 0xee;
-        KC_SIP_ROUND; KC_SIP_ROUND; KC_SIP_ROUND;
-        *low = v0 ^ v1 ^ v2 ^ v3;
-        v1 ^= 0xdd;
-        KC_SIP_ROUND; KC_SIP_ROUND; KC_SIP_ROUND;
-        *high = v0 ^ v1 ^ v2 ^ v3;
-    }
     static inline int64_t kc_home(uint64_t order, int64_t homes) {
         return (int64_t) (((unsigned __int128) order * (uint64_t) homes) >> 64);
     }
@@ -53,8 +26,6 @@ cdef extern from * nogil:
         return memory;
     }
     """
-    void siphash "kc_siphash"(const uint8_t *p, size_t size, const uint64_t *seed, uint64_t *low,
-                              uint64_t *high) noexcept
     int64_t home_of "kc_home"(uint64_t order, int64_t homes) noexcept
     void prefetch "kc_prefetch"(const void *p) noexcept
     void *map_memory "kc_map_memory"(size_t size) noexcept
@@ -102,7 +73,7 @@ cdef void offset_map_release(OffsetMap *map) noexcept nogil:
 
 
 cdef void offset_map_hash(const OffsetMap *map, const uint8_t *key, size_t size, KeyHash *hash) noexcept nogil:
-    siphash(key, size, map.seed, &hash.order, &hash.rest)
+    hash_128(map.seed, key, size, &hash.order, &hash.rest)
 
 
 cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcept nogil:

@@ -5,6 +5,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
 
 from kafkacore._fast.base.cursor cimport Reader, be16, put16, put64, reader_init, reserve
+from kafkacore._fast.base.keyed_hash cimport hash_word, process_hash_key
 from kafkacore._fast.log.producers cimport Producer
 from kafkacore._fast.record.record cimport (
     BATCH_OK, HEADER_BYTES, RecordView, is_control, is_transactional, last_offset, next_record,
@@ -47,7 +48,7 @@ cdef SeenProducer *empty_slots(int32_t count) noexcept nogil:
 
 cdef SeenProducer *slot_of(SeenProducer *slots, int32_t count, int64_t producer_id) noexcept nogil:
     """Its own, or the empty one that it may have."""
-    cdef int32_t at = <int32_t> ((<uint64_t> producer_id * 0x9E3779B97F4A7C15u) >> 33) & (count - 1)
+    cdef int32_t at = <int32_t> (hash_word(process_hash_key(), <uint64_t> producer_id) & <uint64_t> (count - 1))
     while slots[at].producer_id >= 0 and slots[at].producer_id != producer_id:
         at = (at + 1) & (count - 1)
     return &slots[at]
@@ -169,9 +170,8 @@ cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const 
 # --- last batches ---
 
 cdef int last_batches_take(LastBatches *last, const Producers *producers) noexcept nogil:
-    cdef Producer *producer
+    cdef const Producer *producer
     cdef LastBatch *item
-    cdef int32_t i
     last.count = 0
     last.items = NULL
     if producers == NULL:
@@ -179,17 +179,16 @@ cdef int last_batches_take(LastBatches *last, const Producers *producers) noexce
     last.items = <LastBatch *> malloc(producers.count * sizeof(LastBatch) + 1)
     if last.items == NULL:
         return -ENOMEM
-    for i in range(producers.bucket_mask + 1):
-        producer = producers.buckets[i] if producers.buckets != NULL else NULL
-        while producer != NULL and last.count < producers.count:
-            item = &last.items[last.count]
-            item.producer_id = producer.producer_id
-            item.producer_epoch = producer.producer_epoch
-            item.last_offset = -1
-            if producer.batch_count > 0:
-                item.last_offset = producer.batches[producer.batch_count - 1].last_offset
-            last.count += 1
-            producer = producer.chain
+    producer = producers.first
+    while producer != NULL:
+        item = &last.items[last.count]
+        item.producer_id = producer.producer_id
+        item.producer_epoch = producer.producer_epoch
+        item.last_offset = -1
+        if producer.batch_count > 0:
+            item.last_offset = producer.batches[producer.batch_count - 1].last_offset
+        last.count += 1
+        producer = producer.next
     return 0
 
 

@@ -1,9 +1,11 @@
 """Fetch sessions, as fetch_session.pxd says (KIP-227; FetchSession.scala for eviction)."""
 
+from libc.stddef cimport size_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64
+from kafkacore._fast.base.keyed_hash cimport hash_word_and_bytes
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 
 cdef enum:
@@ -234,56 +236,8 @@ cdef FetchSession *sessions_hold(FetchSessions *cache, int32_t session_id) noexc
 
 # --- a session's partitions: all under its lock ---
 
-ctypedef struct Sip:
-    uint64_t v[4]
-
-
-cdef inline uint64_t rotate(uint64_t word, int bits) noexcept nogil:
-    return word << bits | word >> (64 - bits)
-
-
-cdef inline void sip_round(Sip *sip) noexcept nogil:
-    sip.v[0] += sip.v[1]
-    sip.v[2] += sip.v[3]
-    sip.v[1] = rotate(sip.v[1], 13) ^ sip.v[0]
-    sip.v[3] = rotate(sip.v[3], 16) ^ sip.v[2]
-    sip.v[0] = rotate(sip.v[0], 32)
-    sip.v[2] += sip.v[1]
-    sip.v[0] += sip.v[3]
-    sip.v[1] = rotate(sip.v[1], 17) ^ sip.v[2]
-    sip.v[3] = rotate(sip.v[3], 21) ^ sip.v[0]
-    sip.v[2] = rotate(sip.v[2], 32)
-
-
-cdef inline void sip_word(Sip *sip, uint64_t word) noexcept nogil:
-    sip.v[3] ^= word
-    sip_round(sip)
-    sip.v[0] ^= word
-
-
-cdef uint64_t key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t size, int32_t index) noexcept nogil:
-    """SipHash-1-3 of the index, as a word, and the key."""
-    cdef Sip sip
-    cdef uint64_t word = <uint32_t> index
-    cdef int32_t at = 0
-    sip.v[0] = hash_key[0] ^ <uint64_t> 0x736F6D6570736575u
-    sip.v[1] = hash_key[1] ^ <uint64_t> 0x646F72616E646F6Du
-    sip.v[2] = hash_key[0] ^ <uint64_t> 0x6C7967656E657261u
-    sip.v[3] = hash_key[1] ^ <uint64_t> 0x7465646279746573u
-    sip_word(&sip, word)
-    while size - at >= 8:
-        memcpy(&word, key + at, 8)
-        sip_word(&sip, word)
-        at += 8
-    word = 0
-    if at < size:
-        memcpy(&word, key + at, size - at)
-    sip_word(&sip, word | <uint64_t> (size + 8) << 56)
-    sip.v[2] ^= 0xFF
-    sip_round(&sip)
-    sip_round(&sip)
-    sip_round(&sip)
-    return sip.v[0] ^ sip.v[1] ^ sip.v[2] ^ sip.v[3]
+cdef inline uint64_t key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t size, int32_t index) noexcept nogil:
+    return hash_word_and_bytes(hash_key, <uint32_t> index, key, <size_t> size)
 
 
 cdef inline const uint8_t *name_of(const SessionPartition *partition) noexcept nogil:

@@ -19,6 +19,9 @@ class Table:
     def topics(self) -> list[tuple[str, Uuid, int]]:
         """Name, topic id and how many partitions, in no order."""
 
+    def longest_probe(self) -> int:
+        """How many places a look-up passes at most on its way to a topic; tests bound it."""
+
     def find(self, topic: str | Uuid, index: int) -> bool:
         """Whether the partition of a topic name or a topic id is here."""
 

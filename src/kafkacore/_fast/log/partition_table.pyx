@@ -1,11 +1,13 @@
 """The partition table, as table.pxd says."""
 
 from libc.errno cimport ENOMEM
+from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.base.atomics cimport add32, load32
+from kafkacore._fast.base.keyed_hash cimport hash_bytes, process_hash_key
 from kafkacore._fast.log.partition cimport Partition, partition_hold, partition_release
 from kafkacore._fast.log.partition_handle cimport PartitionHandle
 
@@ -57,13 +59,9 @@ cdef void topic_release(Topic *topic) noexcept nogil:
 
 # --- shards ---
 
-cdef uint64_t mix(const uint8_t *data, int32_t size) noexcept nogil:
-    """FNV-1a, folded once more: names are chosen by clients, but a table only ever holds names that were created."""
-    cdef uint64_t hashed = <uint64_t> 0xCBF29CE484222325u
-    cdef int32_t i
-    for i in range(size):
-        hashed = (hashed ^ data[i]) * <uint64_t> 0x100000001B3u
-    return hashed ^ (hashed >> 29)
+cdef inline uint64_t key_hash(const uint8_t *key, int32_t size) noexcept nogil:
+    """Keyed, because clients choose the names that they create and ask for."""
+    return hash_bytes(process_hash_key(), key, <size_t> size)
 
 
 cdef inline const uint8_t *key_of(const Topic *topic, bint is_id) noexcept nogil:
@@ -81,7 +79,7 @@ cdef inline int32_t shard_at(uint64_t hashed, int32_t mask) noexcept nogil:
 
 
 cdef Topic *find(Shard **index, int32_t mask, const uint8_t *key, int32_t size, bint is_id) noexcept nogil:
-    cdef uint64_t hashed = mix(key, size)
+    cdef uint64_t hashed = key_hash(key, size)
     cdef const Shard *shard = index[shard_at(hashed, mask)]
     cdef Topic *topic
     cdef int32_t at
@@ -98,12 +96,26 @@ cdef Topic *find(Shard **index, int32_t mask, const uint8_t *key, int32_t size, 
 
 cdef void shard_put(Shard *shard, Topic *topic, bint is_id) noexcept nogil:
     """It has room, and the topic is not there yet."""
-    cdef int32_t at = <int32_t> (mix(key_of(topic, is_id), key_size(topic, is_id)) & <uint64_t> shard.mask)
+    cdef int32_t at = <int32_t> (key_hash(key_of(topic, is_id), key_size(topic, is_id)) & <uint64_t> shard.mask)
     while shard.places[at] != NULL:
         at = (at + 1) & shard.mask
     add32(&topic.refs, 1)
     shard.places[at] = topic
     shard.count += 1
+
+
+cdef int32_t shard_longest_probe(const Shard *shard, bint is_id) noexcept nogil:
+    cdef const Topic *topic
+    cdef int32_t longest = 0
+    cdef int32_t at, home
+    if shard == NULL:
+        return 0
+    for at in range(shard.mask + 1):
+        topic = shard.places[at]
+        if topic != NULL:
+            home = <int32_t> (key_hash(key_of(topic, is_id), key_size(topic, is_id)) & <uint64_t> shard.mask)
+            longest = max(longest, (at - home) & shard.mask)
+    return longest
 
 
 cdef void shard_release(Shard *shard) noexcept nogil:
@@ -167,7 +179,7 @@ cdef PartitionTable *table_new(int32_t shards) noexcept nogil:
 
 cdef Shard **shard_of(PartitionTable *table, const Topic *topic, bint is_id) noexcept nogil:
     cdef Shard **index = table.by_id if is_id else table.by_name
-    return &index[shard_at(mix(key_of(topic, is_id), key_size(topic, is_id)), table.mask)]
+    return &index[shard_at(key_hash(key_of(topic, is_id), key_size(topic, is_id)), table.mask)]
 
 
 cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nogil:
@@ -387,6 +399,15 @@ cdef class Table:
                 if topic != NULL:
                     found.append((topic.name[:topic.name_size].decode(), Uuid(topic.topic_id[:16]), topic.count))
         return found
+
+    def longest_probe(self):
+        """How many places a look-up passes at most on its way to a topic; tests bound it."""
+        cdef int32_t i
+        cdef int32_t longest = 0
+        for i in range(self.table.mask + 1):
+            longest = max(longest, shard_longest_probe(self.table.by_id[i], True),
+                          shard_longest_probe(self.table.by_name[i], False))
+        return longest
 
     def find(self, topic, int32_t index):
         """Whether the partition of a topic name or a topic id (Uuid) is here."""

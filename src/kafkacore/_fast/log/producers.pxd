@@ -21,7 +21,8 @@ ctypedef struct ProducerBatch:
     int64_t timestamp_ms
 
 ctypedef struct Producer:
-    Producer *chain                      # of its bucket
+    Producer *chain                      # the next one in its bucket
+    Producer *next                       # the next one in the order in which the log met them
     int64_t producer_id
     int16_t producer_epoch               # -1 while only reserved
     int32_t coordinator_epoch
@@ -43,13 +44,18 @@ ctypedef struct EndedTransaction:        # what a marker did, for the transactio
     int64_t last_stable_offset
     bint aborted
 
+# Clients choose producer ids, so the table finds them by the process's keyed hash. Readers walk the list, whose order
+# does not depend on the key.
 ctypedef struct Producers:
     Producer **buckets
     int32_t bucket_mask
     int32_t count
+    Producer *first
+    Producer *last
     Transaction *transactions            # by first offset
     int32_t transaction_count
     int32_t transaction_capacity
+    int32_t ended_count                  # transactions that have ended and still hold the last stable offset back
 
 cdef Producers *producers_new() noexcept nogil  # NULL: no memory
 cdef void producers_free(Producers *producers) noexcept nogil

@@ -2,7 +2,7 @@
 
 from libc.errno cimport EINVAL, ENOMEM
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.stddef cimport size_t
 from libc.string cimport memmove, memset
 
@@ -12,6 +12,7 @@ from kafkacore._fast.base.cursor cimport (
     Reader, Writer, be16, be32, put32, read_i16, read_i32, read_i64, reader_init, remaining, write_i16, write_i32,
     write_i64,
 )
+from kafkacore._fast.base.keyed_hash cimport hash_word, process_hash_key
 from kafkacore._fast.record.record cimport (
     BATCH_OK, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, RecordView, add_sequence, has_producer_id,
     is_control, is_transactional, last_offset, last_sequence, next_record, parse_header,
@@ -48,19 +49,17 @@ cdef Producers *producers_new() noexcept nogil:
 
 
 cdef void producers_clear(Producers *producers) noexcept nogil:
-    cdef Producer *producer
+    cdef Producer *producer = producers.first
     cdef Producer *rest
-    cdef int32_t i
-    for i in range(producers.bucket_mask + 1):
-        producer = producers.buckets[i]
-        while producer != NULL:
-            rest = producer.chain
-            free(producer)
-            producer = rest
-        producers.buckets[i] = NULL
+    while producer != NULL:
+        rest = producer.next
+        free(producer)
+        producer = rest
+    memset(producers.buckets, 0, (producers.bucket_mask + 1) * sizeof(Producer *))
     add32(&live_producers, -producers.count)
+    producers.first = producers.last = NULL
     producers.count = 0
-    producers.transaction_count = 0
+    producers.transaction_count = producers.ended_count = 0
 
 
 cdef void producers_free(Producers *producers) noexcept nogil:
@@ -73,8 +72,8 @@ cdef void producers_free(Producers *producers) noexcept nogil:
 
 
 cdef Producer **bucket_of(const Producers *producers, int64_t producer_id) noexcept nogil:
-    cdef uint64_t mixed = <uint64_t> producer_id * <uint64_t> 0x9E3779B97F4A7C15u
-    return &producers.buckets[<int32_t> (mixed >> 33) & producers.bucket_mask]
+    cdef uint64_t hashed = hash_word(process_hash_key(), <uint64_t> producer_id)
+    return &producers.buckets[hashed & <uint64_t> producers.bucket_mask]
 
 
 cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcept nogil:
@@ -86,25 +85,19 @@ cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcep
 
 cdef bint grow(Producers *producers) noexcept nogil:
     cdef int32_t size = (producers.bucket_mask + 1) * 2
-    cdef Producer **before = producers.buckets
     cdef Producer **buckets = <Producer **> calloc(size, sizeof(Producer *))
     cdef Producer **place
-    cdef Producer *producer
-    cdef Producer *rest
-    cdef int32_t i
+    cdef Producer *producer = producers.first
     if buckets == NULL:
         return False
+    free(producers.buckets)
     producers.buckets = buckets
     producers.bucket_mask = size - 1
-    for i in range(size // 2):
-        producer = before[i]
-        while producer != NULL:
-            rest = producer.chain
-            place = bucket_of(producers, producer.producer_id)
-            producer.chain = place[0]
-            place[0] = producer
-            producer = rest
-    free(before)
+    while producer != NULL:
+        place = bucket_of(producers, producer.producer_id)
+        producer.chain = place[0]
+        place[0] = producer
+        producer = producer.next
     return True
 
 
@@ -112,7 +105,7 @@ cdef Producer *add_producer(Producers *producers, int64_t producer_id) noexcept 
     cdef Producer **place
     cdef Producer *producer
     if producers.count > producers.bucket_mask and producers.bucket_mask < 0x3FFFFFFF:
-        grow(producers)  # where memory is out, longer chains do
+        grow(producers)  # without memory for more buckets the chains get longer
     producer = <Producer *> calloc(1, sizeof(Producer))
     if producer == NULL:
         return NULL
@@ -124,6 +117,11 @@ cdef Producer *add_producer(Producers *producers, int64_t producer_id) noexcept 
     place = bucket_of(producers, producer_id)
     producer.chain = place[0]
     place[0] = producer
+    if producers.last != NULL:
+        producers.last.next = producer
+    else:
+        producers.first = producer
+    producers.last = producer
     producers.count += 1
     add32(&live_producers, 1)
     return producer
@@ -243,6 +241,7 @@ cdef void end_transaction(Producers *producers, const BatchHeader *header, int64
         for i in range(producers.transaction_count):
             if producers.transactions[i].first_offset == ended.first_offset:
                 producers.transactions[i].last_offset = header.base_offset
+                producers.ended_count += 1
     take_epoch(producer, header.producer_epoch)
     producer.coordinator_epoch = coordinator_epoch
     producer.last_timestamp_ms = timestamp_ms
@@ -293,39 +292,48 @@ cdef void producers_replicated(Producers *producers, int64_t high_watermark) noe
     cdef int32_t kept = 0
     cdef int32_t i
     cdef Transaction *transaction
+    if producers.ended_count == 0:
+        return
     for i in range(producers.transaction_count):
         transaction = &producers.transactions[i]
         if transaction.last_offset >= 0 and transaction.last_offset < high_watermark:
+            producers.ended_count -= 1
             continue
         producers.transactions[kept] = transaction[0]
         kept += 1
     producers.transaction_count = kept
 
 
+cdef void drop_from_bucket(Producers *producers, const Producer *producer) noexcept nogil:
+    cdef Producer **place = bucket_of(producers, producer.producer_id)
+    while place[0] != producer:
+        place = &place[0].chain
+    place[0] = producer.chain
+
+
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil:
-    cdef Producer **place
+    cdef Producer **place = &producers.first
     cdef Producer *producer
-    cdef int32_t i
     cdef int gone = 0
-    for i in range(producers.bucket_mask + 1):
-        place = &producers.buckets[i]
-        while place[0] != NULL:
-            producer = place[0]
-            if producer.transaction_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms:
-                place[0] = producer.chain
-                free(producer)
-                gone += 1
-            else:
-                place = &producer.chain
+    producers.last = NULL
+    while place[0] != NULL:
+        producer = place[0]
+        if producer.transaction_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms:
+            place[0] = producer.next
+            drop_from_bucket(producers, producer)
+            free(producer)
+            gone += 1
+        else:
+            producers.last = producer
+            place = &producer.next
     producers.count -= gone
     add32(&live_producers, -gone)
     return gone
 
 
 cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil:
-    cdef const Producer *producer
+    cdef const Producer *producer = producers.first
     cdef Producer *copies
-    cdef int32_t i
     count[0] = producers.count
     if producers.count == 0:
         return NULL
@@ -333,13 +341,11 @@ cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexce
     if copies == NULL:
         return NULL
     count[0] = 0
-    for i in range(producers.bucket_mask + 1):
-        producer = producers.buckets[i]
-        while producer != NULL:
-            if producer.producer_epoch >= 0:
-                copies[count[0]] = producer[0]
-                count[0] += 1
-            producer = producer.chain
+    while producer != NULL:
+        if producer.producer_epoch >= 0:
+            copies[count[0]] = producer[0]
+            count[0] += 1
+        producer = producer.next
     return copies
 
 
@@ -361,19 +367,16 @@ cdef void write_producer(const Producer *producer, Writer *out) noexcept nogil:
 
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil:
     cdef size_t start = out.size
-    cdef Producer *producer
-    cdef int32_t i
+    cdef const Producer *producer = producers.first
     cdef int32_t count = 0
     write_i16(out, SNAPSHOT_VERSION)
     write_i32(out, 0)
     write_i32(out, 0)
-    for i in range(producers.bucket_mask + 1):
-        producer = producers.buckets[i]
-        while producer != NULL:
-            if producer.producer_epoch != NO_PRODUCER_EPOCH:
-                write_producer(producer, out)
-                count += 1
-            producer = producer.chain
+    while producer != NULL:
+        if producer.producer_epoch != NO_PRODUCER_EPOCH:
+            write_producer(producer, out)
+            count += 1
+        producer = producer.next
     if out.bad:
         return
     put32(out.data + start + SNAPSHOT_HEADER_BYTES - 4, <uint32_t> count)
@@ -412,33 +415,41 @@ cdef int read_producer(Producers *producers, Reader *reader) noexcept nogil:
     if producer == NULL:
         return -ENOMEM
     read.chain = producer.chain
+    read.next = producer.next
     producer[0] = read
     return 0
 
 
+cdef int by_first_offset(const void *a, const void *b) noexcept nogil:
+    cdef int64_t first = (<const Transaction *> a).first_offset
+    cdef int64_t second = (<const Transaction *> b).first_offset
+    return (first > second) - (first < second)
+
+
 cdef int restore_transactions(Producers *producers) noexcept nogil:
-    """Open transactions in the order of their first offsets, from the producers that have one."""
-    cdef Producer *producer
-    cdef Transaction *transaction
-    cdef int32_t i, at
-    for i in range(producers.bucket_mask + 1):
-        producer = producers.buckets[i]
-        while producer != NULL:
-            if producer.transaction_first_offset >= 0:
-                at = producers.transaction_count
-                transaction = <Transaction *> realloc(producers.transactions, (at + 1) * sizeof(Transaction))
-                if transaction == NULL:
-                    return -ENOMEM
-                producers.transactions = transaction
-                producers.transaction_capacity = at + 1
-                while at > 0 and producers.transactions[at - 1].first_offset > producer.transaction_first_offset:
-                    producers.transactions[at] = producers.transactions[at - 1]
-                    at -= 1
-                producers.transactions[at].producer_id = producer.producer_id
-                producers.transactions[at].first_offset = producer.transaction_first_offset
-                producers.transactions[at].last_offset = -1
-                producers.transaction_count += 1
-            producer = producer.chain
+    """The open transactions of an empty table that was just filled, in the order of their first offsets."""
+    cdef const Producer *producer
+    cdef int32_t open_count = 0
+    cdef int32_t i = 0
+    producer = producers.first
+    while producer != NULL:
+        open_count += producer.transaction_first_offset >= 0
+        producer = producer.next
+    if open_count == 0:
+        return 0
+    producers.transactions = <Transaction *> malloc(<size_t> open_count * sizeof(Transaction))
+    if producers.transactions == NULL:
+        return -ENOMEM
+    producer = producers.first
+    while producer != NULL:
+        if producer.transaction_first_offset >= 0:
+            producers.transactions[i].producer_id = producer.producer_id
+            producers.transactions[i].first_offset = producer.transaction_first_offset
+            producers.transactions[i].last_offset = -1
+            i += 1
+        producer = producer.next
+    qsort(producers.transactions, <size_t> open_count, sizeof(Transaction), by_first_offset)
+    producers.transaction_count = producers.transaction_capacity = open_count
     return 0
 
 
@@ -474,3 +485,27 @@ cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size)
 def live_count():
     """Producers that logs of this process remember."""
     return load32(&live_producers)
+
+
+def longest_chain(producer_ids):
+    """How many producers the fullest bucket holds of a table with these ids; tests bound it."""
+    cdef Producers *producers = producers_new()
+    cdef const Producer *producer
+    cdef int32_t longest = 0
+    cdef int32_t length, i
+    if producers == NULL:
+        raise MemoryError
+    try:
+        for producer_id in producer_ids:
+            if add_producer(producers, producer_id) == NULL:
+                raise MemoryError
+        for i in range(producers.bucket_mask + 1):
+            length = 0
+            producer = producers.buckets[i]
+            while producer != NULL:
+                length += 1
+                producer = producer.chain
+            longest = max(longest, length)
+    finally:
+        producers_free(producers)
+    return longest

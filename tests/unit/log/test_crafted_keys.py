@@ -1,0 +1,57 @@
+"""Clients choose producer ids, topic names and (by creating topics until one suits) topic ids. No choice of theirs makes
+a table slow: the tests count the entries that a look-up passes, on keys that collide under an unkeyed hash."""
+
+from __future__ import annotations
+
+import numpy
+
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_table import Table
+from kafkacore._fast.log.producers import longest_chain
+
+WORD = 1 << 64
+GOLDEN = 0x9E3779B97F4A7C15
+# A random function puts this many of some thousands of keys into one bucket less than once in 10^9 tables.
+FEW = 20
+
+
+def ids_that_collide_when_multiplied(count: int) -> list[int]:
+    """Producer ids whose product with the golden ratio has zeros where a multiplicative hash takes its bucket."""
+    inverse = pow(GOLDEN, -1, WORD)
+    products = (high << 54 | low for low in range(1, count) for high in range(1 << 10))
+    ids = (product * inverse % WORD for product in products)
+    return [producer_id for producer_id, _ in zip((each for each in ids if each < 1 << 63), range(count))]
+
+
+def topics_that_collide_under_fnv(count: int) -> list[tuple[Uuid, str]]:
+    """Topic ids and names whose FNV-1a hash, folded as the table once did, has zeros in the bits of shard and place."""
+    found: list[tuple[Uuid, str]] = []
+    for begin in range(0, 1 << 30, 1 << 20):
+        numbers = numpy.arange(begin, begin + (1 << 20), dtype=numpy.uint64)
+        digits = [(numbers >> numpy.uint64(4 * each) & numpy.uint64(15)) + numpy.uint64(97) for each in range(16)]
+        hashed = numpy.full(len(numbers), 0xCBF29CE484222325, dtype=numpy.uint64)
+        for digit in digits:
+            hashed = (hashed ^ digit) * numpy.uint64(0x100000001B3)
+        hashed ^= hashed >> numpy.uint64(29)
+        for at in numpy.flatnonzero((hashed & numpy.uint64(0x7000001FF)) == 0):
+            name = bytes(int(digit[at]) for digit in digits)
+            found.append((Uuid(name), name.decode()))
+        if len(found) >= count:
+            return found[:count]
+    raise AssertionError("too few")
+
+
+def test_producer_ids_crafted_against_a_multiplicative_hash_spread_over_the_buckets() -> None:
+    ids = ids_that_collide_when_multiplied(4000)
+    assert len(set(ids)) == 4000
+    assert longest_chain(ids) < FEW
+    assert longest_chain(range(4000)) < FEW
+
+
+def test_topics_crafted_against_fnv_spread_over_the_table() -> None:
+    """Their neighbours' probes are counted too: linear probing lets one cluster slow every topic behind it."""
+    topics = topics_that_collide_under_fnv(200)
+    made = Table().changed([(name, topic_id, [None]) for topic_id, name in topics])
+    assert len(made) == 200
+    assert made.longest_probe() < FEW
+    assert all(made.find(name, 1) is False and made.find(topic_id, 1) is False for topic_id, name in topics)

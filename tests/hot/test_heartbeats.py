@@ -115,20 +115,22 @@ def test_a_group_of_ten_thousand(heartbeats):
     assert heartbeats.answered(member_id="member-10000") == "handler"
 
 
-def test_groups_whose_ids_meet_in_one_place_are_bounded(heartbeats):
-    """Whoever chooses them so costs a processor no more than a few comparisons; the handler serves the others."""
-    ids = list(itertools.islice(ids_that_meet(), CHAIN_LENGTH + 2))
+def test_groups_crafted_against_fnv_are_served_by_processors(heartbeats):
+    """The hash is keyed: a client that knows the source cannot fill a chain and push a group to the slow path."""
+    ids = list(itertools.islice(ids_that_meet_under_fnv(), CHAIN_LENGTH + 8))
     rolls = [heartbeats.rolls.publish(each, 5, [("one", None, b"")]) for each in ids]
-    answers = [heartbeats.answered(group_id=each) for each in ids]
-    assert answers == [0] * CHAIN_LENGTH + ["handler"] * 2
-    rolls[3].withdraw()
-    assert [heartbeats.answered(group_id=each) for each in (ids[2], ids[3], ids[4])] == [0, "handler", 0]
-    rolls[3] = heartbeats.rolls.publish(ids[-1], 5, [("one", None, b"")])
-    assert heartbeats.answered(group_id=ids[-1]) == 0
+    assert [heartbeats.answered(group_id=each) for each in ids] == [0] * len(rolls)
 
 
-def ids_that_meet():
-    """As heartbeats.pyx hashes them."""
+def test_withdrawing_a_group_leaves_the_others_of_its_chain(heartbeats):
+    ids = [f"group-{number}" for number in range(3 * CHAINS)]
+    rolls = {each: heartbeats.rolls.publish(each, 5, [("one", None, b"")]) for each in ids}
+    for each in ids[::3]:
+        rolls[each].withdraw()
+    assert [heartbeats.rolls.note(each, 5, "one") for each in ids] == [False, True, True] * CHAINS
+
+
+def ids_that_meet_under_fnv():
     for number in itertools.count():
         text, hashed = f"{number:x}", 2166136261
         for byte in text.encode():

@@ -1,9 +1,11 @@
-"""Clients choose producer ids, topic names and (by creating topics until one suits) topic ids. No choice of theirs makes
-a table slow: the tests count the entries that a look-up passes, on keys that collide under an unkeyed hash."""
+"""Clients choose producer ids and topic names, and can create topics until an id suits them. No choice makes a table
+slow: the tests count the entries that a look-up passes, on keys that collide under an unkeyed hash."""
 
 from __future__ import annotations
 
-import numpy
+import itertools
+
+import numpy as np
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_table import Table
@@ -20,20 +22,20 @@ def ids_that_collide_when_multiplied(count: int) -> list[int]:
     inverse = pow(GOLDEN, -1, WORD)
     products = (high << 54 | low for low in range(1, count) for high in range(1 << 10))
     ids = (product * inverse % WORD for product in products)
-    return [producer_id for producer_id, _ in zip((each for each in ids if each < 1 << 63), range(count))]
+    return list(itertools.islice((each for each in ids if each < 1 << 63), count))
 
 
 def topics_that_collide_under_fnv(count: int) -> list[tuple[Uuid, str]]:
     """Topic ids and names whose FNV-1a hash, folded as the table once did, has zeros in the bits of shard and place."""
     found: list[tuple[Uuid, str]] = []
     for begin in range(0, 1 << 30, 1 << 20):
-        numbers = numpy.arange(begin, begin + (1 << 20), dtype=numpy.uint64)
-        digits = [(numbers >> numpy.uint64(4 * each) & numpy.uint64(15)) + numpy.uint64(97) for each in range(16)]
-        hashed = numpy.full(len(numbers), 0xCBF29CE484222325, dtype=numpy.uint64)
+        numbers = np.arange(begin, begin + (1 << 20), dtype=np.uint64)
+        digits = [(numbers >> np.uint64(4 * each) & np.uint64(15)) + np.uint64(97) for each in range(16)]
+        hashed = np.full(len(numbers), 0xCBF29CE484222325, dtype=np.uint64)
         for digit in digits:
-            hashed = (hashed ^ digit) * numpy.uint64(0x100000001B3)
-        hashed ^= hashed >> numpy.uint64(29)
-        for at in numpy.flatnonzero((hashed & numpy.uint64(0x7000001FF)) == 0):
+            hashed = (hashed ^ digit) * np.uint64(0x100000001B3)
+        hashed ^= hashed >> np.uint64(29)
+        for at in np.flatnonzero((hashed & np.uint64(0x7000001FF)) == 0):
             name = bytes(int(digit[at]) for digit in digits)
             found.append((Uuid(name), name.decode()))
         if len(found) >= count:

@@ -3,11 +3,13 @@
 cimport cython
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stddef cimport size_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.base.atomics cimport load32, load64, store32, store64
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_free, writer_init
+from kafkacore._fast.base.keyed_hash cimport hash_bytes, process_hash_key
 from kafkacore._fast.world.environment cimport Env
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.hot.hot cimport NONE, answer_begin, answer_whole
@@ -31,11 +33,7 @@ cdef enum:
 
 
 cdef uint32_t hash_of(const Slice *text) noexcept nogil:
-    cdef uint32_t hash = 2166136261u
-    cdef int32_t i
-    for i in range(text.size):
-        hash = (hash ^ text.data[i]) * 16777619u
-    return hash ^ (hash >> 15)
+    return <uint32_t> hash_bytes(process_hash_key(), text.data, <size_t> max(text.size, 0))
 
 
 cdef inline bint is_same(const Slice *one, const Slice *other) noexcept nogil:

@@ -320,7 +320,7 @@ ROWS = [
         clean=False,
     ),
     Row("a sealed segment's index of such a length", middle("index", lambda data: data + b"\x00" * 3)),
-    Row("a transaction index that is none", middle("txnindex", lambda data: b"\xff" * 34)),
+    Row("a transaction index of garbage", middle("txnindex", lambda data: b"\xff" * 34)),
     Row(
         "a transaction index cut short",
         middle("txnindex", lambda data: data[:-3]),

@@ -1,4 +1,4 @@
-"""aiokafka, in plain asyncio; with pytest-asyncio or anyio the fixtures are used in the same way."""
+"""aiokafka with plain asyncio. The fixtures work the same way with pytest-asyncio or anyio."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from kafkacore.testing import Broker
 
 
 async def shout(bootstrap: str, source: str, target: str, count: int) -> None:
-    """The program: everything that comes goes on in capital letters."""
+    """The program under test: copies each message in capital letters."""
     consumer = AIOKafkaConsumer(
         source, bootstrap_servers=bootstrap, group_id="shouters", auto_offset_reset="earliest", enable_auto_commit=False
     )
@@ -20,7 +20,7 @@ async def shout(bootstrap: str, source: str, target: str, count: int) -> None:
             await consumer.commit()
 
 
-def test_everything_is_shouted(kafka, kafka_topic):
+def test_program_copies_each_message_in_capitals(kafka, kafka_topic):
     target = kafka.create_topic(f"{kafka_topic}.loud")
     for word in ("one", "two"):
         kafka.produce(kafka_topic, word)
@@ -28,13 +28,13 @@ def test_everything_is_shouted(kafka, kafka_topic):
     assert kafka.log(target).values() == [b"ONE", b"TWO"]
 
 
-def test_a_broker_of_ones_own_within_a_loop():
+def test_producer_sends_again_when_the_answer_is_lost():
     async def use() -> None:
         async with Broker(topics=["in", "out"], record=True) as broker:
             await asyncio.to_thread(broker.produce, "in", "hello")
             with broker.drop("Produce", when="after", times=1, client_id=None):
                 await asyncio.wait_for(shout(broker.bootstrap, "in", "out", 1), 30)
-            # The first answer never came: the producer, which is not idempotent, has sent it again.
+            # The broker dropped the first answer, so the producer sent the record again; it is not idempotent.
             assert broker.log("out").values() == [b"HELLO", b"HELLO"]
             assert broker.requests.of("OffsetCommit", where=lambda each: each.error is None)
 

@@ -1,4 +1,4 @@
-"""A program worth testing: books orders that come by Kafka, each once, and passes on what cannot be booked."""
+"""The program under test: books each order that it reads once, and copies the others to a dead letter topic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OrderBook:
         self._consumer.subscribe([topic])
 
     def book_next(self, timeout_seconds: float = 10.0) -> bool:
-        """Takes the next order; False when none comes in time. It is committed when it is booked."""
+        """Books the next order, then commits its offset. False when no order comes in time."""
         message = self._consumer.poll(timeout_seconds)
         if message is None or message.error():
             return False

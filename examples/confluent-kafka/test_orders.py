@@ -1,4 +1,4 @@
-"""`kafka`, `kafka_topic` and `kafka_broker` are kafkacore's: nothing is to be set up."""
+"""kafkacore provides the fixtures `kafka`, `kafka_topic` and `kafka_broker`; there is nothing to set up."""
 
 import json
 
@@ -14,7 +14,7 @@ def book(kafka_broker, kafka_topic):
     made.close()
 
 
-def test_an_order_is_booked_and_committed(kafka_broker, kafka_topic, book):
+def test_order_is_booked_and_committed(kafka_broker, kafka_topic, book):
     kafka_broker.produce(kafka_topic, json.dumps({"item": "tea", "count": 2}))
     assert book.book_next()
     assert book.booked == [{"item": "tea", "count": 2}]
@@ -22,13 +22,13 @@ def test_an_order_is_booked_and_committed(kafka_broker, kafka_topic, book):
 
 
 @pytest.mark.kafka(topics=[DEAD_LETTERS])
-def test_what_cannot_be_booked_is_passed_on(kafka_broker, kafka_topic, book):
+def test_unreadable_order_goes_to_the_dead_letters(kafka_broker, kafka_topic, book):
     kafka_broker.produce(kafka_topic, "no order")
     assert book.book_next()
     assert kafka_broker.log(DEAD_LETTERS).values() == [b"no order"]
 
 
-def test_a_producer_gets_over_a_broker_that_refuses(kafka, kafka_topic):
+def test_producer_retries_when_the_broker_refuses(kafka, kafka_topic):
     producer = Producer({"bootstrap.servers": kafka.bootstrap, "retry.backoff.ms": 10})
     with kafka.refuse("Produce", error="NOT_ENOUGH_REPLICAS", times=3) as fault:
         producer.produce(kafka_topic, b"important")
@@ -38,7 +38,7 @@ def test_a_producer_gets_over_a_broker_that_refuses(kafka, kafka_topic):
 
 
 @pytest.mark.kafka(configs={"log.retention.hours": 24})
-def test_orders_are_gone_after_a_day(kafka_broker, kafka_topic):
+def test_orders_are_deleted_after_a_day(kafka_broker, kafka_topic):
     kafka_broker.produce(kafka_topic, "yesterday's")
     kafka_broker.clock.advance(days=1, minutes=10)
     assert kafka_broker.log(kafka_topic).values() == []

@@ -1,4 +1,4 @@
-"""A FastStream service: names come in, greetings go out."""
+"""A FastStream service that answers each name with a greeting."""
 
 from __future__ import annotations
 

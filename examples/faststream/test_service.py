@@ -1,5 +1,5 @@
-"""The service against a real broker: what FastStream's own TestKafkaBroker leaves out (serialisation, offsets, retries)
-is there."""
+"""Runs the service against a real broker, with the serialisation, offsets and retries that FastStream's TestKafkaBroker
+leaves out."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from service import make
 
 
 @pytest.mark.kafka(topics=["names", "greetings"])
-def test_who_is_named_is_greeted(kafka_broker):
+def test_service_greets_each_name(kafka_broker):
     async def serve() -> list:
         async with make(kafka_broker.bootstrap) as service:
             await service.start()

@@ -1,9 +1,9 @@
-"""kafka-python with the fixtures of kafkacore."""
+"""kafka-python with kafkacore's fixtures."""
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 
-def test_what_is_sent_is_received(kafka, kafka_topic):
+def test_consumer_receives_the_record_that_was_sent(kafka, kafka_topic):
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     sent = producer.send(kafka_topic, key=b"key", value=b"value").get(10)
     producer.close()
@@ -16,7 +16,7 @@ def test_what_is_sent_is_received(kafka, kafka_topic):
     assert (received.offset, received.key, received.value) == (sent.offset, b"key", b"value")
 
 
-def test_a_group_shares_the_work(kafka, kafka_topic):
+def test_group_commits_its_offset(kafka, kafka_topic):
     kafka.produce(kafka_topic, "work")
     consumer = KafkaConsumer(
         kafka_topic, bootstrap_servers=kafka.bootstrap, group_id="workers", auto_offset_reset="earliest"

@@ -1,5 +1,5 @@
 // A broker for tests: `const kafka = await startKafka(); ... await kafka.stop()`.
-// The program is `kafkacore` on the PATH, or what the environment variable KAFKACORE names.
+// Runs `kafkacore` from the PATH, or the program that the environment variable KAFKACORE names.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
@@ -8,7 +8,7 @@ export async function startKafka(...options) {
   const program = process.env.KAFKACORE ?? "kafkacore";
   const child = spawn(
     program,
-    // It ends with this process, whatever becomes of it.
+    // --with-parent: the broker ends with this process, even if this process is killed.
     ["dev", "--json", "--with-parent", ...options],
     { stdio: ["ignore", "pipe", "inherit"] },
   );

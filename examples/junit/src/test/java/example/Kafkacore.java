@@ -13,7 +13,7 @@ import org.junit.jupiter.api.extension.ParameterResolver;
 
 /**
  * One broker for all tests of a run: {@code @ExtendWith(Kafkacore.class)} and a parameter {@code Kafkacore.Broker}.
- * The program is {@code kafkacore} on the PATH, or what the environment variable KAFKACORE names.
+ * Runs {@code kafkacore} from the PATH, or the program that the environment variable KAFKACORE names.
  */
 public final class Kafkacore implements ParameterResolver {
     public record Broker(String bootstrap, Process process) implements ExtensionContext.Store.CloseableResource {
@@ -37,19 +37,19 @@ public final class Kafkacore implements ParameterResolver {
     private static Broker start() {
         String program = System.getenv().getOrDefault("KAFKACORE", "kafkacore");
         try {
-            // It ends with this process, whatever becomes of it.
+            // --with-parent: the broker ends with this process, even if this process is killed.
             Process process = new ProcessBuilder(program, "dev", "--json", "--with-parent")
                     .redirectError(ProcessBuilder.Redirect.INHERIT).start();
-            BufferedReader told = new BufferedReader(
+            BufferedReader output = new BufferedReader(
                     new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8));
-            String line = told.readLine();
+            String line = output.readLine();
             Matcher bootstrap = Pattern.compile("\"bootstrap\": *\"([^\"]+)\"").matcher(line == null ? "" : line);
             if (!bootstrap.find()) {
-                throw new IllegalStateException("kafkacore dev did not start; it said: " + line);
+                throw new IllegalStateException("kafkacore dev did not start; its log is above. First line of its output: " + line);
             }
             return new Broker(bootstrap.group(1), process);
         } catch (IOException error) {
-            throw new UncheckedIOException("no kafkacore: pip install kafkacore, or set KAFKACORE", error);
+            throw new UncheckedIOException("cannot run " + program + ": install kafkacore, or set KAFKACORE to its path", error);
         }
     }
 }

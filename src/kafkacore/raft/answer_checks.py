@@ -6,13 +6,15 @@ from typing import Any, Final
 
 from kafkacore._fast.record.batch import Batch, Batches
 from kafkacore.protocol.errors import KafkaError
-from kafkacore.protocol.messages import VotersRecord
+from kafkacore.protocol.messages import Message, SnapshotFooterRecord, SnapshotHeaderRecord, VotersRecord
 from kafkacore.raft import control
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog, replaces_log
 from kafkacore.storage.quorum_state import LAST_EPOCH
 
 NOBODY: Final = -1
 MAX_SNAPSHOT_OFFSET: Final = (1 << 63) - (1 << 33)  # leaves offsets for the records that follow
+MAX_SNAPSHOT_BATCH_BYTES: Final = 1 << 27
+_BATCH_LENGTH_END: Final = 12  # of a batch's first two fields: its offset, and how many bytes follow
 _UNREADABLE: Final = (KafkaError, ValueError)  # of batches, records, codecs and messages
 
 
@@ -65,8 +67,56 @@ def checked_records(data: bytes, log: RaftLog, epoch: int) -> bytes:
     return data[: batches.position]
 
 
-def _check_control(batch: Batch) -> None:
+def _check_control(batch: Batch) -> set[type[Message]]:
+    """The kinds of its records."""
+    kinds = set()
     for offset, record in control.control_records(batch.data):
+        kinds.add(type(record))
         voters: Any = record.voters if isinstance(record, VotersRecord) else None
         if voters is not None and not voters:
             raise ImpossibleAnswerError(f"an empty set of voters at offset {offset}")
+    return kinds
+
+
+class SnapshotCheck:
+    """Checks the bytes of a snapshot while its parts arrive: every checksum, the header first and the footer last. It
+    holds one batch at most."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._position = 0
+        self._begun = self._ended = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self._ended and not self._pending
+
+    def take(self, part: bytes) -> None:
+        """Raises ImpossibleAnswerError."""
+        self._pending += part
+        at = 0
+        while len(self._pending) - at >= _BATCH_LENGTH_END:
+            size = _BATCH_LENGTH_END + int.from_bytes(self._pending[at + 8 : at + _BATCH_LENGTH_END], "big")
+            if size > MAX_SNAPSHOT_BATCH_BYTES:
+                raise ImpossibleAnswerError(f"a snapshot with a batch of {size} bytes at byte {self._position}")
+            if len(self._pending) - at < size:
+                break
+            self._check(bytes(self._pending[at : at + size]))
+            at += size
+            self._position += size
+        del self._pending[:at]
+
+    def _check(self, data: bytes) -> None:
+        try:
+            if self._ended:
+                raise ImpossibleAnswerError(f"a snapshot that goes on after its footer, at byte {self._position}")
+            for batch in Batches(data):
+                if not batch.crc_ok:
+                    raise ImpossibleAnswerError(f"a snapshot whose checksum does not match at byte {self._position}")
+                kinds = _check_control(batch) if batch.is_control else ()
+                if not self._begun and SnapshotHeaderRecord not in kinds:
+                    raise ImpossibleAnswerError("a snapshot without a header")
+                self._begun = True
+                self._ended = SnapshotFooterRecord in kinds
+        except _UNREADABLE as error:
+            raise ImpossibleAnswerError(f"a snapshot that cannot be read at byte {self._position}: {error}") from None

@@ -13,7 +13,7 @@ from kafkacore._fast.record.batch import Batches
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import METADATA_TOPIC_ID
-from kafkacore.raft.log import LogEpochs, OffsetAndEpoch
+from kafkacore.raft.log import LogEpochs, OffsetAndEpoch, replaces_log
 from kafkacore.raft.messages import PARTITION, TOPIC
 from kafkacore.raft.snapshots import SnapshotFiles
 from kafkacore.runtime.files import OS_FILES, Files
@@ -73,10 +73,10 @@ class FileLog(LogEpochs):
             if epoch >= ANY_EPOCH:
                 raise MalformedFileError(self._file_of_epoch(path, epoch, start), NO_EPOCH_LEFT.format(start, epoch))
             self.epochs.note(epoch, start)
-        # A crash between receiving a snapshot and emptying the log leaves one that ends before it.
+        # A crash between receiving a snapshot and emptying the log leaves one that the snapshot replaces.
         ids = self._snapshots.ids()
         self._end_offset = self._handle.end_offset
-        if ids and self._end_offset < ids[-1].offset:
+        if ids and replaces_log(ids[-1], self):
             self.begin_at_snapshot(ids[-1])
         self.flush()
 

@@ -325,8 +325,7 @@ def on_fetch_response(raft: Raft, sent: InFlight, response: Any) -> None:
     elif offered.epoch >= 0 or offered.end_offset >= 0:
         snapshot_id = OffsetAndEpoch(offered.end_offset, offered.epoch)
         check_snapshot_id(snapshot_id, raft.log, raft.epoch, raft.high_watermark)
-        role.download = snapshot_id
-        role.download_position = 0
+        role.begin_download(snapshot_id)
     else:
         if partition.records:
             _append(raft, checked_records(bytes(partition.records), raft.log, raft.epoch))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from kafkacore.raft.answer_checks import SnapshotCheck
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.voters import ReplicaKey
 
@@ -54,15 +55,22 @@ class Candidate(Election):
 
 
 class Follower:
-    """`has_fetched` from this leader in this epoch; `download` is the snapshot it takes, up to `download_position`."""
+    """`has_fetched` from this leader in this epoch; `download` is the snapshot it takes, up to `download_position`.
+    `download_check` has seen the bytes before that."""
 
-    __slots__ = ("download", "download_position", "fetch_deadline_ms", "has_fetched")
+    __slots__ = ("download", "download_check", "download_position", "fetch_deadline_ms", "has_fetched")
 
     def __init__(self, fetch_deadline_ms: int) -> None:
         self.fetch_deadline_ms = fetch_deadline_ms
         self.has_fetched = False
         self.download: OffsetAndEpoch | None = None
         self.download_position = 0
+        self.download_check = SnapshotCheck()
+
+    def begin_download(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.download = snapshot_id
+        self.download_position = 0
+        self.download_check = SnapshotCheck()
 
 
 class Progress:

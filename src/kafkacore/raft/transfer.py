@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.raft import election, messages, replication
+from kafkacore.raft.answer_checks import ImpossibleAnswerError
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import Follower, Leader
 
@@ -64,16 +65,31 @@ def on_fetch_snapshot_response(raft: Raft, sent: InFlight, response: Any) -> Non
         role.download = None
         raft._backoff_until[sent.to.node_id] = raft.now_ms + raft.config.retry_backoff_ms
         return
-    told = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
-    data = bytes(partition.unaligned_records)
-    if told != role.download or partition.position != role.download_position or not data:
-        role.download = None
-        return
+    data = _checked_part(role, role.download, partition)
     role.fetch_deadline_ms = raft.now_ms + raft.config.fetch_timeout_ms
-    raft.log.write_snapshot(told, role.download_position, data)
+    raft.log.write_snapshot(role.download, role.download_position, data)
     role.download_position += len(data)
-    if role.download_position >= partition.size:
-        role.download = None
-        raft.log.finish_snapshot(told)
-        raft.log.begin_at_snapshot(told)
-        raft.snapshot_loaded(told)
+    if role.download_position == partition.size:
+        snapshot_id, role.download = role.download, None
+        # A crash between these two leaves a log that the next start empties (`replaces_log`).
+        raft.log.finish_snapshot(snapshot_id)
+        raft.log.begin_at_snapshot(snapshot_id)
+        raft.snapshot_loaded(snapshot_id)
+
+
+def _checked_part(role: Follower, wanted: OffsetAndEpoch, partition: Any) -> bytes:
+    """The bytes of the part that was asked for; with the last one the snapshot is whole. Raises
+    ImpossibleAnswerError."""
+    named = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    position, size = partition.position, partition.size
+    data = bytes(partition.unaligned_records or b"")
+    end = position + len(data)
+    if named != wanted or position != role.download_position or not position < end <= size:
+        raise ImpossibleAnswerError(
+            f"bytes {position} to {end} of {size} of snapshot {named}, where byte {role.download_position} of {wanted} "
+            "was asked for"
+        )
+    role.download_check.take(data)
+    if end == size and not role.download_check.is_whole:
+        raise ImpossibleAnswerError(f"a snapshot that ends without its footer, at byte {end}")
+    return data

@@ -1,0 +1,94 @@
+"""One Raft replica with an instant disk; a test plays its peers."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft import messages
+from kafkacore.raft.control import data_batch
+from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
+from kafkacore.raft.log import MemoryLog
+from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
+from kafkacore.storage.quorum_state import QuorumState
+
+CLUSTER = "c"
+OTHER = ReplicaKey(2)
+ME = ReplicaKey(1)
+
+
+def voters(*node_ids: int) -> VoterSet:
+    return VoterSet(Voter(ReplicaKey(each), (("CONTROLLER", f"n{each}", 9093),)) for each in node_ids)
+
+
+class Replica:
+    """Node 1 with an instant disk. `states` holds every quorum state that it wrote."""
+
+    def __init__(self, *node_ids: int, state: QuorumState | None = None, log: Any = None) -> None:
+        self.log = MemoryLog() if log is None else log
+        self.states: list[QuorumState] = []
+        self.now = 0
+        self._peeked: Send | None = None
+        config = RaftConfig(1, Uuid(b"d" * 16), CLUSTER, voters=voters(*node_ids))
+        self.raft = Raft(config, self.log, state, Random(1), 0, lambda: 0)
+        self.settle()
+
+    def settle(self) -> None:
+        """What a driver does between two inputs, at once."""
+        state = self.raft.take_state()
+        while state is not None:
+            self.states.append(state[1])
+            self.raft.persisted(state[0], self.now)
+            state = self.raft.take_state()
+        sync = self.raft.take_sync()
+        if sync is not None:
+            getattr(self.log, "flush", bool)()
+            self.raft.durable(sync, self.now)
+
+    def ask(self, request: Any) -> int:
+        """The error code of the answer."""
+        self.raft.take_outputs()
+        self.raft.request("token", request, self.now)
+        self.settle()
+        [answer] = [each for each in self.raft.take_outputs() if isinstance(each, Answer)]
+        return messages.answered(answer.response)[0]
+
+    def peek(self) -> Any:
+        """The request that the leader answers next."""
+        if self._peeked is None:
+            self._peeked = self.next_send()
+        return self._peeked.request
+
+    def next_send(self) -> Send:
+        """The next request, after any back-off that a peer has earned."""
+        if self._peeked is not None:
+            send, self._peeked = self._peeked, None
+            return send
+        for _ in range(3):
+            self.settle()
+            sends = [each for each in self.raft.take_outputs() if isinstance(each, Send)]
+            if sends:
+                return sends[-1]
+            self.now = self.raft.next_tick_ms
+            self.raft.tick(self.now)
+        raise AssertionError("the replica sends nothing")
+
+    def follow(self, epoch: int, *values: bytes) -> None:
+        """Follows node 2 in `epoch`, with `values` in the log, committed but for the last."""
+        self.raft.become_follower(epoch, 2, ("n2", 9093))
+        if values:
+            first = self.log.end_offset
+            for value in values:
+                data = data_batch([value], self.log.end_offset, epoch, 0)
+                self.answer(records=data, high_watermark=self.log.end_offset)
+            assert self.log.end_offset == first + len(values)
+
+    def answer(self, *, leader: tuple[int, int] | None = None, **values: Any) -> Send:
+        """The leader answers the next request. Returns that request."""
+        send = self.next_send()
+        values.setdefault("error_code", 0)
+        leader = leader or (self.raft.leader_id, self.raft.epoch)
+        response = messages.answer(send.request, leader, None, **values)
+        self.raft.response(send.correlation, response, self.now)
+        return send

@@ -1,0 +1,151 @@
+"""A follower takes a snapshot only when it is ahead of its log, and only when it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
+from kafkacore.protocol.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, SnapshotFooterRecord
+from kafkacore.raft import snapshots
+from kafkacore.raft.control import control_batch, data_batch
+from kafkacore.raft.file_log import FileLog
+from kafkacore.raft.log import OffsetAndEpoch
+from kafkacore.raft.roles import Follower
+from kafkacore.raft.voters import VoterHistory, VoterSet
+from raft_replica import Replica
+
+PART_BYTES = 90
+
+
+def snapshot_of(snapshot_id: OffsetAndEpoch, *values: bytes) -> bytes:
+    parts = snapshots.snapshot_parts(snapshot_id, iter(values), VoterHistory(VoterSet()), 1, 2)
+    return b"".join(parts)
+
+
+def offer(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:
+    offered = FetchResponse.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+    replica.answer(records=b"", high_watermark=snapshot_id.offset, snapshot_id=offered)
+
+
+def send_parts(replica: Replica, snapshot_id: OffsetAndEpoch, data: bytes, size: int | None = None) -> None:
+    """The leader answers as long as the follower asks for this snapshot."""
+    named = FetchSnapshotResponse.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+    for position in range(0, len(data), PART_BYTES):
+        role = replica.raft.role
+        if not isinstance(role, Follower) or role.download is None:
+            return
+        sent = replica.answer(
+            snapshot_id=named,
+            size=len(data) if size is None else size,
+            position=position,
+            unaligned_records=data[position : position + PART_BYTES],
+        )
+        asked: Any = sent.request
+        assert isinstance(asked, FetchSnapshotRequest)
+        assert asked.topics[0].partitions[0].position == position
+
+
+@pytest.fixture
+def file_log(tmp_path: Path) -> Iterator[FileLog]:
+    directory = LogDirectory(Environment(), str(tmp_path))
+    log = FileLog(directory)
+    yield log
+    log.close()
+    directory.close()
+
+
+AHEAD = OffsetAndEpoch(10, 4)
+LATER_EPOCH = OffsetAndEpoch(2, 4)  # the log ends above it, in an epoch that a later leader did not go on from
+
+
+@pytest.mark.parametrize("snapshot_id", [AHEAD, LATER_EPOCH])
+def test_whole_snapshot_takes_the_place_of_the_log(file_log: FileLog, snapshot_id: OffsetAndEpoch) -> None:
+    replica = Replica(1, 2, 3, log=file_log)
+    replica.follow(3, b"a", b"b", b"c")
+    replica.raft.become_follower(4, 2, ("n2", 9093))
+    offer(replica, snapshot_id)
+    send_parts(replica, snapshot_id, snapshot_of(snapshot_id, b"a", b"b"))
+    assert file_log.snapshots() == [snapshot_id] == [replica.raft.loaded_snapshot]
+    assert (file_log.start_offset, file_log.end_offset) == (snapshot_id.offset, snapshot_id.offset)
+    replica.answer(records=data_batch([b"x"], snapshot_id.offset, 4, 0), high_watermark=snapshot_id.offset + 1)
+    assert replica.raft.high_watermark == snapshot_id.offset + 1
+
+
+WHOLE = snapshot_of(AHEAD, b"a" * 50, b"b" * 50)
+FOOTER = len(control_batch([SnapshotFooterRecord(version=0)], 0, 4, 0))
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("data", "size"),
+    [
+        (flipped(WHOLE, 70), None),  # in the header
+        (flipped(WHOLE, len(WHOLE) // 2), None),
+        (flipped(WHOLE, len(WHOLE) - 1), None),
+        (WHOLE[:-FOOTER], None),
+        (WHOLE[:-5], None),
+        (WHOLE + WHOLE[-FOOTER:], None),  # more after the footer
+        (WHOLE[-FOOTER:], None),  # no header
+        (WHOLE, 40),  # more than it was said to be
+        (WHOLE, 0),
+        (WHOLE, -1),
+        (b"\xff" * 200, None),
+        (b"\0" * 200, None),
+    ],
+    ids=["header", "middle", "footer", "no footer", "cut off", "two footers", "no header", "longer", "empty",
+         "negative", "noise", "zeros"],
+)  # fmt: skip
+def test_damaged_snapshot_leaves_the_log_as_it_was(
+    data: bytes, size: int | None, file_log: FileLog, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = Replica(1, 2, 3, log=file_log)
+    replica.follow(3, b"a", b"b", b"c")
+    before = file_log.read(0, 1 << 20)
+    replica.raft.become_follower(4, 2, ("n2", 9093))
+    offer(replica, AHEAD)
+    send_parts(replica, AHEAD, data, size)
+    assert file_log.snapshots() == [] and replica.raft.loaded_snapshot is None
+    assert file_log.read(0, 1 << 20) == before
+    assert not list(tmp_path.glob("*/*.checkpoint"))
+    role = replica.raft.role
+    assert isinstance(role, Follower) and role.download is None
+    assert len([each for each in caplog.records if "is impossible" in each.getMessage()]) == 1
+    # It asks again, and takes what is whole.
+    offer(replica, AHEAD)
+    send_parts(replica, AHEAD, WHOLE)
+    assert file_log.snapshots() == [AHEAD] and file_log.end_offset == AHEAD.offset
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"snapshot_id": FetchSnapshotResponse.SnapshotId(end_offset=10, epoch=3)},
+        {"snapshot_id": FetchSnapshotResponse.SnapshotId(end_offset=11, epoch=4)},
+        {"position": 1},
+        {"position": -1},
+        {"unaligned_records": b""},
+    ],
+    ids=["epoch", "offset", "position", "negative position", "no bytes"],
+)
+def test_part_of_another_snapshot_or_place_is_not_taken(change: dict[str, Any], file_log: FileLog) -> None:
+    replica = Replica(1, 2, 3, log=file_log)
+    replica.follow(4)
+    offer(replica, AHEAD)
+    whole = {
+        "snapshot_id": FetchSnapshotResponse.SnapshotId(end_offset=10, epoch=4),
+        "size": len(WHOLE),
+        "position": 0,
+        "unaligned_records": WHOLE,
+    }
+    replica.answer(**{**whole, **change})
+    assert file_log.snapshots() == [] and file_log.end_offset == 0
+    role = replica.raft.role
+    assert isinstance(role, Follower) and role.download is None

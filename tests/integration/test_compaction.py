@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafkacore.server.node import Node
 from kafkacore.storage.checkpoints import CLEANER_OFFSET, OffsetCheckpoint
 from kafkacore.tools.dev import configuration, prepare
+from kafkacore.tools.main import main
 from processes import wait_until
 
 KEYS, RECORDS, VALUE_BYTES = 40, 12_000, 300
@@ -62,12 +63,16 @@ def consumer_of(bootstrap: str) -> Consumer:
     return consumer
 
 
+def write(node: Node) -> dict[bytes, bytes]:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.create_topics([NewTopic("orders", 1, 1, config=TOPIC)])["orders"].result(TIMEOUT_S)
+    return produce(node.bootstrap, 0, RECORDS)
+
+
 @pytest.fixture
 def written(tmp_path: Path) -> Iterator[tuple[Node, dict[bytes, bytes]]]:
     with started(tmp_path / "node", "metrics.port=0") as node:
-        admin = AdminClient({"bootstrap.servers": node.bootstrap})
-        admin.create_topics([NewTopic("orders", 1, 1, config=TOPIC)])["orders"].result(TIMEOUT_S)
-        yield node, produce(node.bootstrap, 0, RECORDS)
+        yield node, write(node)
 
 
 def size_bytes(node: Node) -> int:
@@ -93,6 +98,16 @@ def test_the_log_shrinks_while_consumers_read(written: tuple[Node, dict[bytes, b
         consumer.close()
     (told,) = OffsetCheckpoint(str(tmp_path / "node"), CLEANER_OFFSET).read().values()
     assert 0 < told < RECORDS * 2
+
+
+def test_dump_log_finds_a_compacted_directory_sound(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with started(tmp_path / "node") as node:
+        write(node)
+        wait_until(lambda: size_bytes(node) < 2 << 20, TIMEOUT_S)
+    segments = [str(path) for path in (tmp_path / "node" / "orders-0").glob("*.log")]
+    assert main(["dump-log", "--deep-iteration", *segments]) == 0
+    assert " is followed by " in capfd.readouterr().err, "no offset is missing: the log was not compacted"
+    assert main(["dump-log", "--verify", "--deep-iteration", str(tmp_path / "node")]) == 0, capfd.readouterr().err
 
 
 def test_the_metrics_are_apache_kafkas(written: tuple[Node, dict[bytes, bytes]]) -> None:

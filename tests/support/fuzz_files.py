@@ -27,8 +27,7 @@ from kafkacore.inspection.decoders import DECODERS, by_class, cluster_metadata
 from kafkacore.inspection.dump import DumpOptions, dump_files
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import RecordOptions
-from kafkacore.inspection.verify import verify_files
-from kafkacore.inspection.verify_segment import VerifyOptions
+from kafkacore.inspection.verify import VerifyOptions, verify_files
 from kafkacore.metadata.edit import Edit
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.records import RECORD_TYPES, MetadataError, RecordWriter, decode_batch, decode_record

@@ -10,6 +10,8 @@ from kafkacore._fast.base.errors import KafkaError, ProtocolError
 from kafkacore._fast.codec.compression import CodecError
 from kafkacore._fast.log.index_files import ABORTED_ENTRY_SIZE, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE
 from kafkacore.inspection.findings import Findings
+from kafkacore.inspection.metadata_log import snapshot_problems
+from kafkacore.inspection.refusals import MetadataInspection
 from kafkacore.raft.voters import ReplicaKey
 from kafkacore.runtime.files import lock_holder
 from kafkacore.storage import bootstrap, clean_shutdown, directory_lock, names, partition_metadata, quorum_state
@@ -147,8 +149,6 @@ class LogDirectoryInspection:
         self._findings.add_problems(problems, "files of the metadata log")
 
     def _find_refusals(self, voter: ReplicaKey | None) -> None:
-        from kafkacore.inspection.refusals import MetadataInspection
-
         try:
             MetadataInspection(self._directory, voter, self._findings).run()
         except (LogDirectoryError, OSError) as error:
@@ -194,8 +194,6 @@ def _counted(found: list[int] | list[str], first: str) -> str:
 
 
 def _snapshot_problems(path: str) -> list[str]:
-    from kafkacore.inspection.verify import snapshot_problems
-
     try:
         return [f"{path}: {'' if at is None else f'byte {at}: '}{told}" for told, at in snapshot_problems(path)]
     except OSError as error:

@@ -3,43 +3,54 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkacore._fast.base.errors import KafkaError, ProtocolError
 from kafkacore._fast.codec.compression import CodecError
 from kafkacore._fast.log.index_files import ABORTED_ENTRY_SIZE
-from kafkacore._fast.record.batch_scan import REASONS, BatchScan
+from kafkacore.inspection.compacted import EVERYWHERE, CompactedLogs
 from kafkacore.inspection.dump import KNOWN, check_regular, ignore_unknown, suffix_of
+from kafkacore.inspection.metadata_log import snapshot_problems
 from kafkacore.inspection.producers import read_aborted, read_producers
 from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import base_offset_of
-from kafkacore.inspection.verify_segment import SegmentVerifier, VerifyOptions
-from kafkacore.protocol.messages import SnapshotFooterRecord, SnapshotHeaderRecord
-from kafkacore.raft.control import control_records
+from kafkacore.inspection.verify_segment import SegmentVerifier
 from kafkacore.storage import names
 from kafkacore.storage.errors import LogDirectoryError, MalformedFileError, reason
 
 _OF_A_SEGMENT: Final = (names.LOG, names.OFFSET_INDEX, names.TIME_INDEX)
 
 
+class VerifyOptions(NamedTuple):
+    """With `records` every batch is inflated and decoded. With `compacted` every log may lack offsets."""
+
+    records: bool = False
+    compacted: bool = False
+
+
 def verify_files(paths: Iterable[str], options: VerifyOptions, report: Report) -> None:
-    """Tells every problem, with file, byte and offset, and whether there was one. A segment is read once, together with
-    those of its indexes that are among the paths; segments of one directory must follow each other.
+    """Reports every problem with its file, byte and offset, and then how many there were.
+
+    A segment is read once, together with those of its indexes that are among the paths. The segments of one directory
+    must follow each other.
     """
     given = list(paths)
+    compacted = CompactedLogs(report)
     followed: dict[str, SegmentVerifier] = {}  # by directory, the segment before
     for stem, files in sorted(_by_segment(given).items()):
         try:
             for suffix in (names.LOG, *files):
                 check_regular(stem + suffix)
-            segment = SegmentVerifier(f"{stem}{names.LOG}", files, options, report)
+            directory = os.path.dirname(stem)
+            segment = SegmentVerifier(f"{stem}{names.LOG}", files, report, records=options.records)
+            segment.complete_from = EVERYWHERE if options.compacted else compacted.complete_from(directory)
             segment.run()
-            before = followed.get(os.path.dirname(stem))
+            before = followed.get(directory)
             if before is not None and names.LOG in files:
                 segment.follows(before)
-            followed[os.path.dirname(stem)] = segment
+            followed[directory] = segment
         except (LogDirectoryError, OSError) as error:
             _tell(f"{stem}{names.LOG}", error, report)
     for path in given:
@@ -84,30 +95,6 @@ def _verify_alone(path: str, report: Report) -> None:
         _verify_aborted(path, report)
     elif suffix not in KNOWN:
         ignore_unknown(path, report)
-
-
-def snapshot_problems(path: str) -> Iterator[tuple[str, int | None]]:
-    """What is wrong with a snapshot of the metadata log, and at which byte. It begins with a header and ends with a
-    footer (KIP-630). Raises CorruptBatchError, OSError.
-    """
-    first: object = None
-    last: object = None
-    with BatchScan(path) as scan:
-        position = 0
-        while scan.batch_at(position, scan.size) is not None:
-            if scan.fault:
-                yield REASONS[scan.fault], position
-                return
-            told = [record for _, record in control_records(scan.data)]
-            first = told[0] if position == 0 and told else first
-            last = told[-1] if told else None
-            position = scan.position
-        if scan.left:
-            yield f"{scan.left} bytes at its end are no whole batch", position
-    if not isinstance(first, SnapshotHeaderRecord):
-        yield "does not begin with the header of a snapshot", None
-    if not isinstance(last, SnapshotFooterRecord):
-        yield "does not end with the footer of a snapshot: it is not complete", None
 
 
 def _verify_producers(path: str) -> None:

@@ -6,17 +6,16 @@ at a batch that is not behind it; a timestamp's entry is that of its batch, and 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from kafkacore._fast.log.index_files import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, offset_entries, time_entries
 from kafkacore.inspection.report import Report
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.void]
-    Numbers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.void]
+Numbers = npt.NDArray[np.int64]
 
 MAX_TOLD: Final = 10  # wrong entries of one kind in one block of the log; the others are counted
 
@@ -36,8 +35,6 @@ class OffsetIndexVerifier:
 
     def __init__(self, path: str, base_offset: int, report: Report) -> None:
         """Raises OSError."""
-        import numpy as np
-
         self.path = path
         self._report = report
         offsets, positions = offset_entries(_entries(path, OFFSET_ENTRY_SIZE, report), base_offset)
@@ -59,8 +56,6 @@ class OffsetIndexVerifier:
         self._next = until
 
     def end(self, size_bytes: int) -> None:
-        import numpy as np
-
         self._tell(np.ones(len(self._positions) - self._next, bool), f"and the log ends at byte {size_bytes}")
 
     def _tell(self, wrong: Any, what: str) -> None:
@@ -73,8 +68,6 @@ class TimeIndexVerifier:
 
     def __init__(self, path: str, base_offset: int, report: Report) -> None:
         """Raises OSError."""
-        import numpy as np
-
         self.path = path
         self._report = report
         timestamps, offsets = time_entries(_entries(path, TIME_ENTRY_SIZE, report), base_offset)
@@ -97,8 +90,6 @@ class TimeIndexVerifier:
         self._next = until
 
     def end(self, size_bytes: int) -> None:
-        import numpy as np
-
         self._tell(
             np.ones(len(self._offsets) - self._next, bool), f"is behind the log, which ends at byte {size_bytes}"
         )
@@ -121,8 +112,6 @@ def _entries(path: str, entry_bytes: int, report: Report) -> bytes:
 
 def _growing(path: str, entry_bytes: int, columns: tuple[Numbers, Numbers], report: Report) -> int:
     """How many entries grow in both columns; where they stop to is told."""
-    import numpy as np
-
     grows = (np.diff(columns[0]) > 0) & (np.diff(columns[1]) > 0)
     if bool(grows.all()):
         return len(columns[0])

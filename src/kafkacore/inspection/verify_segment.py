@@ -5,7 +5,10 @@ The segment is read once, its batches' headers as columns, in blocks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from kafkacore._fast.record.batch import CorruptBatchError
 from kafkacore._fast.record.batch_scan import REASONS, ROW, BatchScan
@@ -15,35 +18,30 @@ from kafkacore.inspection.segments import base_offset_of
 from kafkacore.inspection.verify_index import IndexVerifier, OffsetIndexVerifier, TimeIndexVerifier
 from kafkacore.storage import names
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.void]
-    Numbers = npt.NDArray[np.int64]
-    Marks = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.void]
+Numbers = npt.NDArray[np.int64]
+Marks = npt.NDArray[np.bool_]
 
 MAX_TOLD: Final = 10  # problems of one kind in one block; the others are counted
 LAST_RELATIVE_OFFSET: Final = (1 << 31) - 1
 _NOTHING: Final = -1
 
 
-class VerifyOptions(NamedTuple):
-    """`records`: inflate and decode every batch. `compacted`: offsets that are not there are no problem."""
-
-    records: bool = False
-    compacted: bool = False
-
-
 class SegmentVerifier:
-    """One segment and its indexes. `suffixes` says which of the files are to be verified: the log is read anyway."""
+    """Verifies one segment and its indexes.
 
-    def __init__(self, path: str, suffixes: set[str], options: VerifyOptions, report: Report) -> None:
+    `suffixes` names the files whose problems are reported; the log itself is read in any case. With `records` every
+    batch is inflated and decoded. Offsets below `complete_from` may be missing.
+    """
+
+    complete_from = 0
+
+    def __init__(self, path: str, suffixes: set[str], report: Report, *, records: bool) -> None:
         """Raises MalformedFileError, OSError."""
         self.path = path
         self.base_offset = base_offset_of(path)
         self.next_offset = self.base_offset
-        self._options, self._report = options, report
+        self._records, self._report = records, report
         self._told = names.LOG in suffixes
         self._epoch = _NOTHING
         self._greatest_timestamp = _NOTHING
@@ -57,9 +55,7 @@ class SegmentVerifier:
 
     def run(self) -> None:
         """Raises OSError."""
-        import numpy as np
-
-        with (RecordScan if self._options.records else BatchScan)(self.path) as scan:
+        with (RecordScan if self._records else BatchScan)(self.path) as scan:
             try:
                 while block := scan.rows():
                     self._block(np.frombuffer(block, dtype=ROW))
@@ -81,7 +77,7 @@ class SegmentVerifier:
         if self.base_offset < before.next_offset:
             told = f"begins in the midst of {before.path}, which ends at offset {before.next_offset}"
             self._problem(told, offset=self.base_offset)
-        elif self.base_offset > before.next_offset and not self._options.compacted:
+        elif self.base_offset > max(before.next_offset, self.complete_from):
             told = f"offsets from {before.next_offset} on are missing: {before.path} ends there"
             self._problem(told, offset=self.base_offset)
 
@@ -91,8 +87,6 @@ class SegmentVerifier:
             self._report.problem(self.path, problem, position=position, offset=offset)
 
     def _block(self, rows: Rows) -> None:
-        import numpy as np
-
         base, last = rows["base_offset"], rows["last_offset"]
         old = rows["magic"] < 2
         before = np.concatenate(([self.next_offset - 1], last[:-1]))
@@ -105,8 +99,7 @@ class SegmentVerifier:
         # An old compressed set is stored with its last offset; where it begins, its messages say.
         back = np.where(old, last <= before, base <= before)
         self._tell(rows, back, lambda at: f"it begins at or before offset {before[at]}, where the batch before it ends")
-        if not self._options.compacted:
-            self._tell_missing(rows, before)
+        self._tell_missing(rows, before)
         far = last - self.base_offset > LAST_RELATIVE_OFFSET
         self._tell(rows, far, lambda _: f"it is too far from the segment's base offset {self.base_offset}")
         self._tell_epochs(rows)
@@ -120,15 +113,13 @@ class SegmentVerifier:
     def _tell_missing(self, rows: Rows, before: Numbers) -> None:
         base, last = rows["base_offset"], rows["last_offset"]
         whole = rows["magic"] >= 2
-        gap = whole & (base > before + 1)
+        gap = whole & (base > before + 1) & (base > self.complete_from)
         self._tell(rows, gap, lambda at: f"offsets {before[at] + 1} to {base[at] - 1} before it are missing")
         count = rows["record_count"]
-        thin = whole & (rows["fault"] == 0) & (count != last - base + 1)
+        thin = whole & (rows["fault"] == 0) & (count != last - base + 1) & (last >= self.complete_from)
         self._tell(rows, thin, lambda at: f"it holds {count[at]} records, its offsets are {base[at]} to {last[at]}")
 
     def _tell_epochs(self, rows: Rows) -> None:
-        import numpy as np
-
         epochs = np.where(rows["magic"] >= 2, rows["partition_leader_epoch"], _NOTHING)
         highest = np.maximum.accumulate(np.concatenate(([self._epoch], epochs)))
         lower = (epochs >= 0) & (epochs < highest[:-1])

@@ -67,7 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tell only what is wrong: checksums, offsets, leader epochs, indexes; with --deep-iteration records too",
     )
     parser.add_argument(
-        "--compacted", action="store_true", help="with --verify: offsets that are missing are no problem"
+        "--compacted",
+        action="store_true",
+        help="with --verify: every log may lack offsets (without it, the cleaner's checkpoint and the metadata log in "
+        "the directory around a log decide)",
     )
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json: one object a line")
 
@@ -138,8 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(paths: Iterable[str], arguments: argparse.Namespace, report: Report) -> None:
-    from kafkacore.inspection.verify import verify_files
-    from kafkacore.inspection.verify_segment import VerifyOptions
+    from kafkacore.inspection.verify import VerifyOptions, verify_files
 
     verify_files(paths, VerifyOptions(arguments.deep_iteration, arguments.compacted), report)
 

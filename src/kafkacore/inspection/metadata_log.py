@@ -1,0 +1,71 @@
+"""Reads the metadata log of a log directory: its snapshots, and the segments behind the newest one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final
+
+from kafkacore._fast.record.batch import Batch, Batches, CorruptBatchError
+from kafkacore._fast.record.batch_scan import REASONS, BatchScan
+from kafkacore.protocol.messages import SnapshotFooterRecord, SnapshotHeaderRecord
+from kafkacore.raft.control import control_records
+from kafkacore.storage import names
+
+_WHOLE: Final = 1 << 31  # no batch is larger
+
+
+def newest_files(directory: str) -> Iterator[tuple[str, int]]:
+    """The paths of the newest snapshot and of every segment, each with the offset from which on it adds something."""
+    found = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    snapshots = [parsed for parsed in map(names.parse_checkpoint_name, found) if parsed is not None]
+    end = 0
+    if snapshots:
+        end, epoch = max(snapshots)
+        yield os.path.join(directory, names.checkpoint_name(end, epoch)), 0
+    for name in found:
+        if name.endswith(names.LOG):
+            yield os.path.join(directory, name), end
+
+
+def whole_batches(path: str, start: int) -> Iterator[tuple[Batch, bytes]]:
+    """The batches of a file that reach `start`, and their bytes.
+
+    They end where the file is torn: the next start of a node cuts a segment there, and `snapshot_problems` reports it
+    of a snapshot.
+    """
+    with BatchScan(path) as scan:
+        while True:
+            try:
+                offsets = scan.batch_at(scan.position, _WHOLE)
+            except CorruptBatchError:
+                return
+            if offsets is None or scan.fault:
+                return
+            if offsets[1] >= start:
+                data = scan.data
+                yield next(Batches(data)), data
+
+
+def snapshot_problems(path: str) -> Iterator[tuple[str, int | None]]:
+    """Each problem of a snapshot, with the byte where it is. A snapshot begins with a header record and ends with a
+    footer record (KIP-630). Raises CorruptBatchError, OSError.
+    """
+    first: object = None
+    last: object = None
+    with BatchScan(path) as scan:
+        position = 0
+        while scan.batch_at(position, scan.size) is not None:
+            if scan.fault:
+                yield REASONS[scan.fault], position
+                return
+            controls = [record for _, record in control_records(scan.data)]
+            first = controls[0] if position == 0 and controls else first
+            last = controls[-1] if controls else None
+            position = scan.position
+        if scan.left:
+            yield f"the {scan.left} bytes at its end are not a whole batch", position
+    if not isinstance(first, SnapshotHeaderRecord):
+        yield "does not begin with the header of a snapshot", None
+    if not isinstance(last, SnapshotFooterRecord):
+        yield "does not end with the footer of a snapshot: it is not complete", None

@@ -254,8 +254,8 @@ def test_unknown_codec() -> None:
 
 
 FALLBACK = """
-import sys
-from kafkacore._fast.codec.compression import Codec, CodecError, needs_gil
+from importlib.metadata import version
+from kafkacore._fast.codec.compression import Codec, CodecError, codec_libraries, needs_gil
 import gzip, cramjam
 body = bytes(range(256)) * 2000
 codec = Codec(max_bytes=len(body))
@@ -273,6 +273,12 @@ for name in ("gzip", "snappy", "lz4", "zstd"):
             raise AssertionError(name)
 assert gzip.decompress(codec.deflate("gzip", body, 9)) == body
 assert codec.deflate("lz4", body)[4] & 0xE3 == 0x60
+names = {(each.codec, each.name, each.path, each.is_fallback) for each in codec_libraries()}
+assert names == {
+    ("gzip", "cramjam", None, True), ("snappy", "kafkacore", None, True),
+    ("lz4", "cramjam", None, True), ("zstd", "cramjam", None, True),
+}
+assert {each.version for each in codec_libraries()} == {version("cramjam"), version("kafkacore")}
 print("ok")
 """
 
@@ -286,13 +292,15 @@ def run_script(script: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_cramjam_takes_over_where_the_libraries_are_missing(tmp_path: Path) -> None:
+def test_cramjam_takes_over_when_the_c_libraries_are_missing(tmp_path: Path) -> None:
     assert run_script(FALLBACK, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "ok\n"
 
 
 GZIP = """
 import zlib
-from kafkacore._fast.codec.compression import Codec, CodecError, needs_gil
+from importlib import import_module
+from pathlib import Path
+from kafkacore._fast.codec.compression import Codec, CodecError, codec_libraries, needs_gil
 body = bytes(range(256)) * 2000
 codec = Codec()
 packed = codec.deflate("gzip", body)
@@ -302,13 +310,19 @@ try:
 except CodecError as error:
     assert error.code == -1
 else:
-    raise AssertionError("a body that is cut off was read")
-print("zlib_ng" in open("/proc/self/maps").read())
+    raise AssertionError("a truncated body was read")
+mapped = open("/proc/self/maps").read()
+reader, writer = codec_libraries()[:2]
+zlib_ng = import_module("zlib_ng.zlib_ng") if reader.name == "zlib-ng" else None
+assert reader.version == (zlib_ng.ZLIBNG_RUNTIME_VERSION if zlib_ng else zlib.ZLIB_RUNTIME_VERSION)
+assert (writer.name, writer.version, writer.is_fallback) == ("zlib", zlib.ZLIB_RUNTIME_VERSION, False)
+assert Path(reader.path).exists() and Path(writer.path).exists()
+print("zlib_ng" in mapped, reader.name, reader.is_fallback)
 """
 
 
-def test_gzip_is_read_by_zlib_ng_and_by_zlib_where_that_is_missing(tmp_path: Path) -> None:
-    assert run_script(GZIP) == "True\n"
+def test_codec_reads_gzip_by_zlib_ng_and_by_zlib_when_zlib_ng_is_missing(tmp_path: Path) -> None:
+    assert run_script(GZIP) == "True zlib-ng False\n"
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libz.so" in line}
     (tmp_path / "libz.so.1").symlink_to(mapped.pop())  # `import zlib` has it open
-    assert run_script(GZIP, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "False\n"
+    assert run_script(GZIP, KAFKACORE_CODEC_LIBS=str(tmp_path)) == "False zlib True\n"

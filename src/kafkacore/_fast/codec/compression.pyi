@@ -1,5 +1,7 @@
 """gzip, snappy, lz4 and zstd in Kafka's framings, bounded, without the GIL."""
 
+from typing import NamedTuple
+
 from typing_extensions import Buffer
 
 NAMES: dict[str, int]
@@ -30,3 +32,22 @@ class Codec:
 
 def needs_gil(codec: str | int) -> bool:
     """Whether this codec's library is missing here, so that cramjam does its work."""
+
+class CodecLibrary(NamedTuple):
+    """The library that does one kind of work for one codec.
+
+    `name` is zlib-ng, zlib, libsnappy, liblz4, libzstd, or cramjam or kafkacore where the C library is missing.
+    `version` is None where the library reports none. `path` is the library's file, None for cramjam and for our own
+    code. `is_fallback`: a faster library would serve if it were installed.
+    """
+
+    codec: str
+    work: str
+    name: str
+    version: str | None
+    path: str | None
+    is_fallback: bool
+
+def codec_libraries() -> list[CodecLibrary]:
+    """The library that inflates and the one that deflates each codec (`work`), in the order of Kafka's codec ids. Opens
+    the libraries that are not open yet."""

@@ -1,4 +1,4 @@
-"""The Python face of `codec`: bodies of record batches in Kafka's framings, bounded."""
+"""The Python face of the codecs: bodies of record batches in Kafka's framings, bounded."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -6,10 +6,15 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kafkacore._fast.codec.context cimport (
     CODEC_CORRUPT, CODEC_GZIP, CODEC_LZ4, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_SNAPPY, CODEC_TOO_LARGE,
-    CODEC_UNAVAILABLE, CODEC_UNKNOWN, CODEC_ZSTD, LEVEL_DEFAULT, codec_context_free, codec_context_new, codec_needs_gil,
-    deflate_all, default_inflate_limits, inflate_all, inflate_begin, inflate_next,
+    CODEC_UNAVAILABLE, CODEC_UNKNOWN, CODEC_ZSTD, LEVEL_DEFAULT, codec_context_free, codec_context_new, codec_library,
+    codec_needs_gil, deflate_all, default_inflate_limits, inflate_all, inflate_begin, inflate_next,
 )
 from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
+
+import os
+import re
+from importlib.metadata import PackageNotFoundError, version as version_of_package
+from typing import NamedTuple
 
 cdef enum:
     MOST_BYTES = 0x7FFFFFFF
@@ -139,3 +144,51 @@ cdef bytes taken_bytes(Writer *out, int status):
 def needs_gil(codec):
     """Whether this codec's library is missing here, so that cramjam does its work."""
     return codec_needs_gil(codec_id(codec))
+
+
+class CodecLibrary(NamedTuple):
+    codec: str
+    work: str
+    name: str
+    version: str | None
+    path: str | None
+    is_fallback: bool
+
+
+cdef object version_in_name(path):
+    """`1.1.9` for a library that is installed as libsnappy.so.1.1.9."""
+    found = re.search(r"\.so\.(\d[\d.]*)$", os.path.realpath(path))
+    return found[1] if found else None
+
+
+cdef object package_version(name):
+    try:
+        return version_of_package(name)
+    except PackageNotFoundError:
+        return None
+
+
+cdef object library_for(codec, int number, work):
+    cdef const char *path = NULL
+    cdef const char *version = NULL
+    cdef bint inflates = work == "inflate"
+    cdef const char *name
+    with nogil:
+        name = codec_library(number, inflates, &path, &version)
+    if name == NULL:
+        if number == CODEC_SNAPPY:
+            return CodecLibrary(codec, work, "kafkacore", package_version("kafkacore"), None, True)
+        return CodecLibrary(codec, work, "cramjam", package_version("cramjam"), None, True)
+    place = os.fsdecode(path) if path != NULL else None
+    reported = version.decode() if version != NULL else version_in_name(place) if place else None
+    is_fallback = number == CODEC_GZIP and inflates and name.decode() == "zlib"
+    return CodecLibrary(codec, work, name.decode(), reported, place, is_fallback)
+
+
+def codec_libraries():
+    """The library that inflates and the one that deflates each codec; opens them all."""
+    return [
+        library_for(codec, number, work)
+        for codec, number in NAMES.items() if number != CODEC_NONE
+        for work in ("inflate", "deflate")
+    ]

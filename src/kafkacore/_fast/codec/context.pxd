@@ -72,4 +72,8 @@ cdef enum:
 cdef int deflate_all(
     CodecContext *context, int codec, int level, const void *source, size_t size, Writer *out
 ) noexcept nogil
+# Whether the codec's library is missing, so that cramjam does its work under the GIL.
 cdef bint codec_needs_gil(int codec) noexcept nogil
+# The C library that inflates or deflates a codec's bodies, with its file and its version (NULL where unknown). NULL:
+# there is none, and snappy is served by our own code, the others by cramjam.
+cdef const char *codec_library(int codec, bint inflates, const char **path, const char **version) noexcept nogil

@@ -18,8 +18,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kafkacore._fast.base.atomics cimport add64, load64
 from kafkacore._fast.codec.library cimport (
-    Z_MEM_ERROR, Z_OK, Z_STREAM_END, ZLIB_VERSION, Lz4Preferences, ZstdIn, ZstdOut, ZStream, lz4, open_library,
-    set_library_places, snappy, zlib, zstd,
+    Z_MEM_ERROR, Z_OK, Z_STREAM_END, ZLIB_VERSION, Lz4Preferences, ZstdIn, ZstdOut, ZStream, library_of, lz4,
+    open_library, set_library_places, snappy, zlib, zstd,
 )
 from kafkacore._fast.base.cursor cimport Writer, be32, put32, reserve
 from kafkacore._fast.codec.gunzip cimport (
@@ -96,6 +96,11 @@ cdef const InflateLimits *default_inflate_limits() noexcept nogil:
 
 cdef bint codec_needs_gil(int codec) noexcept nogil:
     return codec != CODEC_NONE and codec != CODEC_SNAPPY and not open_library(codec)
+
+
+cdef const char *codec_library(int codec, bint inflates, const char **path, const char **version) noexcept nogil:
+    path[0] = version[0] = NULL
+    return library_of(codec, inflates, path, version) if open_library(codec) else NULL
 
 
 cdef CodecContext *codec_context_new() noexcept nogil:

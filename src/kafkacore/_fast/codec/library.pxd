@@ -1,21 +1,28 @@
-"""zlib (to inflate: zlib-ng, if there), liblz4, libzstd and libsnappy as tables of functions, opened at run time.
+"""zlib, zlib-ng, liblz4, libzstd and libsnappy as tables of functions, opened at run time.
 
-No header or link-time dependency: a source build needs no -dev package, and a node that never meets a codec never
-loads its library. The functions taken have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4 and
-snappy 1.1. Each is searched in the directory that KAFKACORE_CODEC_LIBS names (then nowhere else), else in the package's
-`_libs`, else where the loader looks; zlib-ng first in the extension of the Python package of that name, which holds all
-of it under zlib-ng's own names.
+gzip is inflated by zlib-ng where it is installed and by zlib elsewhere; zlib deflates it.
+
+There is no header and no link-time dependency: a source build needs no -dev package, and a node that never meets a
+codec never loads its library. The functions have had the same signatures since zlib 1.2, zlib-ng 2.0, LZ4 1.8, zstd 1.4
+and snappy 1.1.
+
+A library is searched in the directory that KAFKACORE_CODEC_LIBS names, and then nowhere else. Without that variable it
+is searched in the package's `_libs`, then where the loader looks. zlib-ng is first searched in the extension of the
+Python package `zlib_ng`, which holds all of it under zlib-ng's own names.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
 
-cdef enum:                       # what zlib answers
+cdef enum:                       # zlib's results
     Z_OK = 0
     Z_STREAM_END = 1
     Z_MEM_ERROR = -4
 
 cdef extern from * nogil:
     """
+    #ifndef _GNU_SOURCE
+    #define _GNU_SOURCE
+    #endif
     #include <dlfcn.h>
     #include <pthread.h>
     #include <stdint.h>
@@ -100,7 +107,7 @@ cdef extern from * nogil:
         return library != NULL || only != NULL ? library : dlopen(soname, RTLD_NOW | RTLD_LOCAL);
     }
 
-    /* Fills `count` function pointers from names; all or none. */
+    /* Fills `count` function pointers by their names: all of them or none. */
     static int kc_codec_take(void *library, const char *const *names, void *table, int count) {
         void *found[16];
         if (library == NULL) return 0;
@@ -113,14 +120,14 @@ cdef extern from * nogil:
         return kc_codec_take(kc_codec_dlopen(soname), names, table, count);
     }
 
-    /* zlib asks for its version, and for the size of its stream. */
+    /* zlib compares its version and the size of its stream with the caller's. */
     static int (*kc_inflate_init_)(kc_z_stream *, int, const char *, int);
     static int kc_inflate_init(kc_z_stream *stream, int window_bits) {
         return kc_inflate_init_(stream, window_bits, KC_ZLIB_VERSION, sizeof *stream);
     }
 
-    /* zlib, with zlib-ng's reader in the place of its own where there is one: it refuses what zlib does, in half the
-       time. Its stream is zlib's but for the width of the checksum, behind all that is read here. */
+    /* zlib, with zlib-ng's reader in place of its own where zlib-ng is installed: it refuses the same bodies in half the
+       time. Its stream is laid out as zlib's up to the checksum, whose width differs and which nothing here reads. */
     static int kc_codec_resolve_zlib(void) {
         static const char *const whole[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
             "deflate", "deflateReset", "deflateEnd", "deflateBound"};
@@ -152,7 +159,7 @@ cdef extern from * nogil:
         }
     }
 
-    /* Whether the codec's functions are there; opens the library the first time. */
+    /* Whether the codec's functions are available; opens the library at the first call. */
     static int kc_codec_open(int codec) {
         int state;
         if (codec < 1 || codec > 4) return 0;
@@ -167,6 +174,41 @@ cdef extern from * nogil:
             pthread_mutex_unlock(&kc_codec_opening);
         }
         return state == 1;
+    }
+    /* The file that a function comes from, and the version that the function `symbol` in it reports; NULL where unknown.
+       The strings belong to the libraries, which are never closed. */
+    static void kc_codec_origin(void *function, const char *symbol, const char **path, const char **version) {
+        Dl_info info;
+        void *library, *report;
+        *path = *version = NULL;
+        if (!dladdr(function, &info) || info.dli_fname == NULL) return;
+        *path = info.dli_fname;
+        library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        if (library == NULL) return;
+        report = symbol != NULL ? dlsym(library, symbol) : NULL;
+        if (report != NULL) *version = ((const char *(*)(void))report)();
+        dlclose(library);
+    }
+    /* The name of the library that serves an open codec, its file and its version. */
+    static const char *kc_codec_library(int codec, int inflates, const char **path, const char **version) {
+        switch (codec) {
+        case 1:
+            if (inflates && kc_zlib.inflate_init != kc_inflate_init) {
+                kc_codec_origin((void *)kc_zlib.inflate, "zlibng_version", path, version);
+                return "zlib-ng";
+            }
+            kc_codec_origin((void *)kc_zlib.deflate, "zlibVersion", path, version);
+            return "zlib";
+        case 2:
+            kc_codec_origin((void *)kc_snappy.compress, NULL, path, version);  /* snappy reports no version */
+            return "libsnappy";
+        case 3:
+            kc_codec_origin((void *)kc_lz4.begin, "LZ4_versionString", path, version);
+            return "liblz4";
+        default:
+            kc_codec_origin((void *)kc_zstd.write, "ZSTD_versionString", path, version);
+            return "libzstd";
+        }
     }
     static void kc_codec_set_places(const char *package_libs, const char *zlib_ng_extension) {
         snprintf(kc_package_libs, sizeof kc_package_libs, "%s", package_libs);
@@ -243,3 +285,5 @@ cdef extern from * nogil:
     Snappy snappy "kc_snappy"
     bint open_library "kc_codec_open"(int codec) noexcept
     void set_library_places "kc_codec_set_places"(const char *package_libs, const char *zlib_ng_extension) noexcept
+    const char *library_of "kc_codec_library"(int codec, bint inflates, const char **path,
+                                              const char **version) noexcept

@@ -1,7 +1,7 @@
-"""A thousand members of one group, driven by one thread that costs them little: what is measured is the broker.
+"""A thousand members of one group, driven by one thread that costs little, so that the figures are the broker's.
 
-Every frame is made before it is needed, but for a member's id and its generation, which are written into it; of an
-answer only what decides the next step is read. All sockets are in epoll sets, whose events are handled one by one.
+Every frame is prepared; only a member's id and its generation are written into it later. The client reads only the
+fields of an answer that decide the next step. All sockets are in epoll sets, and events are handled one by one.
 """
 
 import collections
@@ -21,15 +21,15 @@ from kafkacore.protocol.messages import (
 
 CLIENT = "crowd"
 JOIN, SYNC, HEARTBEAT = (11, 5), (14, 3), (12, 3)
-ID_OF_TEMPLATES = CLIENT + "-" + "x" * 36  # as long as those that brokers give: the client's and a UUID
+ID_OF_TEMPLATES = CLIENT + "-" + "x" * 36  # as long as the ids that brokers give: client id and UUID
 ERROR_AT, GENERATION_AT = 12, 14  # of answers: size, correlation id, throttle time, error, generation
-SESSION_MS = 1_800_000  # longer than a run: who has gone is nobody's concern
+SESSION_MS = 1_800_000  # longer than a run, so that no session expires
 AGAIN_S = 0.005  # after a heartbeat that came before the rebalance
 METADATA, SHARE = b"\0\1" + bytes(20), bytes(30)
-EVENTS = 256  # that are taken at once
-BURST = 16  # requests that are sent before answers are looked for
-PART_BYTES = 1 << 18  # of an answer
-# More connections at once than socket.listen.backlog.size (50), and the next one waits a second to be asked for again.
+EVENTS = 256  # per call of epoll
+BURST = 16  # requests that are sent before the client looks for answers
+PART_BYTES = 1 << 18  # the most that one read takes of an answer
+# Beyond socket.listen.backlog.size (50) connections at once, the kernel repeats the next one only after a second.
 ACCEPTED, ACCEPTING_S = 40, 0.005
 LIMIT_S = 120.0
 
@@ -40,7 +40,7 @@ def framed(api, message):
 
 
 class Template:
-    """A request in which a member's id, and behind its group's the generation, are to be filled in."""
+    """A request with places for a member's id and, behind the group's id, for the generation."""
 
     def __init__(self, api, message):
         self._frame = framed(api, message)
@@ -82,11 +82,11 @@ class Templates:
         return Template(SYNC, self._sync(self._group, shares))
 
 
-RECEIVED = memoryview(bytearray(PART_BYTES))  # what is read of an answer is looked at before the next one is
+RECEIVED = memoryview(bytearray(PART_BYTES))  # shared: an answer is used before the next one is read
 
 
 class Member:
-    """One connection, and the requests of whoever is behind it. `then` is called with the next answer."""
+    """One connection and the requests of its member. The next answer goes to `then`."""
 
     def __init__(self, address, templates):
         host, port = address.rsplit(":", 1)
@@ -112,7 +112,10 @@ class Member:
         self.socket.sendall(frame)
 
     def receive(self):
-        """A whole answer with its size before it, until the next one is received; or None. Raises ConnectionError."""
+        """One whole answer with its size in front, valid until the next call; None if it is incomplete.
+
+        Raises ConnectionError.
+        """
         size = self.socket.recv_into(RECEIVED)
         if not size:
             raise ConnectionError("the broker closed a member's connection")
@@ -130,7 +133,7 @@ def error_of(answer):
 
 
 def member_id_of(answer):
-    """Of a JoinGroup's answer: behind the generation are the protocol's name and the leader's id."""
+    """The member id of a JoinGroup answer; it follows the generation, the protocol's name and the leader's id."""
     at = GENERATION_AT + 4
     for _ in range(2):
         at += 2 + int.from_bytes(answer[at : at + 2], "big")
@@ -138,7 +141,7 @@ def member_id_of(answer):
 
 
 class Crowd:
-    """All members of one group. `meanwhile` is called between any two events."""
+    """All members of one group. The crowd calls `meanwhile` between any two events."""
 
     def __init__(self, address, group, count, meanwhile=lambda: None):
         self.templates = Templates(group)
@@ -151,7 +154,7 @@ class Crowd:
         self.leader = self.members[0]
         self.leader_sync = None
         self._named = self._in_sync = 0
-        self._early = collections.deque()  # whose heartbeats told nothing yet, and when they are to be sent again
+        self._early = collections.deque()  # members whose heartbeat came too early, with the time of the next one
         self._by_file = {member.socket.fileno(): member for member in self.members}
         self._epoll = select.epoll(count)
         for file in self._by_file:
@@ -178,13 +181,13 @@ class Crowd:
             now = time.perf_counter()
             while self._early and self._early[0][0] <= now:
                 member = self._early.popleft()[1]
-                member.send(member.heartbeat, self._told_to_rejoin)
+                member.send(member.heartbeat, self._must_rejoin)
             if now > deadline:
                 raise RuntimeError(f"the group is not stable after {LIMIT_S:.0f} s")
 
     # --- the steps of a member ---
 
-    def _told_id(self, member, answer):
+    def _took_id(self, member, answer):
         if error_of(answer) != ErrorCode.MEMBER_ID_REQUIRED:
             raise RuntimeError(f"JoinGroup met {ErrorCode(error_of(answer)).name}")
         member.named(bytes(member_id_of(answer)))
@@ -199,8 +202,8 @@ class Crowd:
             member.send(member.sync, self._synced)
             return
         if self.leader_sync is None:
-            told = JoinGroupResponse.decode(bytes(answer[8:]), JOIN[1])
-            self._template = self.templates.leader_sync([each.member_id.encode() for each in told.members])
+            joined = JoinGroupResponse.decode(bytes(answer[8:]), JOIN[1])
+            self._template = self.templates.leader_sync([each.member_id.encode() for each in joined.members])
             self.leader_sync = self._template.of(member.id)
         self._template.set_generation(self.leader_sync, generation)
         member.send(self.leader_sync, self._synced)
@@ -209,7 +212,7 @@ class Crowd:
         require_none(answer, "SyncGroup")
         self._in_sync += 1
 
-    def _told_to_rejoin(self, member, answer):
+    def _must_rejoin(self, member, answer):
         if error_of(answer) == ErrorCode.NONE:
             self._early.append((time.perf_counter() + AGAIN_S, member))
             return
@@ -220,25 +223,25 @@ class Crowd:
     # --- what they do together ---
 
     def begin(self):
-        """The leader alone, stable: whoever comes first makes a generation, and how many come with it is luck."""
+        """Makes the group stable with the leader alone; else chance decides how many join its first generation."""
         self._named = self._in_sync = 0
-        self.leader.send(self.templates.first_join, self._told_id)
+        self.leader.send(self.templates.first_join, self._took_id)
         self.until(lambda: self._in_sync == 1)
-        self.leader_sync = None  # of the one
+        self.leader_sync = None  # that one was for the leader alone
 
     def join(self):
-        """All others come, each first to be told its id, as consumers do; the leader hears of it when they have their
-        ids, and comes again: then all are of one generation. Seconds until every one has its assignment."""
+        """All others join. Each gets its id first, as consumers do; then the leader joins again, so that all are in one
+        generation. Returns the seconds until every member has its assignment."""
         self._named = self._in_sync = 0
         began = time.perf_counter()
-        self._send_all(lambda member: member.send(self.templates.first_join, self._told_id))
+        self._send_all(lambda member: member.send(self.templates.first_join, self._took_id))
         self.until(lambda: self._named == len(self.members) - 1)
-        self.leader.send(self.leader.heartbeat, self._told_to_rejoin)
+        self.leader.send(self.leader.heartbeat, self._must_rejoin)
         self.until(lambda: self._in_sync == len(self.members))
         return time.perf_counter() - began
 
     def _send_all(self, send):
-        """Of all but the leader."""
+        """Calls `send` for every member except the leader."""
         for number, member in enumerate(self.members[1:]):
             send(member)
             if number % BURST == 0:
@@ -246,12 +249,12 @@ class Crowd:
             self.meanwhile()
 
     def rebalance(self):
-        """The leader comes again, the others hear of it by a heartbeat each. Seconds until every one has its
-        assignment."""
+        """The leader joins again, and each other member learns it from a heartbeat. Returns the seconds until every
+        member has its assignment."""
         self._in_sync = 0
         began = time.perf_counter()
         self.leader.send(self.leader.join, self._joined)
-        self._send_all(lambda member: member.send(member.heartbeat, self._told_to_rejoin))
+        self._send_all(lambda member: member.send(member.heartbeat, self._must_rejoin))
         self.until(lambda: self._in_sync == len(self.members))
         return time.perf_counter() - began
 
@@ -262,8 +265,8 @@ def require_none(answer, what):
 
 
 class Pulse:
-    """Heartbeats of a stable crowd, one of each member in `interval_s`, evenly; its own epoll set, so that it can be
-    looked at between any two events of others. Latencies in ns."""
+    """Heartbeats of a stable crowd: one per member in `interval_s`, spread evenly. It has its own epoll set, so that
+    `look` can run between any two events of another crowd. Latencies are in ns."""
 
     def __init__(self, crowd, interval_s):
         self._crowd = crowd
@@ -271,9 +274,9 @@ class Pulse:
         self._due = time.perf_counter() + self._step_s
         self._next = 0
         self.latencies = []
-        self.passed_over = 0  # heartbeats that were due before the one before them was answered
+        self.passed_over = 0  # heartbeats that were due while the one before them was still unanswered
         for member in crowd.members:
-            member.then = None  # they wait for nothing
+            member.then = None  # no request is under way
 
     def look(self):
         now = time.perf_counter()

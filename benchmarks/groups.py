@@ -1,11 +1,16 @@
 """`python -m benchmarks.groups`: a large classic group, and many commits, on ours and Apache Kafka in turns.
 
-Rows: 1,000 members join one group, counted from the first JoinGroup until every member has its assignment, all in one
-generation (group.initial.rebalance.delay.ms=0, nobody waits for the sake of waiting, and one member is there before the
-others: it comes again when all have their ids, or how many generations there are would be luck); the same when all come
-again; heartbeats of 1,000 members, one of each in 3 s, spread evenly, at rest and while another group of 1,000
-rebalances over and over; commits of 100 partitions each, 16 groups one at a time each. CPU is the broker's own, but
-where the client's is shown: it shares the machine's cores. The first round warms up and is not counted.
+Rows:
+- join: 1,000 members join one group in one generation, from the first JoinGroup until every member has its assignment.
+  group.initial.rebalance.delay.ms is 0. One member is there before the others and joins again when all have their ids;
+  otherwise chance would decide how many generations there are.
+- rebalance: the same when all members join again.
+- heartbeats of 1,000 members, one each in 3 s, spread evenly, at rest and while another group of 1,000 rebalances again
+  and again.
+- commits of 100 partitions each by 16 groups, one request under way each.
+
+CPU is the broker's own; the client's is shown too, because it shares the machine's cores. The first round warms up and
+does not count.
 """
 
 import argparse
@@ -34,12 +39,12 @@ from wire import call
 MEMBERS = 1_000
 JOINS, WARM_UP_JOINS = 3, 6  # groups in a round
 REBALANCES, WARM_UP_REBALANCES = 5, 20
-HEARTBEAT_INTERVAL_S = 3.0  # of each member, as clients have it by default
+HEARTBEAT_INTERVAL_S = 3.0  # per member, the default of clients
 HEARTBEATS_S, WARM_UP_HEARTBEATS_S = 6.0, 3.0
 COMMIT_PARTITIONS = 100
-COMMIT_GROUPS = 16  # in as many partitions, one request of each at a time
+COMMIT_GROUPS = 16  # one request under way each
 COMMIT_S = 3.0
-WARM_UP_S = 20.0  # of commits in the round that does not count: a JVM compiles what runs often
+WARM_UP_S = 20.0  # of commits in the round that does not count, for the JVM's compiler
 LIMIT_S = 120.0
 TOPIC = "committed"
 OVERRIDES = {
@@ -52,7 +57,7 @@ SHOWN = {
     "join s": "1,000 members join until stable, s",
     "join CPU s": "broker CPU of that, s",
     "join client CPU s": "the client's CPU of that, s",
-    "rebalance s": "all of them come again, s",
+    "rebalance s": "all of them join again, s",
     "rebalance CPU s": "broker CPU of that, s ",
     "heartbeat p50 ms": "heartbeat p50, ms",
     "heartbeat p99 ms": "heartbeat p99, ms",
@@ -69,7 +74,7 @@ def framed(message, version, correlation_id=0):
 
 
 def find(address, group):
-    """Until the group has a coordinator."""
+    """Waits until the group has a coordinator."""
     request = framed(FindCoordinatorRequest(key=group), 1)
     deadline = time.perf_counter() + LIMIT_S
     while struct.unpack_from(">h", call(address, request), 4)[0]:
@@ -79,7 +84,7 @@ def find(address, group):
 
 
 def stable_crowd(broker, group, meanwhile=lambda: None):
-    """A crowd, its seconds until stable, and what that cost the broker and this process in CPU seconds."""
+    """A crowd, its seconds until stable, and the CPU seconds of the broker and of this process for that."""
     find(broker.bootstrap, group)
     crowd = Crowd(broker.bootstrap, group, MEMBERS, meanwhile)
     crowd.begin()
@@ -99,7 +104,7 @@ def join_figures(broker, prefix, times):
 
 
 def heartbeat_figures(broker, prefix, rebalances, seconds):
-    """Of one crowd, at rest and while another rebalances over and over."""
+    """Latencies of one crowd's heartbeats, at rest and while another crowd rebalances again and again."""
     crowd = stable_crowd(broker, f"{prefix}-beating")[0]
     pulse = Pulse(crowd, HEARTBEAT_INTERVAL_S)
     other = stable_crowd(broker, f"{prefix}-moving", pulse.look)[0]
@@ -118,7 +123,7 @@ def heartbeat_figures(broker, prefix, rebalances, seconds):
 
 
 def latencies(pulse, step, seconds):
-    """Hundredths, in ms, of the heartbeats that are sent between one `step` and the next, or within one."""
+    """Percentiles, in ms, of the heartbeats that are sent during `seconds` of calls to `step`."""
     pulse.latencies.clear()
     end = time.perf_counter() + seconds
     while (left := end - time.perf_counter()) > 0:
@@ -128,7 +133,7 @@ def latencies(pulse, step, seconds):
 
 
 def group_figures(broker, number):
-    """The round that does not count has more of everything: a JVM compiles what runs often."""
+    """The round that does not count has more of everything, for the JVM's compiler."""
     prefix = f"crowd-{number}"
     figures = join_figures(broker, prefix, JOINS if number else WARM_UP_JOINS)
     seconds = HEARTBEATS_S if number else WARM_UP_HEARTBEATS_S
@@ -143,7 +148,7 @@ def commit(group, offset):
 
 
 def settle(address, group):
-    """Until the group's coordinator takes its commits."""
+    """Waits until the group's coordinator accepts its commits."""
     find(address, group)
     deadline = time.perf_counter() + LIMIT_S
     while True:
@@ -214,7 +219,7 @@ def main():
     options.directory.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="groups-", dir=options.directory)).resolve()
     brokers = {}
-    gc.disable()  # the client's pauses are nobody's latency
+    gc.disable()  # the client's pauses must not count as the broker's latency
     try:
         for name in options.brokers:
             brokers[name] = STARTERS[name](scratch / name)

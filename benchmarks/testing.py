@@ -1,9 +1,9 @@
-"""A broker for each test: how long one takes to come and go, and what that makes of 200 small tests.
+"""A broker for each test: how long it takes to start and stop, and how long 200 small tests take.
 
     python -m benchmarks.testing [--rounds 30] [--tests 200]
 
-Modules are imported before anything is timed, as they are from the second test of a run on. Both are wall-clock
-medians of this process alone, with CPU beside them: `uptime` belongs next to them.
+Modules are imported before the timing starts, as they are from the second test of a run on. Figures are wall-clock
+medians of this process alone, with its CPU time; the first line shows the load of the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def start_and_stop(rounds: int) -> None:
 
 
 def small_tests(count: int, *, record: bool) -> None:
-    """Each with a topic, ten records in and ten out, over the wire."""
+    """Each test creates a topic, and produces and consumes ten records over the wire."""
     took = []
     began, cpu_began = time.perf_counter(), time.process_time()
     for _ in range(count):
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--tests", type=int, default=200)
     arguments = parser.parse_args()
     print(f"load {' '.join(f'{each:.2f}' for each in os.getloadavg())}, {len(os.sched_getaffinity(0))} cores")
-    with Broker(topics=["t"], record=True) as broker:  # imports what is imported when it is first used
+    with Broker(topics=["t"], record=True) as broker:  # imports the modules that are imported on first use
         broker.produce("t", "x")
         broker.consume("t")
     start_and_stop(arguments.rounds)

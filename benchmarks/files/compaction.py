@@ -1,10 +1,10 @@
-"""`python -m benchmarks.files.compaction`: a log compacted by us and by Apache Kafka's Cleaner, in turns.
+"""`python -m benchmarks.files.compaction`: one log compacted by us and by Apache Kafka's Cleaner, in turns.
 
-One log of as many keys as asked for, each written twice in random order, in segments of 256 MiB; values do not compress
-and are not compressed. What is measured is the compaction alone, from the look at the first dirty byte to the swap of
-the last segment; no start of Python or the JVM counts, nor the load of the log. The JVM's compiler has seen a smaller
-log before, and both have an offset map that holds all keys. The files are in the page cache. CPU seconds are those of
-all the process's threads, the JVM's compiler and collector with them.
+Each key of the log is written twice in random order, in segments of 256 MiB; values are incompressible and not
+compressed. Only the compaction counts, from the first dirty byte to the swap of the last segment: neither the start of
+Python or the JVM nor the load of the log. The JVM's compiler has seen a smaller log before, and both have an offset map
+that holds all keys. The files are in the page cache. CPU seconds are those of all threads of the process, the JVM's
+compiler and collector included.
 """
 
 import argparse
@@ -40,7 +40,7 @@ HEAD = ("| log | keys | s, ours | s, Apache Kafka | CPU s, ours | CPU s, Apache 
 
 
 def make(root, keys, size_bytes, seed=1):
-    """Each key twice: half of the records are left."""
+    """Writes each key twice, so that compaction keeps half of the records."""
     chance = random.Random(seed)
     order = list(range(keys)) * 2
     chance.shuffle(order)
@@ -61,14 +61,14 @@ def make(root, keys, size_bytes, seed=1):
 
 
 def fresh(model, root):
-    """The same bytes in files of their own: a compaction unlinks the former ones."""
+    """Copies the log, because a compaction unlinks the files that it reads."""
     if root.exists():
         shutil.rmtree(root)
     shutil.copytree(model, root)
 
 
 def ours(root):
-    """Milliseconds, CPU milliseconds and bytes read: the last line that the process prints."""
+    """A command whose last line of output has milliseconds, CPU milliseconds and bytes read."""
     return [sys.executable, "-m", "benchmarks.files.compaction", "--compact", str(root)]
 
 

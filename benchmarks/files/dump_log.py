@@ -1,7 +1,7 @@
 """`python -m benchmarks.files.dump_log`: `kafkacore dump-log` beside Apache Kafka's kafka-dump-log on the same files.
 
-Both by turns, as processes from their start to their end, output into /dev/null. The files are made first and are in
-the page cache. The JVM has the heap that kafka-run-class.sh gives to tools, and every other setting of its own choice.
+Both run in turns, as whole processes with their output to /dev/null. The files are in the page cache before the runs.
+The JVM gets the heap that kafka-run-class.sh gives to tools, and its own defaults otherwise.
 """
 
 import argparse
@@ -20,10 +20,10 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 
 RELEASE = "4.3.1"
 NOW = 1_700_000_000_000
-DIFFERENT = 64  # batches of random values, over and over
+DIFFERENT = 64  # batches of random values, repeated
 KIB, MB = 1024, 1_000_000
 
-# What is dumped: bytes of a batch's records, bytes of a record, codec, the share of --megabytes, options.
+# Rows: bytes of records per batch, bytes per record, codec, share of --megabytes, options of dump-log.
 ROWS = {
     "1 KiB batches": (KIB, KIB, "none", 1.0, ()),
     "16 KiB batches": (16 * KIB, KIB, "none", 1.0, ()),
@@ -41,7 +41,7 @@ def make_segment(path, batch_bytes, record_bytes, codec, size_bytes):
     batches = []
     for _ in range(DIFFERENT):
         builder = RecordBatchBuilder(codec=codec, limit_bytes=2 * batch_bytes + 4096)
-        # Half of a value is random: text and numbers compress about so.
+        # Half of a value is random, which compresses about as well as text and numbers.
         for at in range(count):
             builder.append(NOW + at, None, os.urandom(record_bytes // 2) + b"v" * (record_bytes - record_bytes // 2))
         batches.append(bytearray(builder.build()))
@@ -76,7 +76,7 @@ def run(name, path, options):
 def measure(row, path, rounds):
     options = ROWS[row][-1]
     megabytes = path.stat().st_size / MB
-    run(OURS, path, options)  # the page cache has it
+    run(OURS, path, options)  # brings the file into the page cache
     taken = {OURS: [], THEIRS: []}
     for number in range(rounds):
         for name, found in taken.items():

@@ -1,13 +1,13 @@
-"""`python -m benchmarks.files.load_logs`: a start's logs, loaded by us and by Apache Kafka's LogManager in turns.
+"""`python -m benchmarks.files.load_logs`: logs loaded at start by us and by Apache Kafka's LogManager, in turns.
 
-Two works: recovery of logs that no clean shutdown left (every batch checked, every index made again), and the load of
-many partitions that were left in order, for each count that is asked for. Each load is a process of its own, measured
-from the call that loads to its return: no start of Python or the JVM counts, and the JVM has the heap of a broker. CPU
-seconds are those of all the process's threads, the JVM's compiler and collector with them.
+It measures two things: the recovery of logs after a crash (every batch checked, every index rebuilt), and the load of
+many partitions that were stopped in order, for each given number. Each load is a process of its own, measured from the
+call that loads to its return; the start of Python or the JVM does not count, and the JVM has the heap of a broker. CPU
+seconds are those of all threads of the process, the JVM's compiler and collector included.
 
-The files are in the page cache. More bytes than fit there are had by `--links`: each log is there so many times, its
-segments hard links to the same files. Apache Kafka has three files open for each log: where the limit of the process
-does not allow that, ours is measured alone.
+The files are in the page cache. `--links N` measures more bytes than fit there: each log exists N times, as hard links
+to the same segments. Apache Kafka opens three files for each log; if the limit of the process does not allow that, ours
+is measured alone.
 """
 
 import argparse
@@ -45,7 +45,7 @@ HEAD = "| work | logs | s, ours | s, Apache Kafka | CPU s, ours | CPU s, Apache 
 
 
 def batch(at):
-    """One idempotent producer's of some."""
+    """A batch of one of several idempotent producers."""
     builder = RecordBatchBuilder(
         base_offset=at * RECORDS, partition_leader_epoch=0, producer_id=at % PRODUCERS, producer_epoch=0,
         base_sequence=at // PRODUCERS * RECORDS,
@@ -78,7 +78,7 @@ def make_unclean(root, size_bytes, logs, links):
 
 
 def make_clean(root, logs):
-    """One record and all that an orderly stop leaves beside it, in each."""
+    """Makes logs with one record each, and all files that an orderly stop leaves beside it."""
     builder = RecordBatchBuilder(partition_leader_epoch=0)
     builder.append(NOW_MS, b"key", b"v" * 100)
     nobody = struct.pack(">i", 0)
@@ -100,7 +100,7 @@ def make_clean(root, logs):
 
 
 def prepare(root, clean):
-    """As the stop left it: the load before this one removed the mark, and Apache Kafka's set room aside for indexes."""
+    """Restores the state after the stop: a load removes the mark, and Apache Kafka's also preallocates indexes."""
     if clean:
         for path in root.glob("*/*.index"):
             os.truncate(path, 0)
@@ -141,7 +141,7 @@ def load(root, threads):
     manager.load()
     taken, cpu = time.perf_counter() - began, time.process_time() - cpu
     print(len(list(manager)), round(taken * 1000), round(cpu * 1000), flush=True)
-    os._exit(0)  # the logs are not shut: the next load finds them as this one did
+    os._exit(0)  # without shutting the logs, so that the next load finds the same files
 
 
 def row(name, root, clean, asked, classes):
@@ -168,9 +168,9 @@ def row(name, root, clean, asked, classes):
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.files.load_logs", description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=4, help="of the logs to be recovered")
-    parser.add_argument("--links", type=int, default=1, help="how many logs share their files with each other")
-    parser.add_argument("--partitions", type=int, nargs="*", default=[6000], help="how many are left in order")
+    parser.add_argument("--gigabytes", type=float, default=4, help="size of the logs to recover")
+    parser.add_argument("--links", type=int, default=1, help="how many logs share the same files")
+    parser.add_argument("--partitions", type=int, nargs="*", default=[6000], help="partitions stopped in order")
     parser.add_argument("--threads", type=int, default=2, help="num.recovery.threads.per.data.dir")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--directory", type=Path, help="where the files are made; a temporary directory by default")

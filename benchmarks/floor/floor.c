@@ -1,8 +1,8 @@
-/* The floor: what one thread of plain C reaches on this machine with the same system calls that a broker needs.
+/* The floor: the throughput of one thread of plain C with the system calls that a broker needs.
  *
  *   floor produce DIR BYTES MESSAGES   recv a message, CRC-32C it, pwrite it, acknowledge; depth 5
  *   floor fetch   DIR BYTES MESSAGES   sendfile a message from the page cache for each request; depth 5
- *   floor echo    DIR BYTES MESSAGES   receive BYTES behind epoll_wait, send them back; depth 1
+ *   floor echo    DIR BYTES MESSAGES   receive BYTES after epoll_wait, send them back; depth 1
  *
  * Prints one JSON object: megabytes per second of wall clock and of the serving thread's CPU time, or the round trip's
  * median and 99th percentile in microseconds. The peer is another thread of this process and is not counted.

@@ -1,10 +1,10 @@
-"""Builds and runs floor.c: what this machine allows, beside which a broker's figures mean something.
+"""Builds and runs floor.c: the most that this machine allows, as a measure for the figures of brokers.
 
     python benchmarks/floor/floor.py [--directory DIR] [--rounds N]
 
 The directory decides the file system, so give the one that the brokers write to. Pages that the machine touches for the
-first time cost several times what recycled ones do (most of all in a virtual machine that gets memory on demand):
-each round writes the same amount as the one before and deletes it, and the first round is not counted.
+first time cost several times as much as recycled ones, most of all in a virtual machine that gets memory on demand. So
+each round writes the same amount as the one before and deletes it, and the first round does not count.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def medians(rounds: list[dict[str, float]]) -> dict[str, float]:
 def measure(directory: str, rounds: int) -> dict[str, dict[str, float]]:
     """Medians by kind of work."""
     if not shutil.which("cc"):
-        raise SystemExit("no C compiler: install gcc or clang as `cc`")
+        raise SystemExit("floor.py needs a C compiler: install gcc or clang, so that `cc` runs it")
     found: dict[str, list[dict[str, float]]] = {work: [] for work in WORK}
     with tempfile.TemporaryDirectory() as scratch:
         program = build(Path(scratch))
@@ -56,7 +56,7 @@ def measure(directory: str, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="what one thread of plain C reaches on this machine")
+    parser = argparse.ArgumentParser(description="the throughput of one thread of plain C on this machine")
     parser.add_argument("--directory", default=".", help="on the file system that the brokers write to")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""The four codecs in Kafka's framings, beside cramjam, which aiokafka calls with the GIL held.
+"""The four codecs in Kafka's framings, compared with cramjam, which aiokafka calls with the GIL held.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_codec.py --benchmark-group-by=group --benchmark-columns=min,median
 """

@@ -1,5 +1,5 @@
-"""CRC-32C by every implementation that this processor offers, beside the others that Python clients use; and CRC-32,
-as gzip has it, beside zlib's.
+"""CRC-32C by every implementation that this processor offers, compared with those of Python clients; and gzip's CRC-32,
+compared with zlib's.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_crc.py --benchmark-group-by=group --benchmark-columns=min,median
 """

@@ -1,4 +1,4 @@
-"""Building and iterating record batches, beside aiokafka's C extension and kafka-python.
+"""Building and iterating record batches, compared with aiokafka's C extension and kafka-python.
 
     .venv/bin/python -m pytest benchmarks/micro/bench_record.py --benchmark-group-by=group --benchmark-columns=min,ops
 
@@ -119,7 +119,7 @@ WORKS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("work", WORKS)
 def test_ratio_to_aiokafka(benchmark: Any, work: str) -> None:
-    """Both in turn, 40 times: the ratio of the medians does not move with the machine's mood."""
+    """Runs both in turns, 40 times, so that other work on the machine does not change the ratio of the medians."""
     spent: dict[str, list[float]] = {"kafkacore": [], "aiokafka": []}
     for _ in range(40):
         for library, times in spent.items():
@@ -135,7 +135,7 @@ def test_ratio_to_aiokafka(benchmark: Any, work: str) -> None:
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("value_bytes", [100, 1000])
 def test_validate(benchmark: Any, codec: str, value_bytes: int) -> None:
-    """A batch of 1 MB inflated, checksum and every record; the values are words in random order, about 3 : 1."""
+    """Inflates a batch of 1 MB and reads every record. Values are words in random order and compress about 3 : 1."""
     rng = random.Random(1)
     words = [rng.randbytes(4).hex().encode() for _ in range(300)]
     builder = RecordBatchBuilder(codec=codec, limit_bytes=LIMIT_BYTES)

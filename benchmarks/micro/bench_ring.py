@@ -1,4 +1,4 @@
-"""The bounded ring beside queue.SimpleQueue, alone and with threads that push at once; mail beside them.
+"""The bounded ring and mail, compared with queue.SimpleQueue: alone, and with several threads that push.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_ring.py --benchmark-group-by=group --benchmark-columns=min,median
 """
@@ -18,7 +18,7 @@ ITEMS = 100_000
 
 
 def push_and_pop(ring: PyRing) -> None:
-    """Everything of native speed: a full batch in, a full batch out."""
+    """A full batch in and a full batch out, all in native code."""
     for first in range(1, ITEMS, 64):
         ring.push_all(first, 64)
         ring.pop(64)

@@ -1,4 +1,4 @@
-"""The timing wheel beside a heap: timers that are set and cancelled, which is what most of them come to.
+"""The timing wheel, compared with a heap: timers are set and then cancelled, as most timers are.
 
 .venv/bin/python -m pytest benchmarks/micro/bench_timer.py --benchmark-group-by=group --benchmark-columns=min,median
 """

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.node`: what a node costs before and beside its load: starting, idling, topics, syncs.
+"""`python -m benchmarks.node`: the cost of a node before and beside its load: starts, idling, topics, syncs.
 
-Ours beside Apache Kafka, interleaved where both do it; `benchmarks.node.process` has ours alone, by pyperf. The floor
-of a sync is measured on the same file system: one thread that writes 100 bytes and syncs them, again and again.
+Ours and Apache Kafka, interleaved where both can do it; `benchmarks.node.process` measures ours alone with pyperf. The
+floor of a sync comes from the same file system: one thread writes 100 bytes and syncs them, again and again.
 """
 
 import argparse
@@ -44,7 +44,7 @@ NAMES = ("kafkacore", "apache-4.3", "apache-3.9")
 
 
 def synced(broker, partitions):
-    """16 producers, one request under way each; every acknowledgement waits for its record's sync."""
+    """16 producers with one request under way each; every acknowledgement waits for its record's sync."""
     topic = fresh_topic(broker, partitions)
     client = load(broker, connections=PRODUCERS)
     asked = [requests.produce(topic, at % partitions, one_record()) for at in range(PRODUCERS)]
@@ -68,13 +68,13 @@ def floor_syncs_per_second(directory):
 
 
 def many_connections(broker):
-    """What connections that say nothing cost."""
+    """CPU and memory of idle connections."""
     before = rss_mib(broker.pid)
     host, port = broker.bootstrap.rsplit(":", 1)
     with contextlib.ExitStack() as held:
         for _ in range(IDLE_CONNECTIONS):
             held.enter_context(socket.create_connection((host, int(port)), timeout=10))
-        # Accepted, all of them: the last is answered.
+        # The broker has accepted all of them once it answers the last one.
         requests.call(broker.bootstrap, requests.frame(requests.API_VERSIONS, 0, b""))
         _, cpu_s = with_cpu(lambda: time.sleep(IDLE_S), broker.pid)
         each_kib = (rss_mib(broker.pid) - before) * 1024 / IDLE_CONNECTIONS
@@ -83,8 +83,8 @@ def many_connections(broker):
 
 TITLES = {
     "start": (start.TITLE, start.SHOWN, None),
-    "idle": ("nobody asks for anything", "RSS MiB", memory),
-    "connections": ("10,000 connections that say nothing", "% of a core", many_connections),
+    "idle": ("idle", "RSS MiB", memory),
+    "connections": ("10,000 idle connections", "% of a core", many_connections),
     "metadata": ("Metadata of 10,000 partitions", "ns a partition", metadata),
     "create-topics": ("CreateTopics 900 x 10", "first records acknowledged s", create_topics),
     "synced-1": ("16 producers on 1 partition, each acknowledgement synced", "acknowledged/s", lambda b: synced(b, 1)),
@@ -104,8 +104,8 @@ def interleaved(brokers, rows, rounds, results):
                     print(f"{row} on {name}: {error!r}", file=sys.stderr, flush=True)
                     continue
                 results[row][name].append(figures)
-                told = "  ".join(f"{key} {value:.4g}" for key, value in figures.items())
-                print(f"{row:<14}{name:<12}{number} {told}", flush=True)
+                shown = "  ".join(f"{key} {value:.4g}" for key, value in figures.items())
+                print(f"{row:<14}{name:<12}{number} {shown}", flush=True)
 
 
 def synced_starter(name):
@@ -115,7 +115,7 @@ def synced_starter(name):
 
 
 def server_starter(name):
-    """Each by its server.properties: ours is not `kafkacore dev` here."""
+    """Each broker starts from its server.properties; ours is not `kafkacore dev` here."""
     return Formatted if name == "kafkacore" else starters()[name]
 
 
@@ -158,7 +158,7 @@ def measure(options, scratch, results):
     plain = [row for row in options.rows if row not in {"start", *SYNCED}]
     if plain:
         with running(options.brokers, scratch) as brokers:
-            # Idle figures first: what other rows leave behind is no part of them.
+            # Idle figures come first, before other rows leave anything behind.
             interleaved(brokers, plain, options.rounds, results)
     if "start" in results:
         with running(options.brokers, scratch / "fresh", server_starter) as brokers:

@@ -1,4 +1,4 @@
-"""A directory that `kafkacore storage format` made, and what starts a node on it, as Apache Kafka is started."""
+"""A directory made by `kafkacore storage format`, and the command that starts a node on it."""
 
 import subprocess
 
@@ -27,7 +27,7 @@ def formatted(directory):
 
 
 class Formatted:
-    """What `benchmarks.peers.start` asks of a broker that is stopped."""
+    """A stopped broker, as `benchmarks.peers.start` needs it."""
 
     def __init__(self, directory):
         directory.mkdir(parents=True)
@@ -38,4 +38,4 @@ class Formatted:
         return [KAFKACORE, "start", self._properties]
 
     def stop(self):
-        """Nothing runs between the starts."""
+        """Does nothing: no process runs between the starts."""

@@ -1,11 +1,10 @@
-"""`python -m benchmarks.node.partitions`: process starts of a node that holds many partitions and was stopped in order.
+"""`python -m benchmarks.node.partitions`: starts of a node that holds many partitions and was stopped in order.
 
-From exec to the first ApiVersions answered, and to the first record acknowledged in a topic made then, as
-`benchmarks.peers.start` measures them, ours and Apache Kafka's in turns, and from SIGTERM to the end of the process.
-Each broker has made its own directory: topics of 100 partitions, one record in each. CPU seconds are those of all the
-process's threads (the JVM's compiler and collector with them) until the first answer; memory is the process's at the
-end. Where the limit of open files does not allow Apache Kafka's three for each partition, the output says so, and ours
-is measured alone.
+Times run from exec to the first ApiVersions answer, from exec to the first acknowledged record in a new topic (see
+`benchmarks.peers.start`), and from SIGTERM to the end of the process; ours and Apache Kafka in turns. Each broker made
+its own directory: topics of 100 partitions with one record each. CPU seconds are those of all threads of the process,
+the JVM's compiler and collector included, until the first answer; memory is the process's at the end. If the limit of
+open files does not allow Apache Kafka's three per partition, the output says so and ours is measured alone.
 """
 
 import argparse
@@ -32,7 +31,7 @@ HEAD = "| partitions | broker | first ApiVersions s | CPU s until then | first a
 
 
 def fill(broker, topics, limit):
-    """A record in each partition; a broker whose files would be too many is started again in between."""
+    """Produces a record to each partition. Restarts the broker in between where it would open too many files."""
     record, opened = one_record(), 0
     for topic in topics:
         if opened + TOPIC_PARTITIONS > limit:
@@ -55,7 +54,7 @@ def fill(broker, topics, limit):
 
 
 def made(name, scratch, partitions, allowed):
-    """A stopped broker with so many partitions."""
+    """A stopped broker with that many partitions."""
     broker = starters()[name](scratch / f"{name}-{partitions}")
     topics = [f"held-{number}" for number in range(partitions // TOPIC_PARTITIONS)]
     try:
@@ -70,7 +69,10 @@ def measure(scratch, partitions, rounds, allowed):
     if needed <= allowed:
         names.append(THEIRS)
     else:
-        print(f"{THEIRS} with {partitions} partitions needs {needed} open files, and {allowed} are allowed", flush=True)
+        print(
+            f"{THEIRS} is left out: {partitions} partitions need {needed} open files, the limit is {allowed}",
+            flush=True,
+        )
     brokers = {name: made(name, scratch, partitions, allowed) for name in names}
     found = start.measure(brokers, rounds)
     for name, figures in found.items():

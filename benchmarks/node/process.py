@@ -1,7 +1,7 @@
-"""`python -m benchmarks.node.process`: whole-process figures of ours by pyperf: import, start, memory, embedded node.
+"""`python -m benchmarks.node.process`: whole-process figures of ours with pyperf: import, start, memory, embedded node.
 
-A start is from exec of `kafkacore start` on a formatted directory to the first answer; what ends it again is not
-counted. Apache Kafka's starts, by turns with ours, are a row of `python -m benchmarks.node`. Takes pyperf's options:
+A start runs from exec of `kafkacore start` on a formatted directory to the first answer; the stop is not counted.
+`python -m benchmarks.node` has a row of starts in turns with Apache Kafka. Takes pyperf's options:
 `--fast`, `-o FILE`, `--affinity`.
 """
 
@@ -29,7 +29,7 @@ END_S = 30
 
 
 def started(loops, directory, measure):
-    """The sum over starts, each ended again, of what `measure(address, began, process, log)` tells."""
+    """The sum of `measure(address, began, process, log)` over `loops` starts; each process is ended again."""
     address, properties = formatted(directory)
     total, log = 0, directory / "log"
     for _ in range(loops):
@@ -46,12 +46,12 @@ def started(loops, directory, measure):
 
 def answered_s(address, began, process, log):
     ready = functools.partial(api_versions_answered, address)
-    return start.until(ready, began, "the first ApiVersions", process, log) / 1000
+    return start.until(ready, began, "ApiVersions answer", process, log) / 1000
 
 
 def acknowledged_s(address, began, process, log):
     ready = start.acknowledgement(address)
-    return start.until(ready, began, "the first acknowledged record", process, log) / 1000
+    return start.until(ready, began, "acknowledged record", process, log) / 1000
 
 
 def resident_bytes(address, began, process, log):
@@ -60,7 +60,7 @@ def resident_bytes(address, began, process, log):
 
 
 def in_a_directory(measured, parent=None):
-    """A time function whose directory is made before and removed after."""
+    """A time function for pyperf; creates a directory before the measurement and removes it after."""
 
     def run(loops):
         directory = Path(tempfile.mkdtemp(dir=parent))
@@ -73,7 +73,7 @@ def in_a_directory(measured, parent=None):
 
 
 def embedded_s(loops, directory):
-    """Nodes in this process, from nothing to ready, one after the other; their directories are formatted before."""
+    """Seconds until nodes in this process are ready, one after the other; their directories are formatted before."""
     total = 0.0
     for number in range(loops):
         config = dev.configuration(str(directory / str(number)), 0, [])
@@ -90,7 +90,7 @@ def main():
     runner = pyperf.Runner(program_args=("-m", "benchmarks.node.process"), processes=PROCESSES)
     runner.bench_command("the interpreter alone", [sys.executable, "-c", "pass"])
     runner.bench_command("import of the node", [sys.executable, "-c", "import kafkacore.server.node"])
-    starts = {"first ApiVersions": answered_s, "first acknowledged produce to a topic made then": acknowledged_s}
+    starts = {"first ApiVersions": answered_s, "first acknowledged produce to a new topic": acknowledged_s}
     for name, measure in starts.items():
         run = in_a_directory(lambda loops, at, measure=measure: started(loops, at, measure), ROOT / "build")
         runner.bench_time_func(f"process start to {name}", run)

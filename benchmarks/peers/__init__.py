@@ -1,4 +1,4 @@
-"""Whole brokers side by side; they are started by what the tests start them with."""
+"""Whole brokers side by side, started by the same modules as in the tests."""
 
 import sys
 from pathlib import Path

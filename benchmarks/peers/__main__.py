@@ -1,8 +1,8 @@
 """`python -m benchmarks.peers`: the same load on ours and on its peers, interleaved, in one run.
 
-All brokers are alive throughout, on the loopback interface and one file system; the broker under load has the machine
-to itself but for the idle ticks of the others. CPU is the broker's own, spinning included. The first round warms up and
-is not counted.
+All brokers run throughout, on the loopback interface and one file system. The broker under load shares the machine only
+with the idle work of the others. CPU is the broker's own, spinning included. The first round warms up and does not
+count.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def arguments():
 
 
 def measure(row, broker):
-    """One row on one broker; what it cannot do is an empty cell and a line that says why."""
+    """One row on one broker. A row that the broker cannot serve gives an empty cell and a line with the reason."""
     try:
         return ROWS[row][2](broker)
     except (RuntimeError, AssertionError, OSError) as error:

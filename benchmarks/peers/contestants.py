@@ -1,4 +1,4 @@
-"""The brokers that run side by side: each starts on a free loopback port and keeps its files under one directory."""
+"""The brokers that run side by side. Each starts on a free loopback port and keeps its files in one directory."""
 
 import shutil
 import sys
@@ -8,7 +8,7 @@ from processes import PEERS, Child, free_ports
 from wire import brokers_in_metadata
 
 START_TIMEOUT_S = 60
-# As `kafka-server-start` sets it, with a heap that two of them leave room for.
+# The options of `kafka-server-start`, with a heap that leaves room for two of them.
 SERVER_JVM = (
     "-Xms1g",
     "-Xmx1g",
@@ -71,7 +71,7 @@ def tansu_command(port, _directory):
 
 
 def starters(before=None):
-    """How to start each contestant that is installed, by name; stderr says which are missing and why.
+    """Functions that start the installed contestants, by name. Prints to stderr which ones are missing and why.
 
     `before` is the root of another checkout of kafkacore, or None.
     """
@@ -82,16 +82,16 @@ def starters(before=None):
         if shutil.which("java") and (PEERS / f"kafka-{release}" / ".complete").exists():
             found[name] = lambda directory, name=name: ApacheKafka(name, directory, jvm=SERVER_JVM)
         else:
-            print(f"{name} is left out: make peers", file=sys.stderr)
+            print(f"{name} is left out: run `make peers` to install it", file=sys.stderr)
     if KFAKE.exists():
         found["kfake"] = lambda directory: Plain("kfake", directory, lambda port, _: [KFAKE, "-port", port])
         found["kfake-disk"] = lambda directory: Plain(
             "kfake-disk", directory, lambda port, kept: [KFAKE, "-port", port, "-dir", kept / "data"]
         )
     else:
-        print("kfake is left out: it needs Go 1.26, see ci/bench.sh", file=sys.stderr)
+        print("kfake is left out: `make bench` builds it where Go 1.26 is installed", file=sys.stderr)
     if tansu_binary():
         found["tansu"] = lambda directory: Plain("tansu", directory, tansu_command)
     else:
-        print("tansu is left out: see ci/bench.sh", file=sys.stderr)
+        print("tansu is left out: `make bench` installs it", file=sys.stderr)
     return found

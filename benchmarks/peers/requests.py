@@ -1,4 +1,4 @@
-"""Requests as bytes, written by hand in versions that every peer speaks, and what has to be read of their answers.
+"""Requests as bytes, written by hand in versions that every peer speaks, and readers for their answers.
 
 Non-flexible versions only: Metadata 1, CreateTopics 4, DeleteTopics 1, ListOffsets 3, Produce 7, Fetch 11.
 """
@@ -47,7 +47,7 @@ def unacknowledged(answer):
 
 
 def produce_error_at(topic):
-    """Where the error code of the first partition lies in a Produce answer that starts with its correlation id."""
+    """Position of the first partition's error code in a Produce answer that starts with its correlation id."""
     return 4 + 4 + 2 + len(topic) + 4 + 4
 
 
@@ -111,7 +111,7 @@ def unserved(address, topics):
 
 
 class Connection:
-    """One connection whose requests are answered in turn."""
+    """One connection; the broker answers its requests in order."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)

@@ -1,4 +1,4 @@
-"""The rows of the table: one function each, which loads one broker for a moment and returns its figures."""
+"""The rows of the table. Each is one function that loads one broker for a moment and returns its figures."""
 
 import functools
 import itertools
@@ -26,7 +26,7 @@ FETCH_REQUESTS = 1500
 ROUND_TRIPS = 3000
 IDLE_S = 2.0
 END_TO_END = 500
-END_TO_END_LIMIT_S = 5.0  # a peer that wakes by polling is slow
+END_TO_END_LIMIT_S = 5.0  # a peer that polls takes seconds for each record
 METADATA_PARTITIONS = 10_000
 METADATA_REQUESTS = 30
 PIPELINE_DEPTH = 5
@@ -36,7 +36,7 @@ NUMBERS = itertools.count()
 
 
 def processes(pid):
-    """A process and what it started, all generations."""
+    """A process and all of its descendants."""
     waiting = [pid]
     while waiting:
         yield (one := waiting.pop())
@@ -45,7 +45,7 @@ def processes(pid):
 
 
 def ticks_seconds(pid):
-    """User and system time of a process tree, ended threads and children included, in steps of 10 ms."""
+    """User and system time of a process tree, with ended threads and children, in steps of 10 ms."""
     total = 0
     for one in processes(pid):
         fields = Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
@@ -54,7 +54,7 @@ def ticks_seconds(pid):
 
 
 def threads_seconds(pid):
-    """The same to the nanosecond, of the threads that live."""
+    """The same to the nanosecond, for threads that are alive."""
     threads = [thread for one in processes(pid) for thread in Path(f"/proc/{one}/task").iterdir()]
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
@@ -64,17 +64,17 @@ def rss_mib(pid):
 
 
 def with_cpu(work, pid):
-    """What `work()` returns, and the CPU seconds that the broker used meanwhile, spinning included."""
+    """The result of `work()`, and the CPU seconds that the broker used meanwhile, spinning included."""
     coarse, fine = ticks_seconds(pid), threads_seconds(pid)
     result = work()
     coarse, fine = ticks_seconds(pid) - coarse, threads_seconds(pid) - fine
-    # A thread that ended took its nanoseconds along; the ticks have them.
+    # `fine` misses threads that ended meanwhile; `coarse` includes them.
     return result, coarse if coarse > fine * 1.05 + 0.05 else fine
 
 
 def back_memory(size_bytes):
-    """Touches and frees that much memory. A virtual machine's pages that were never used, or were given back, cost a
-    fault in the hypervisor when the page cache first takes them: ten times what a broker does with them."""
+    """Touches and frees that much memory. In a virtual machine, pages that were never used, or were given back, cost a
+    fault in the hypervisor when the page cache first takes them: ten times the broker's own work."""
     with mmap.mmap(-1, size_bytes) as memory:
         page = b"x" * mmap.PAGESIZE
         for _ in range(size_bytes // mmap.PAGESIZE):
@@ -203,7 +203,7 @@ def round_trip(broker):
 
 
 def end_to_end(broker):
-    """From a Produce's first byte to the waiting Fetch's answer, by two plain sockets."""
+    """From the first byte of a Produce to the answer of a waiting Fetch, on two plain sockets."""
     topic = fresh_topic(broker)
     batch = one_record()
     writer, reader = requests.Connection(broker.bootstrap), requests.Connection(broker.bootstrap)
@@ -212,7 +212,7 @@ def end_to_end(broker):
         if time.monotonic() > deadline:
             break
         reader.send(requests.fetch(topic, 0, offset, 1 << 20, wait_ms=5000))
-        # The Fetch has to be parked when the record comes: an answer on the same connection cannot tell, time must.
+        # The Fetch must be parked before the record arrives. No answer shows that, so the client waits a moment.
         time.sleep(0.002)
         began = time.perf_counter()
         writer.send(requests.produce(topic, 0, batch))
@@ -285,7 +285,7 @@ def metadata(broker):
 
 
 def librdkafka(broker):
-    """The cross-check: another client, in wide use, on the same broker."""
+    """A cross-check of our own load generator: a client in wide use, on the same broker."""
     from confluent_kafka import Producer
 
     topic = fresh_topic(broker)
@@ -311,13 +311,13 @@ def librdkafka(broker):
 
 
 def memory(broker):
-    """Resident set and CPU of some seconds in which nobody asks for anything."""
+    """Resident set and CPU of some seconds without a request."""
     _, cpu_s = with_cpu(lambda: time.sleep(IDLE_S), broker.pid)
     return {"RSS MiB": rss_mib(broker.pid), "% of a core": cpu_s / IDLE_S * 100}
 
 
 def api_versions_answered(address):
-    """Whether ApiVersions is answered now."""
+    """Whether the broker answers ApiVersions now."""
     try:
         body = requests.call(address, requests.frame(requests.API_VERSIONS, 0, b""), timeout_s=2)
     except OSError:
@@ -325,9 +325,9 @@ def api_versions_answered(address):
     return struct.unpack(">h", body[:2])[0] == requests.NO_ERROR
 
 
-# name: (what it is, the figure that the plot shows, function). The last ones change what a broker holds for good.
+# name: (title, the figure that the plot shows, function). The last rows leave topics in the broker for good.
 ROWS = {
-    "idle": ("nobody asks for anything", "RSS MiB", memory),
+    "idle": ("idle", "RSS MiB", memory),
     "produce": ("produce 1 KB records in 1 MB batches, depth 5", "MB/s per CPU-s", produce_plain),
     "produce-lz4": ("the same, lz4", "Mrec/s per CPU-s", produce_lz4),
     "produce-zstd": ("the same, zstd", "Mrec/s per CPU-s", produce_zstd),

@@ -1,6 +1,6 @@
-"""Process start: from exec to the first ApiVersions answered and to the first record acknowledged in a topic made then.
+"""Process start: from exec to the first ApiVersions answer, and to the first acknowledged record in a new topic.
 
-Each start is of a directory that was formatted, or used, before; what idles is stopped in between.
+Each start uses a directory that was formatted, or used, before. No other broker runs meanwhile.
 """
 
 import subprocess
@@ -17,17 +17,17 @@ TITLE, SHOWN = "process start", "first ApiVersions ms"
 
 
 def until(condition, began, what, process, log):
-    """Milliseconds from `began` until the condition held; asks again at once, since milliseconds count."""
+    """Milliseconds from `began` until the condition holds; checks it every half millisecond."""
     while not condition():
         if time.perf_counter() - began > LIMIT_S or process.poll() is not None:
             tail = log.read_text(errors="replace")[-1000:]
-            raise RuntimeError(f"{what} did not come within {LIMIT_S} s, exit status {process.poll()}\n{tail}")
+            raise RuntimeError(f"no {what} within {LIMIT_S} s; exit status {process.poll()}; its log ends with\n{tail}")
         time.sleep(0.0005)
     return (time.perf_counter() - began) * 1000
 
 
 def acknowledgement(address):
-    """A condition: a topic is made, and a record in it acknowledged."""
+    """A condition: a new topic exists and has acknowledged a record."""
     topic = f"start-{time.time_ns()}"
     builder = RecordBatchBuilder()
     builder.append(FIRST_TIMESTAMP_MS, None, b"first")
@@ -52,11 +52,11 @@ def start_once(broker):
         process = subprocess.Popen([str(word) for word in broker.command_line()], stdout=log, stderr=log)
     try:
         answered_ms = until(
-            lambda: api_versions_answered(broker.bootstrap), began, "the first ApiVersions", process, broker.log
+            lambda: api_versions_answered(broker.bootstrap), began, "ApiVersions answer", process, broker.log
         )
         cpu_s = ticks_seconds(process.pid)
         acknowledged = acknowledgement(broker.bootstrap)
-        produced_ms = until(acknowledged, began, "the first acknowledged record", process, broker.log)
+        produced_ms = until(acknowledged, began, "acknowledged record", process, broker.log)
         figures = {
             "first ApiVersions ms": answered_ms,
             "CPU s": cpu_s,
@@ -71,7 +71,7 @@ def start_once(broker):
 
 
 def measure(brokers, rounds):
-    """Figures of each broker's starts, one after the other; every broker is stopped before and after."""
+    """Figures of each broker's starts, in turns; every broker is stopped before and after."""
     results = {name: [] for name in brokers}
     for number in range(rounds):
         for name, broker in brokers.items():

@@ -1,10 +1,11 @@
-"""`python -m benchmarks.planes`: how long the controller takes to answer while the data plane drowns.
+"""`python -m benchmarks.planes`: the controller's latency while the data plane is overloaded.
 
-Asked one at a time on the controller listener: BrokerHeartbeat of a broker that stays fenced, DescribeQuorum, a
-committed CreateTopics; ApiVersions is reported and does not count. Idle, under 600 connections that produce (plain,
-and gzip), under 600 connections that ask for Metadata of 10,000 partitions, ListOffsets and CreateTopics;
-DescribeQuorum and CreateTopics also on the data listener itself, for comparison. Latencies in us, the median over
-rounds; our own idle figures are the measure. With `--brokers kafkacore apache-4.3` the same on both, interleaved.
+Requests go to the controller listener, one at a time: BrokerHeartbeat of a broker that stays fenced, DescribeQuorum, a
+committed CreateTopics, and ApiVersions, which is reported without an aim. DescribeQuorum and CreateTopics also go to
+the data listener, for comparison. The loads are: none ("idle"); 600 connections that produce ("produce", "produce
+gzip"); 600 connections that send Metadata of 10,000 partitions, ListOffsets and CreateTopics ("asking"). Latencies are
+in us, medians over the rounds; the aims relate to our own idle figures. `--brokers kafkacore apache-4.3` measures both,
+interleaved.
 """
 
 import argparse
@@ -47,13 +48,13 @@ from processes import wait_until
 
 FENCED_BROKER = 999
 CONNECTIONS = 600
-PAGE_CACHE_BYTES = 4 << 30  # more than a load writes while it is on
+PAGE_CACHE_BYTES = 4 << 30  # more than a load writes
 TOPIC, PARTITIONS = "load", 16
-WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # with its own record fewer than one request may make
+WIDE_TOPIC, WIDE_PARTITIONS = "wide", 9_990  # with the topic's record below the limit of one request
 WARM_UP = 100
 CREATED = "c"
-# Of CreateTopics' first topic, in an answer to a name of that prefix and eight digits: correlation id, tagged fields,
-# throttle time, two lengths, name, topic id.
+# Position of the first topic's error in a CreateTopics answer, for a name of that prefix and eight digits: correlation
+# id, tagged fields, throttle time, two lengths, name, topic id.
 CREATED_ERROR_AT = 4 + 1 + 4 + 1 + 1 + 9 + 16
 
 
@@ -104,7 +105,7 @@ def create_topics(names):
 
 
 def asking():
-    """Metadata of the wide topic, ListOffsets of it, CreateTopics of one that exists."""
+    """Metadata and ListOffsets of the wide topic, and CreateTopics of a topic that exists."""
     wide = ListOffsetsRequest.ListOffsetsTopic(
         name=WIDE_TOPIC,
         partitions=[
@@ -124,7 +125,7 @@ LOADS = {
 
 
 class Loaded:
-    """A broker with the topics of the loads; `wide` is fewer than 10,000 partitions where that takes a peer minutes."""
+    """A broker with the topics of the loads. `wide` can be less than 10,000 partitions, which take a peer minutes."""
 
     def __init__(self, broker, wide):
         self.broker, self.wide = broker, wide
@@ -157,7 +158,7 @@ class Loaded:
         return asyncio.run(once())
 
     def heartbeat(self):
-        """Registers a broker that asks to stay fenced; its heartbeat."""
+        """Registers a broker that asks to stay fenced, and returns its heartbeat request."""
         listener = BrokerRegistrationRequest.Listener(name="PLAINTEXT", host="127.0.0.1", port=1)
         levels = [
             BrokerRegistrationRequest.Feature(name=name, min_supported_version=least, max_supported_version=most)
@@ -190,13 +191,13 @@ class Loaded:
 
 
 @contextlib.contextmanager
-def drowned(node, load):
-    """600 connections in a process of their own."""
+def overloaded(node, load):
+    """Runs the load's 600 connections in a process of their own."""
     if LOADS[load] is None:
         yield
         return
     back_memory(PAGE_CACHE_BYTES)
-    command = [sys.executable, "-m", "benchmarks.planes", "--drown", load, *map(str, node.data)]
+    command = [sys.executable, "-m", "benchmarks.planes", "--overload", load, *map(str, node.data)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         process.stdout.readline()
@@ -206,11 +207,11 @@ def drowned(node, load):
         process.wait()
 
 
-def drown(load, host, port):
+def overload(load, host, port):
     requests = LOADS[load]()
     made = Load(host, int(port), connections=CONNECTIONS)
     made.run(requests, seconds=1)
-    print("drowning", flush=True)
+    print("under load", flush=True)
     made.run(requests, seconds=3600)
 
 
@@ -218,7 +219,7 @@ def measure(address, requests, count, error_at=-1):
     """p50 and p99 in us, one request at a time."""
     load = Load(*address)
     load.run(requests[:WARM_UP], count=min(WARM_UP, len(requests)))
-    # The client stands for another machine: it does not wait for its core behind those that drown the broker.
+    # The client stands for another machine, so it must not wait for a core behind the load generator.
     with ThreadPoolExecutor(1, initializer=enter_thread, initargs=("planes", True)) as client:
         timed = requests[WARM_UP:] or requests
         result = client.submit(load.run, timed, count=count, error_at=error_at, seconds=60).result()
@@ -229,7 +230,7 @@ def measure(address, requests, count, error_at=-1):
 
 
 def syncs(path, count):
-    """p50 and p99 in us of what a committed CreateTopics cannot do without: 100 bytes written and synced beside it."""
+    """p50 and p99 in us of the least that a committed CreateTopics needs: a write of 100 bytes and a sync."""
     taken = []
     with path.open("wb", buffering=0) as file:
         for _ in range(count):
@@ -243,7 +244,7 @@ def syncs(path, count):
 
 
 def rows(node, heartbeat, count, fresh):
-    """Every kind of request once: (name, p50, p99)."""
+    """One row for each kind of request: (name, p50, p99)."""
     quorum = DescribeQuorumRequest.TopicData(
         topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
     )
@@ -301,7 +302,7 @@ def plot(figures, brokers, path):
 
 
 def write(out, figures, brokers, words):
-    """Leaves planes.md, planes.json and planes.png in `out`; returns the text of the first."""
+    """Writes planes.md, planes.json and planes.png to `out`; returns the text of the first."""
     out.mkdir(parents=True, exist_ok=True)
     text = f"{words}; p50 / p99 in us.\n\n{table(figures, brokers)}"
     (out / "planes.md").write_text(text)
@@ -314,16 +315,16 @@ def write(out, figures, brokers, words):
 
 
 def measured(nodes, heartbeats, options):
-    """[p50, p99] of each round by broker, request and load."""
+    """[p50, p99] of each round, by broker, request and load."""
     figures, fresh = {}, itertools.count()
     for number in range(options.rounds):
         for load in LOADS:
             for broker, node in nodes.items():
-                with drowned(node, load):
+                with overloaded(node, load):
                     for name, *latencies in rows(node, heartbeats[broker], options.count, fresh):
                         figures.setdefault((broker, name, load), []).append(latencies)
-                        told = " / ".join(f"{each:.0f}" for each in latencies)
-                        print(f"{number} {broker:<12}{load:<14}{name:<34}{told}", flush=True)
+                        shown = " / ".join(f"{each:.0f}" for each in latencies)
+                        print(f"{number} {broker:<12}{load:<14}{name:<34}{shown}", flush=True)
     return figures
 
 
@@ -332,14 +333,14 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks.planes", description=__doc__.splitlines()[0])
     parser.add_argument("--brokers", nargs="+", choices=available, default=["kafkacore"], metavar="NAME")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--count", type=int, default=2000, help="requests of each kind; a tenth of it for CreateTopics")
-    parser.add_argument("--wide", type=int, default=WIDE_PARTITIONS, help="partitions that Metadata is asked for")
+    parser.add_argument("--count", type=int, default=2000, help="requests of each kind; a tenth as many CreateTopics")
+    parser.add_argument("--wide", type=int, default=WIDE_PARTITIONS, help="partitions in the Metadata requests")
     parser.add_argument("--directory", type=Path, default=Path("build/bench"), help="the brokers' files go below it")
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
-    parser.add_argument("--drown", nargs=3, metavar=("LOAD", "HOST", "PORT"), help=argparse.SUPPRESS)
+    parser.add_argument("--overload", nargs=3, metavar=("LOAD", "HOST", "PORT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.drown:
-        drown(*options.drown)
+    if options.overload:
+        overload(*options.overload)
         return
     options.directory.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="planes-", dir=options.directory)).resolve()

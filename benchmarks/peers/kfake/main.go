@@ -1,4 +1,4 @@
-// A kfake cluster of one broker on a given port: the peer that shows what a fake in memory reaches.
+// A kfake cluster of one broker on a given port: the peer that shows the speed of a fake in memory.
 package main
 
 import (

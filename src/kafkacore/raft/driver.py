@@ -14,9 +14,9 @@ from itertools import chain
 from typing import Any, Final, Protocol
 
 from kafkacore._fast.record.batch import Batch, Batches
-from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, error_for
 from kafkacore.protocol.messages import Message
-from kafkacore.raft import snapshots
+from kafkacore.raft import messages, snapshots
 from kafkacore.raft.committed import CommittedBatch, Listener
 from kafkacore.raft.control import Value
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
@@ -319,6 +319,9 @@ class RaftDriver:
             try:
                 async with asyncio.timeout(self._config.request_timeout_ms / 1000):
                     response = await self._network.send(send.to.host, send.to.port, send.request)
+            except UnsupportedVersionError:
+                # A release from before KIP-996 cannot be asked for a pre-vote. The core decides what that means.
+                response = messages.refused(send.request, ErrorCode.UNSUPPORTED_VERSION)
             except (OSError, TimeoutError, KafkaError) as error:
                 LOG.debug("no answer from %s:%d: %s", send.to.host, send.to.port, error)
         self.raft.response(send.correlation, response, self._now_ms())

@@ -1,0 +1,53 @@
+"""Controllers of ours and of Apache Kafka vote in one quorum (KIP-595, KIP-631, KIP-853).
+
+Each kind leads in turn, through SIGKILL of the active controller. Topics are created under each leader and none is
+lost. The metadata logs hold the same bytes.
+"""
+
+import pytest
+
+from brokers import APACHE
+from quorums import OURS, MixedQuorum
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def kinds(release, ours):
+    """Three controllers, `ours` of them kafkacore's."""
+    return {node_id: OURS if node_id <= ours else release for node_id in (1, 2, 3)}
+
+
+@pytest.fixture
+def mixed_quorum(tools_of_either, tmp_path):
+    """`mixed_quorum("apache-4.3", ours=2, dynamic=True)` formats and starts a quorum."""
+    started = []
+
+    def start(release, *, ours, dynamic, **options):
+        quorum = MixedQuorum(tmp_path / "quorum", kinds(release, ours), tools_of_either, dynamic=dynamic, **options)
+        started.append(quorum)
+        quorum.format(".".join(APACHE[release].split(".")[:2]))
+        return quorum.start()
+
+    yield start
+    for quorum in started:
+        quorum.close()
+
+
+@pytest.mark.parametrize(
+    ("release", "ours", "dynamic"),
+    [
+        ("apache-4.3", 1, True),
+        ("apache-4.3", 2, False),
+        ("apache-3.9", 1, False),
+        ("apache-3.9", 2, True),
+    ],
+)
+def test_each_kind_leads_in_turn_and_the_metadata_logs_agree(mixed_quorum, release, ours, dynamic):
+    quorum = mixed_quorum(release, ours=ours, dynamic=dynamic)
+    names = []
+    for of_ours in (True, False, True):
+        quorum.make_leader_of_kind(of_ours)
+        names.append(quorum.create_topic())
+        quorum.wait_visible(names)
+    end = quorum.wait_equal()
+    quorum.assert_logs_agree(end)

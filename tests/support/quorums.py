@@ -1,0 +1,259 @@
+"""Quorums of several processes, each controller ours or Apache Kafka's, and one broker of ours beside them.
+
+`MixedQuorum(path, {1: "kafkacore", 2: "apache-4.3", ...}, tools, dynamic=True)` formats and starts them. Every member
+serves the same configuration keys; only the program that runs on a directory differs.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from asking import ask
+from brokers import APACHE, APACHE_START_TIMEOUT_S, java
+from kafkacore._fast.record.batch import Batches
+from kafkacore.protocol.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
+from kafkacore.protocol.uuid import Uuid
+from processes import ROOT, Child, accepts, free_ports, wait_until
+
+OURS = "kafkacore"
+CLUSTER_ID = "kafkacorePeerAAAAAAAAA"
+METADATA = "__cluster_metadata"
+BROKER_ID = 100
+# A machine that runs five Java processes on two cores may be silent for a while: an election that it did not need costs
+# a test more than one that it waits for.
+TIMEOUTS = {"controller.quorum.election.timeout.ms": "2000", "controller.quorum.fetch.timeout.ms": "4000"}
+LIMIT_S = 90
+
+
+class Member:
+    """One process of the cluster: `kind` is OURS or a name of APACHE; `controller` is its host:port, or None."""
+
+    def __init__(self, directory, node_id, kind, settings):
+        self.node_id, self.kind = node_id, kind
+        self.directory = Path(directory)
+        self.data = self.directory / "data"
+        self.log = self.directory / "node.log"
+        self.directory.mkdir(parents=True)
+        self.properties = self.directory / "server.properties"
+        settings = {"node.id": node_id, "log.dirs": self.data, **settings}
+        self.properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self.child = None
+
+    @property
+    def ours(self):
+        return self.kind == OURS
+
+    def command(self):
+        if self.ours:
+            return [ROOT / ".venv" / "bin" / "kafkacore", "start", self.properties]
+        kafka = [*java(APACHE[self.kind], "256m"), "kafka.Kafka", self.properties]
+        return ["setpriv", "--pdeathsig", "KILL", "--", *kafka]  # a pytest that is killed takes its processes along
+
+    def format(self, tools, *options):
+        """Each kind's own tool formats its directory."""
+        arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", self.properties, *options]
+        if self.ours:
+            command = [ROOT / ".venv" / "bin" / "kafkacore", "storage", *arguments]
+            subprocess.run([str(word) for word in command], check=True, capture_output=True, timeout=60)
+        else:
+            tools[self.kind].run("kafka-storage", *arguments)
+
+    def start(self, address):
+        self.child = Child(self.command(), self.log)
+        self.child.wait_ready(lambda: accepts(address), APACHE_START_TIMEOUT_S, f"{self.kind} {self.node_id}")
+
+    def kill(self):
+        return self.child.kill()
+
+    def stop(self):
+        return self.child.terminate()
+
+    def alive(self):
+        return self.child is not None and self.child.alive()
+
+    def metadata_batches(self):
+        """The bytes of each batch of its metadata log by base offset; a torn last one is left out."""
+        found = {}
+        for segment in sorted((self.data / f"{METADATA}-0").glob("*.log")):
+            data, at = segment.read_bytes(), 0
+            while at + 61 <= len(data):
+                size = 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+                if size <= 12 or at + size > len(data):
+                    break
+                found[int.from_bytes(data[at : at + 8], "big")] = data[at : at + size]
+                at += size
+        return found
+
+
+class MixedQuorum:
+    """Controllers by node id and kind, formatted as one quorum, and a broker of kind `broker` with BROKER_ID."""
+
+    def __init__(self, path, kinds, tools, *, dynamic, broker=OURS, overrides=None):
+        self.path, self.tools, self.dynamic = Path(path), tools, dynamic
+        ports = free_ports(len(kinds) + 1)
+        self.addresses = {node_id: f"127.0.0.1:{port}" for node_id, port in zip(kinds, ports, strict=False)}
+        self.bootstrap = f"127.0.0.1:{ports[-1]}"
+        self.overrides = overrides or {}
+        self.controllers = {
+            node_id: Member(self.path / str(node_id), node_id, kind, self.controller_settings(node_id))
+            for node_id, kind in kinds.items()
+        }
+        self.broker = Member(self.path / "broker", BROKER_ID, broker, self.broker_settings())
+        self.topics = 0
+
+    def shared_settings(self):
+        if self.dynamic:
+            quorum = {"controller.quorum.bootstrap.servers": ",".join(self.addresses.values())}
+        else:
+            voters = ",".join(f"{node_id}@{address}" for node_id, address in self.addresses.items())
+            quorum = {"controller.quorum.voters": voters}
+        return {
+            **quorum,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "offsets.topic.replication.factor": "1",
+            **TIMEOUTS,
+            **self.overrides,
+        }
+
+    def controller_settings(self, node_id):
+        return {
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://{self.addresses[node_id]}",
+            **self.shared_settings(),
+        }
+
+    def broker_settings(self):
+        return {"process.roles": "broker", "listeners": f"PLAINTEXT://{self.bootstrap}", **self.shared_settings()}
+
+    def format(self, release=None):
+        options = ["--release-version", release] if release else []
+        if self.dynamic:
+            ids = {node_id: Uuid(bytes([node_id]) * 16) for node_id in self.addresses}
+            initial = ",".join(f"{n}@{address}:{ids[n]}" for n, address in self.addresses.items())
+            voters, others = ["--initial-controllers", initial], ["--no-initial-controllers"]
+        else:
+            voters, others = [], []
+        for member in self.controllers.values():
+            member.format(self.tools, *options, *voters)
+        self.broker.format(self.tools, *options, *others)
+
+    def start(self):
+        for node_id, member in self.controllers.items():
+            member.start(self.addresses[node_id])
+        self.leader()
+        self.broker.start(self.bootstrap)
+        return self
+
+    def close(self):
+        for member in [self.broker, *self.controllers.values()]:
+            if member.alive():
+                member.kill()
+
+    def describe(self, node_id):
+        """The metadata partition in one controller's DescribeQuorum answer; None while it knows no leader."""
+        request = DescribeQuorumRequest(
+            topics=[
+                DescribeQuorumRequest.TopicData(
+                    topic_name=METADATA,
+                    partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
+                )
+            ]
+        )
+        try:
+            answer = ask(self.addresses[node_id], request, 2)
+        except OSError:
+            return None
+        if answer.error_code or answer.topics[0].partitions[0].error_code:
+            return None
+        return answer.topics[0].partitions[0]
+
+    def leader(self):
+        """The node id of the active controller, once there is one that a live controller names of itself."""
+
+        def found():
+            for node_id, member in self.controllers.items():
+                if member.alive() and (answer := self.describe(node_id)) and answer.leader_id == node_id:
+                    return node_id
+            return None
+
+        return wait_until(found, LIMIT_S, "an active controller")
+
+    def make_leader_of_kind(self, ours):
+        """Kills every controller of the other kind and starts them again; returns the leader, which is of this kind.
+
+        A controller that has just started waits for its election timeout and votes meanwhile, so that the one that was
+        alive wins nearly always.
+        """
+        for _ in range(6):
+            leader = self.leader()
+            if self.controllers[leader].ours == ours:
+                return leader
+            self.wait_equal()
+            others = {node_id: member for node_id, member in self.controllers.items() if member.ours != ours}
+            for member in others.values():
+                member.kill()
+            for node_id, member in others.items():
+                member.start(self.addresses[node_id])
+        raise AssertionError(f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in 6 elections")
+
+    def create_topic(self):
+        """Creates one topic through the broker, which forwards it to the active controller; returns its name."""
+        self.topics += 1
+        name = f"topic-{self.topics}"
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=20_000)
+
+        def created():
+            try:
+                answer = ask(self.bootstrap, request, 5)
+            except OSError:
+                return False
+            # TOPIC_ALREADY_EXISTS: an earlier attempt was committed, and its answer was lost with a leader.
+            return answer.topics[0].error_code in (0, 36)
+
+        wait_until(created, LIMIT_S, f"{name} created")
+        return name
+
+    def visible_topics(self):
+        answer = ask(self.bootstrap, MetadataRequest(topics=None), 5)
+        return {topic.name for topic in answer.topics}
+
+    def wait_visible(self, names):
+        wait_until(lambda: set(names) <= self.visible_topics(), LIMIT_S, f"{names} in Metadata")
+
+    def wait_equal(self):
+        """Every live controller has all that the leader has committed by now."""
+        leader = self.leader()
+        end = self.describe(leader).high_watermark
+
+        def caught_up():
+            answer = self.describe(leader)
+            alive = {node_id for node_id, member in self.controllers.items() if member.alive()}
+            return answer and all(
+                voter.log_end_offset >= end for voter in answer.current_voters if voter.replica_id in alive
+            )
+
+        wait_until(caught_up, LIMIT_S, f"every controller at offset {end}")
+        return end
+
+    def assert_logs_agree(self, end):
+        """Batches below `end` are the same bytes wherever two members have them."""
+        logs = {node_id: member.metadata_batches() for node_id, member in self.controllers.items()}
+        logs[BROKER_ID] = self.broker.metadata_batches()
+        seen = {}
+        for node_id, batches in logs.items():
+            for offset, data in batches.items():
+                if offset < end:
+                    other, expected = seen.setdefault(offset, (node_id, data))
+                    assert data == expected, f"offset {offset} differs between {other} and {node_id}"
+        assert len(seen) > 3, "hardly anything was compared"
+
+    def copy_of(self, node_id, into):
+        """A copy of one member's directory, for tools that lock it."""
+        shutil.copytree(self.controllers[node_id].data, into)
+        return into
+
+
+def metadata_records(member):
+    return [record for data in member.metadata_batches().values() for batch in Batches(data) for record in batch]

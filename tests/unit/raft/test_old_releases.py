@@ -1,0 +1,66 @@
+"""Voters of releases that do not know all of today's requests."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from random import Random
+
+import controllers
+from kafkacore.metadata.records import decode_batch
+from kafkacore.protocol.errors import UnsupportedVersionError
+from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft.core import RaftConfig
+from kafkacore.raft.driver import RaftDriver
+from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
+
+
+class VoterBeforePreVotes:
+    """Refuses a pre-vote as a client does that finds no common version, and hands votes to the test."""
+
+    def __init__(self) -> None:
+        self.refused = 0
+        self.voted: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+
+    async def send(self, host, port, request):
+        if request.NAME == "VoteRequest":
+            if request.topics[0].partitions[0].pre_vote:
+                self.refused += 1
+                raise UnsupportedVersionError("VoteRequest.topics[0].partitions[0].pre_vote")
+            if not self.voted.done():
+                self.voted.set_result(request)
+        raise ConnectionError("says no more than that")
+
+
+def test_replica_stands_for_election_when_the_other_voter_knows_no_pre_votes():
+    async def story():
+        network, loop = VoterBeforePreVotes(), asyncio.get_running_loop()
+        executor: Executor = controllers.Now()
+        voters = VoterSet(
+            [Voter(ReplicaKey(node_id), (("CONTROLLER", "localhost", 9090 + node_id),)) for node_id in (1, 2)]
+        )
+        driver = RaftDriver(
+            RaftConfig(
+                node_id=1, directory_id=Uuid(b"d" * 16), cluster_id="a-cluster", voters=voters, election_timeout_ms=20
+            ),
+            controllers.SyncedMemoryLog(),
+            None,
+            decode=decode_batch,
+            persist=lambda state, version: None,
+            network=network,
+            executor=executor,
+            random=Random(1),
+            now_ms=lambda: int(loop.time() * 1000),
+            wall_ms=lambda: 0,
+            on_fault=network.voted.set_exception,
+        )
+        driver.start()
+        try:
+            return network, await asyncio.wait_for(network.voted, 20)
+        finally:
+            await driver.stop()
+
+    network, vote = asyncio.run(story())
+    assert network.refused >= 1
+    (asked,) = vote.topics[0].partitions
+    assert (asked.replica_id, asked.replica_epoch, asked.pre_vote) == (1, 1, False)

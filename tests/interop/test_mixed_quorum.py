@@ -5,6 +5,7 @@ lost. The metadata logs hold the same bytes.
 """
 
 import pytest
+from confluent_kafka import Producer
 
 from brokers import APACHE
 from quorums import OURS, MixedQuorum
@@ -51,3 +52,20 @@ def test_each_kind_leads_in_turn_and_the_metadata_logs_agree(mixed_quorum, relea
         quorum.wait_visible(names)
     end = quorum.wait_equal()
     quorum.assert_logs_agree(end)
+
+
+@pytest.mark.parametrize("release", APACHE)
+@pytest.mark.parametrize(("ours", "broker"), [(3, "theirs"), (0, "ours")], ids=["our-controllers", "their-controllers"])
+def test_broker_of_one_kind_serves_under_controllers_of_the_other(mixed_quorum, release, ours, broker):
+    quorum = mixed_quorum(release, ours=ours, dynamic=True, broker=OURS if broker == "ours" else release)
+    name = quorum.create_topic()
+    quorum.wait_visible([name])
+    producer = Producer({"bootstrap.servers": quorum.bootstrap, "acks": "all"})
+    outcome = []
+    producer.produce(name, b"value", partition=1, on_delivery=lambda error, message: outcome.append(error))
+    assert producer.flush(60) == 0
+    assert outcome == [None]
+    quorum.controllers[quorum.leader()].kill()
+    later = quorum.create_topic()
+    quorum.wait_visible([name, later])
+    quorum.assert_logs_agree(quorum.wait_equal())

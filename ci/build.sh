@@ -1,31 +1,31 @@
 #!/usr/bin/env bash
-# Leaves .venv/bin/kafkacore: environment, dependencies of the named extras, extensions built in place, editable install.
-# Does nothing, fast, when nothing changed.   usage: ci/build.sh [test[,dev][,bench]]
+# Makes .venv/bin/kafkacore: environment, dependencies of the named extras, extensions built in place, editable install.
+# Does nothing if nothing changed.   usage: ci/build.sh [test[,dev][,bench]]
 source "$(dirname "$0")/common.sh"
 
 extras="${1:-test}"
 python="${PYTHON:-python3}"
 stamps=build/stamps
 mkdir -p "$stamps"
-# One build at a time: another, of a second terminal, would write the same files.
+# One build at a time: a build in a second terminal would write the same files.
 exec 9>"$stamps/lock"
 flock 9
 
 [ -x .venv/bin/python ] || {
-    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "Python 3.11 or newer is needed: $("$python" -V)"
+    "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || die "kafkacore needs Python 3.11 or newer, and $python is $("$python" -V): set PYTHON to another interpreter"
     say "creating .venv"
     "$python" -m venv .venv
 }
 
 install_dependencies() {
     say "installing kafkacore[$extras]"
-    # The build requirements first: the editable install runs without isolation, so that it and build_ext share one Cython.
+    # Build requirements first: the editable install runs without isolation, so that it and build_ext share one Cython.
     .venv/bin/python -m pip install -q --disable-pip-version-check 'setuptools>=77' 'Cython>=3.1'
-    # "-" names no extension: pip would compile them one after the other into a directory that it throws away.
+    # "-" matches no extension: pip would compile them one after the other into a directory that it deletes.
     KAFKACORE_ONLY=- .venv/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation -e ".[$extras]"
 }
 
-# The environment's own markers: when .venv is replaced, they go with it. What was installed with more extras will do.
+# Markers lie in .venv, so that they go with it when somebody replaces it. An install with more extras is good enough.
 fingerprint="$(cat pyproject.toml src/kafkacore/_version.py | sha256sum)"
 installed() {
     local marker extra
@@ -43,7 +43,7 @@ installed || {
     printf '%s\n' "$fingerprint" >".venv/.kafkacore-${extras//,/-}"
 }
 
-# What follows from Kafka's tables; a file that would not change keeps its time.
+# Sources generated from Kafka's tables; a file that would not change keeps its time.
 .venv/bin/python ci/native_tables.py
 
 built="$stamps/extensions"
@@ -54,19 +54,19 @@ missing_extension() {
     done < <(find src/kafkacore/_fast -name '*.pyx')
     return 1
 }
-# An extension whose source is gone would be imported in place of a package of the same name, or of an error.
+# Without its source, an extension would still be imported, in place of a package of the same name or of an error.
 while read -r library; do
     [ -e "${library%%.*}.pyx" ] || rm "$library"
 done < <(find src/kafkacore/_fast -name '*.so')
 if missing_extension || [ -n "$(find setup.py src/kafkacore -name __pycache__ -prune -o \
     \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' -o -name setup.py \) -newer "$built" -print -quit 2>&1)" ]; then
     say "compiling the extensions; the first time that takes some minutes"
-    # Taken before the build: what changes while it runs is built by the next one.
+    # The stamp is older than the build, so that the next build sees files that change during this one.
     touch "$built.started"
     .venv/bin/python setup.py -q build_ext --inplace --parallel "$(nproc)" --build-temp build/objects >build/extensions.log 2>&1 ||
-        { tail -n 60 build/extensions.log >&2; die "the extensions do not compile; the whole log: build/extensions.log"; }
+        { tail -n 60 build/extensions.log >&2; die "the extensions do not compile; the whole log is in build/extensions.log"; }
     mv "$built.started" "$built"
 fi
 
-# As pip does for a wheel: where nothing writes bytecode (PYTHONDONTWRITEBYTECODE), each start would compile every module.
+# Bytecode, as pip makes it for a wheel: with PYTHONDONTWRITEBYTECODE every start would compile every module.
 .venv/bin/python -m compileall -q src/kafkacore

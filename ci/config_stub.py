@@ -1,4 +1,4 @@
-"""Writes src/kafkacore/config/attributes.pyi: the keys of the tables as typed attributes. A test keeps it up to date.
+"""Writes src/kafkacore/config/attributes.pyi: the keys of the tables as typed attributes. A test keeps it current.
 
 python ci/config_stub.py
 """

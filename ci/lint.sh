@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every check runs, so that one call shows all that is wrong; configuration is in pyproject.toml.
+# Runs every check, also after one has failed. The configuration is in pyproject.toml.
 source "$(dirname "$0")/common.sh"
 
 failed=()

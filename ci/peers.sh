@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The real peers under .peers: Apache Kafka's jars by Maven, and an environment with the oldest librdkafka that is tested.
-# Without Java or Maven the tests that need them are skipped and say so; with CI=true that is a failure.
+# Installs the real peers under .peers: Apache Kafka's jars with Maven, kafkajs, and the oldest librdkafka that is tested.
+# Without Java or Maven the tests that need them are skipped; with CI=true that is a failure.
 source "$(dirname "$0")/common.sh"
 
 kafkajs=.peers/kafkajs
@@ -29,7 +29,7 @@ fi
 
 for release in "${releases[@]}"; do
     jars=".peers/kafka-$release"
-    # The directory appears under its name when it is whole: a download that was cut short is fetched again.
+    # Without the mark .complete, a download was interrupted and is fetched again.
     if [ ! -e "$jars/.complete" ] || [ ci/peers/pom.xml -nt "$jars/.complete" ]; then
         say "fetching Apache Kafka $release"
         rm -rf "$jars"
@@ -49,13 +49,13 @@ if [ ! -e "$classes/.complete" ] || [ -n "$(find ci/peers/java -newer "$classes/
     touch "$classes/.complete"
 fi
 
-# A broker of Apache Kafka, or one of its tools, starts in half the time with its classes read from an archive.
+# With a class archive, a broker or tool of Apache Kafka starts in half the time.
 for release in "${releases[@]}"; do
     archive=".peers/kafka-$release.jsa"
     if [ -x .venv/bin/python ] && [ ".peers/kafka-$release/.complete" -nt "$archive" ]; then
         say "archiving the classes of Apache Kafka $release"
         PYTHONPATH=tests/support .venv/bin/python ci/peers/archive.py "$release" >build/archive.log 2>&1 ||
-            say "this Java writes none (build/archive.log): it starts without"
+            say "this Java writes no class archive (see build/archive.log): Apache Kafka starts without one, more slowly"
     fi
 done
 

@@ -1,5 +1,5 @@
-/* ThreadSanitizer learns of threads by pthread_create and pthread_join; glibc's own thrd_create, by which librdkafka
- * starts its threads, goes past it, and such a thread's first malloc crashes. Loaded in front of a run under it. */
+/* ThreadSanitizer intercepts pthread_create and pthread_join, but not glibc's thrd_create, which starts librdkafka's threads;
+ * the first malloc of such a thread then crashes. Preloaded in runs under ThreadSanitizer. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <threads.h>
@@ -11,9 +11,9 @@ struct start {
 
 static void *run(void *start)
 {
-    struct start told = *(struct start *) start;
+    struct start taken = *(struct start *) start;
     free(start);
-    return (void *) (long) told.function(told.argument);
+    return (void *) (long) taken.function(taken.argument);
 }
 
 int thrd_create(thrd_t *thread, thrd_start_t function, void *argument)

@@ -7,7 +7,7 @@ import java.util.Properties;
 
 /**
  * Reads one server.properties from each line of standard input, in hexadecimal, and prints whether this release of Apache Kafka
- * starts with it: `taken`, or `refused` and why.
+ * starts with it: `taken`, or `refused` and the reason.
  *
  *     java -cp '.peers/kafka-4.3.1/*' ci/config/AcceptConfig.java
  */

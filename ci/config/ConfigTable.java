@@ -6,9 +6,9 @@ import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
- * Prints every key of a broker and of a topic as this release of Apache Kafka defines it, one line of tab-separated fields each:
+ * Prints every key of brokers and topics as this release of Apache Kafka defines it, one line of tab-separated fields each:
  * scope, name, type, default (! for none, null), importance, validator, internal. A test compares the lines with our tables.
- * Of 4.3 it also prints those of a group and of client metrics, and what can be changed of a running broker: mode, name,
+ * For 4.3 it also prints the keys of groups and of client metrics, and the keys that a running broker can change: mode, name,
  * per-broker or cluster-wide.
  *
  *     java -cp '.peers/kafka-4.3.1/*' ci/config/ConfigTable.java

@@ -1,7 +1,7 @@
-"""Feeds a target with what reaches new code: run by ci/fuzz.sh, in a tree whose native modules tell their coverage.
+"""Feeds a target with inputs that reach new code. ci/fuzz.sh runs it in a tree whose native modules report coverage.
 
-An input that takes an edge as often, or comes as near to a comparison's other side, as none before it is kept and
-changed further. At the end the fewest inputs that reach all of it are written, which is what a corpus is kept small by.
+An input is kept, and changed further, if it takes an edge more often, or comes nearer to the other side of a
+comparison, than all inputs before it. `--keep` writes the fewest new inputs that reach all of that, so that a corpus stays small.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mutated_bytes import mutated  # noqa: E402
 
 REPORT_S = 10.0
 LARGEST_KEPT_BYTES = 2048
-LEAST_GAIN = 8  # edges, counts and comparisons that an input of the corpus shows first
+LEAST_GAIN = 8  # edges, counts and comparisons that an input of the corpus reaches first
 
 
 class Guide:
@@ -39,7 +39,7 @@ class Guide:
         self.runs = 0
 
     def run(self, data: bytes) -> int:
-        """How much of what it shows is new. A process that dies leaves the input in `last`."""
+        """Runs one input and returns how much new coverage it shows. If the process dies, the input is in `last`."""
         os.ftruncate(self._last, 0)
         os.pwrite(self._last, data, 0)
         self.coverage.kc_coverage_take()
@@ -53,12 +53,12 @@ class Guide:
                 self.corpus.append(data)
 
     def go_on(self, seconds: float) -> None:
-        began = told = time.monotonic()
+        began = reported = time.monotonic()
         while (now := time.monotonic()) < began + seconds:
-            if now >= told + REPORT_S:
-                told = now
+            if now >= reported + REPORT_S:
+                reported = now
                 self.report(now - began)
-            # What was found last has been changed the least so far.
+            # The newest inputs have been changed the least so far.
             newest = self.random.random() < 0.5
             parent = self.corpus[-self.random.randint(1, min(20, len(self.corpus)))] if newest else None
             changed = mutated(self.random, parent or self.random.choice(self.corpus), self.corpus)
@@ -76,7 +76,7 @@ class Guide:
         )
 
     def fewest(self, known: list[bytes]) -> list[bytes]:
-        """The smallest inputs first: those that reach much of what `known` and the smaller ones do not."""
+        """The inputs, smallest first, that reach much that neither `known` nor the smaller ones reach."""
         self.coverage.kc_coverage_forget()
         for data in known:
             self.run(data)
@@ -88,10 +88,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("seconds", type=float)
-    parser.add_argument("corpus", type=Path, help="the inputs that are known")
+    parser.add_argument("corpus", type=Path, help="the folder of known inputs")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
-    parser.add_argument("--keep", type=Path, help="write new inputs there, at most so that all reach more than before")
-    parser.add_argument("--most", type=int, default=60, help="how many of them")
+    parser.add_argument("--keep", type=Path, help="write the new inputs that reach more than the corpus to this folder")
+    parser.add_argument("--most", type=int, default=60, help="the most inputs to write")
     arguments = parser.parse_args()
     logging.getLogger("kafkacore").setLevel(logging.CRITICAL)
     print(f"{arguments.target}: seed {arguments.seed}", flush=True)
@@ -100,7 +100,10 @@ def main() -> int:
     known = [*target.seeds(), *(path.read_bytes() for path in sorted(arguments.corpus.glob("*")))]
     guide.learn(known)
     if not guide.corpus:
-        print("no coverage is told: is the library preloaded, and are the extensions instrumented?", file=sys.stderr)
+        print(
+            "no input shows coverage: run ci/fuzz.sh, which preloads the library and instruments the extensions",
+            file=sys.stderr,
+        )
         return 1
     try:
         guide.go_on(arguments.seconds)

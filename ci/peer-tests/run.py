@@ -1,8 +1,7 @@
-"""Runs the tests that ship in source distributions of Kafka clients against a node of ours, and judges what they say.
+"""Runs the tests in source distributions of Kafka clients against a node of ours, and judges the results.
 
-What is run and why something of it fails is in suites.toml. A failure that is not explained there fails the run; an
-explanation whose test passes is told. Each suite has an environment, a node and a report of its own below
-build/peer-tests.
+suites.toml lists the suites and explains their failures. A failure without an explanation fails the run; a test that
+passes although it is explained is reported. Each suite has its own environment, node and report below build/peer-tests.
 
 Usage: python ci/peer-tests/run.py [PROJECT[==VERSION] ...]
 """
@@ -36,11 +35,11 @@ TEST_TIMEOUT_S = 25
 TRIES_OF_RACING = 3
 SUITE_TIMEOUT_S = 600
 READY_TIMEOUT_S = 30
-SHOWN_CHARACTERS = 1500  # of what a failure says
+SHOWN_CHARACTERS = 1500  # of the message of a failure
 
 
 class Outcome(NamedTuple):
-    """`state` is passed, failed or skipped; `said` is the reason of the latter two; pytest knows it as `place`."""
+    """`state` is passed, failed or skipped; `said` is the reason of the latter two; `place` is pytest's id."""
 
     test: str
     place: str
@@ -95,7 +94,7 @@ class Suite:
         subprocess.run(command, check=True)
 
     def run(self, source: Path, bootstrap: str) -> list[Outcome]:
-        """Every test's outcome; one that the client itself makes fail at times has some tries."""
+        """The outcome of every test. A test that the client itself makes fail at times gets several tries."""
         found = {each.test: each for each in self.attempt(source, bootstrap, self.tests)}
         for _ in range(TRIES_OF_RACING - 1):
             again = [each.place for each in found.values() if each.state == "failed" and self.races(each.test)]
@@ -108,7 +107,7 @@ class Suite:
         """Raises RuntimeError when pytest itself fails."""
         report = self.directory / "report.xml"
         report.unlink(missing_ok=True)
-        # Their own configuration names plugins that are not here, and asks for a log of every byte.
+        # Their own configuration names plugins that are not installed, and logs every byte.
         options = ["-c", os.devnull, "--rootdir", ".", "-p", "no:cacheprovider", "--tb=short", "-q"]
         limits = [f"--timeout={TEST_TIMEOUT_S}", f"--junitxml={report}"]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
@@ -130,7 +129,7 @@ class Suite:
 
 
 def outcomes(report: Path) -> Iterator[Outcome]:
-    """A test that fails in two ways, as in the test and after it, is one that failed."""
+    """A test that fails twice, in the test and in its teardown, is one failure."""
     found: dict[str, Outcome] = {}
     for case in ET.parse(report).iter("testcase"):
         module, name = case.get("classname", ""), case.get("name", "")
@@ -151,7 +150,7 @@ def outcomes(report: Path) -> Iterator[Outcome]:
 
 @contextlib.contextmanager
 def node(suite: Suite) -> Iterator[str]:
-    """A new node that says where it is advertised, as the projects' own brokers do; yields where clients connect to."""
+    """A new node with advertised.listeners set, as the projects' own brokers have it; yields its bootstrap address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -178,26 +177,29 @@ def say(line: str) -> None:
 
 
 def judge(suite: Suite, found: list[Outcome]) -> bool:
-    """Prints the suite's account; False when something failed and nobody has said why."""
+    """Prints the results of a suite; False if a failure has no explanation."""
     counts = Counter(each.state for each in found)
     failed = [each for each in found if each.state == "failed"]
     unexplained = [each for each in failed if suite.why(each.test) is None]
     for each in found:
         if each.state == "passed":
-            say(f"  pass {each.test}" + ("   though explained: take its line away" if suite.why(each.test) else ""))
+            say(
+                f"  pass {each.test}"
+                + ("   and suites.toml explains its failure: remove that" if suite.why(each.test) else "")
+            )
     for each in failed:
         why = suite.why(each.test)
-        say(f"  fail {each.test}: {why}" if why else f"  FAIL {each.test}: nobody has said why")
+        say(f"  fail {each.test}: {why}" if why else f"  FAIL {each.test}: suites.toml has no explanation")
     skipped = Counter((each.test.split(".")[0], each.said) for each in found if each.state == "skipped")
     for (module, reason), times in skipped.items():
-        say(f"  skip {times} of {module} by the suite itself: {reason}")
+        say(f"  skip {times} of {module}, skipped by the suite itself: {reason}")
     for each in unexplained:
         say(f"\n{each.test}\n{each.said[:SHOWN_CHARACTERS]}\n")
     if not counts["passed"]:
-        say("  FAIL nothing passed")
+        say("  FAIL no test passed")
     for pattern in (*suite.explained, *suite.racing):
         if not any(fnmatch.fnmatchcase(each.test, pattern) for each in found):
-            say(f"  no test has this name: {pattern}")
+            say(f"  suites.toml names a test that does not exist: {pattern}")
     say(
         f"{suite.name}: {counts['passed']} passed, {len(failed) - len(unexplained)} failed as explained, "
         f"{len(unexplained)} failed unexplained, {counts['skipped']} skipped"
@@ -210,7 +212,7 @@ def main(wanted: list[str]) -> int:
     suites = [Suite(each) for each in described]
     chosen = [each for each in suites if not wanted or each.name in wanted or each.project in wanted]
     if not chosen:
-        raise SystemExit(f"no such suite; there are {', '.join(each.name for each in suites)}")
+        raise SystemExit(f"no such suite; the suites are {', '.join(each.name for each in suites)}")
     verdicts = []
     for suite in chosen:
         source = suite.prepare()
@@ -220,7 +222,7 @@ def main(wanted: list[str]) -> int:
         with node(suite) as bootstrap:
             found = suite.run(source, bootstrap)
         verdicts.append(judge(suite, found))
-        say(f"  in {time.monotonic() - started:.0f} s; the whole of what it said: {suite.directory / 'pytest.log'}")
+        say(f"  in {time.monotonic() - started:.0f} s; the whole output is in {suite.directory / 'pytest.log'}")
     return 0 if all(verdicts) else 1
 
 

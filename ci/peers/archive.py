@@ -1,4 +1,4 @@
-"""Writes the archive of the classes that one release of Apache Kafka has loaded when a broker has started.
+"""Writes an archive of the classes that a broker of one release of Apache Kafka loads at its start.
 
 PYTHONPATH=tests/support python ci/peers/archive.py 4.3.1
 """
@@ -13,7 +13,7 @@ ARCHIVE_TIMEOUT_S = 120
 
 
 class Archived(ApacheKafka):
-    """Its broker's process writes the archive when it ends."""
+    """A broker whose process writes the archive when it ends."""
 
     def __init__(self, name, directory, made):
         self.made = made
@@ -28,7 +28,7 @@ def main(release):
     [name] = [name for name, known in APACHE.items() if known == release]
     archive(release).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as directory:
-        # Under its name when it is whole.
+        # The archive gets its final name when it is complete.
         made = archive(release).with_suffix(".part")
         made.unlink(missing_ok=True)
         broker = Archived(name, directory, made)

@@ -1,22 +1,22 @@
-"""Stands for kafka-python's `test/service.py`, which its source distributions leave out and their fixtures import.
+"""Replaces kafka-python's `test/service.py`, which its fixtures import and its source distributions leave out.
 
-Nothing is started by way of it where KAFKA_URI names a broker.
+With KAFKA_URI set to a broker the fixtures start nothing.
 """
 
 
 class ExternalService:
-    """A broker that somebody else has started, and stops."""
+    """A broker that run.py starts and stops."""
 
     def __init__(self, host, port):
         self.host, self.port = host, port
 
     def open(self):
-        """It is there."""
+        """Does nothing: the broker runs already."""
 
     def close(self):
-        """It stays."""
+        """Does nothing: the broker goes on."""
 
 
 class SpawnedService:
     def __init__(self, arguments, environment=None):
-        raise RuntimeError(f"only the broker of KAFKA_URI is there; a fixture wants to run {arguments}")
+        raise RuntimeError(f"the tests must use the broker of KAFKA_URI, but a fixture wants to start {arguments}")

@@ -1,4 +1,4 @@
-"""aiokafka's source distributions hold no tests: their README's programs are run as they stand, but for the address."""
+"""aiokafka's source distributions hold no tests, so the programs of their README run, with another address."""
 
 import os
 import re
@@ -13,14 +13,14 @@ TRIES, TRY_S = 30, 10
 
 
 def programs():
-    """The code blocks that speak to a broker, by the class they show."""
+    """The code blocks that use a broker, by the class that they show."""
     text = README.read_text(encoding="utf-8")
     blocks = re.findall(r"^\.\. code-block:: python\n\n((?:(?: {4}.*)?\n)+)", text, re.MULTILINE)
     code = [textwrap.dedent(block).replace("localhost:9092", BOOTSTRAP) for block in blocks]
     return {re.search(r"import (AIOKafka\w+)", block)[1]: block for block in code}
 
 
-def test_the_producer_and_the_consumer_of_the_readme():
+def test_readme_consumer_receives_what_the_readme_producer_sends():
     found = programs()
     assert set(found) == {"AIOKafkaProducer", "AIOKafkaConsumer"}
     assert all(BOOTSTRAP in code for code in found.values())
@@ -28,14 +28,14 @@ def test_the_producer_and_the_consumer_of_the_readme():
     with subprocess.Popen([*command, found["AIOKafkaConsumer"]], stdout=subprocess.PIPE) as consumer:
         try:
             os.set_blocking(consumer.stdout.fileno(), False)
-            # It reads from where the log ends when it has joined: who produces before that is not heard.
-            told = b""
+            # The consumer begins at the end of the log when it joins, so it misses records that were produced before.
+            output = b""
             for _ in range(TRIES):
                 subprocess.run([*command, found["AIOKafkaProducer"]], check=True, timeout=TRY_S)
                 assert consumer.poll() is None, "the consumer has ended"
-                told += consumer.stdout.read() or b""
-                if b"b'Super message'" in told:
+                output += consumer.stdout.read() or b""
+                if b"b'Super message'" in output:
                     break
         finally:
             consumer.kill()
-    assert re.search(rb"consumed:  my_topic 0 \d+ None b'Super message' \d+", told)
+    assert re.search(rb"consumed:  my_topic 0 \d+ None b'Super message' \d+", output)

@@ -29,10 +29,10 @@ import java.util.TreeMap;
 import java.util.TreeSet;
 
 /**
- * What is in metadata though only Apache Kafka acts on it, as a tool for {@link Runner}: users, quotas, access control,
+ * Writes and prints metadata that only Apache Kafka acts on, as a tool for {@link Runner}: users, quotas, access control,
  * client metrics.
  *
- * <p>{@code write BOOTSTRAP} makes some of each; {@code tell BOOTSTRAP} prints all of them, one a line, in order. {@code
+ * <p>{@code write BOOTSTRAP} creates some of each; {@code tell BOOTSTRAP} prints all of them in order, one per line. {@code
  * features BOOTSTRAP} prints the finalised levels likewise; {@code upgrade BOOTSTRAP FEATURE=LEVEL ...} finalises features.
  */
 public final class Administration {

@@ -33,7 +33,7 @@ public final class JavaClient {
     private JavaClient() {
     }
 
-    /** What follows the first three, as settings. */
+    /** The arguments behind the first three, as settings. */
     static Properties properties(String[] args) {
         Properties properties = new Properties();
         for (int at = 3; at < args.length; at++) {
@@ -91,7 +91,7 @@ public final class JavaClient {
             KafkaConsumer<byte[], byte[]> last = members.get(0);
             last.seekToEnd(last.assignment());
             last.assignment().forEach(last::position);
-            // What polling has begun to ask and not heard yet would be taken for the answer to the question below.
+            // Otherwise the client would take the answer to a request that poll() has sent for the answer to the call below.
             last.committed(last.assignment());
             last.commitSync();
             last.committed(last.assignment()).entrySet().stream()

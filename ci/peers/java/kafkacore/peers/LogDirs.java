@@ -14,7 +14,7 @@ import java.util.TreeMap;
  * The Java administrator's view of one broker's log directories, as a tool for {@link Runner}.
  *
  * <p>{@code describe BOOTSTRAP BROKER} prints one line for each replica: directory, partition, size, lag, whether it is
- * a future one; and one for each directory: its path, {@code -}, whether it says how large it is, and its error.
+ * a future one; and one for each directory: its path, {@code -}, whether its size is known, and its error.
  * {@code alter BOOTSTRAP BROKER TOPIC PARTITION DIRECTORY} moves a replica.
  */
 public final class LogDirs {

@@ -23,7 +23,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Everything that clients can know of topics, as a tool for {@link Runner}: {@code BOOTSTRAP TOPIC ...} prints one JSON
+ * Prints everything that clients can read about topics, as a tool for {@link Runner}: {@code BOOTSTRAP TOPIC ...} prints one JSON
  * object, {"topics": {name: {"id", "configs"}}, isolation level: {partition: {"first", "end", "position", "records"}}}.
  *
  * <p>A record is one line: offset, leader epoch, timestamp and its type, key, value, headers.
@@ -39,7 +39,7 @@ public final class Reads {
         return bytes == null ? "null" : HexFormat.of().formatHex(bytes);
     }
 
-    /** Long values are told by their size and hash: what a test prints of them is not read. */
+    /** Long values are printed as size and hash, so that the output of a failed test stays readable. */
     private static String value(byte[] bytes) {
         return bytes == null || bytes.length < 64 ? hex(bytes) : bytes.length + "#" + Arrays.hashCode(bytes);
     }

@@ -20,14 +20,15 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * Runs many command-line tools in one process, one after the other, because a JVM's start costs more than the tools do.
+ * Runs many command-line tools in one process, one after the other, because the start of a JVM costs more than a tool.
  *
- * <p>One JSON object a line on standard input, {"main", "args", "stdin"}; one a line back, {"exit", "out", "err"}.
+ * <p>Reads one JSON object per line from standard input, {"main", "args", "stdin"}, and answers with one per line,
+ * {"exit", "out", "err"}.
  */
 public final class Runner {
     private static final ObjectMapper JSON = new ObjectMapper();
 
-    /** Thrown where a tool would have ended the process; an Error, since tools catch Exception around their main. */
+    /** Thrown where a tool would end the process. It is an Error because tools catch Exception around their main. */
     private static final class Exited extends Error {
         final int status;
 
@@ -37,7 +38,7 @@ public final class Runner {
         }
     }
 
-    /** Standard streams are installed once, for good: Scala's Console and log4j keep the ones that they saw first. */
+    /** Standard streams are installed once, because Scala's Console and log4j keep the streams that they saw first. */
     private static final class Switch extends OutputStream {
         private final OutputStream idle;
         private volatile OutputStream target;
@@ -65,7 +66,7 @@ public final class Runner {
     private static volatile InputStream stdin = InputStream.nullInputStream();
     private static volatile Exited first;
 
-    /** What a tool would have done at its process's end, such as flushing its producer. */
+    /** Hooks that a tool registered for the end of its process, such as flushing its producer. */
     private static final List<Runnable> HOOKS = Collections.synchronizedList(new ArrayList<>());
 
     private Runner() {
@@ -74,7 +75,7 @@ public final class Runner {
     private static void exit(int status, String message) {
         if (message != null)
             System.err.println(message);
-        // A handler that catches Throwable exits a second time, with another status: what the tool meant came first.
+        // A handler that catches Throwable exits a second time with another status; the first status is the right one.
         if (first == null)
             first = new Exited(status);
         throw first;

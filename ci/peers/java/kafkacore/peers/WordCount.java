@@ -21,8 +21,8 @@ import java.util.concurrent.TimeoutException;
 /**
  * A program of Kafka Streams, as a tool for {@link Runner}: {@code FROM TO COUNT [key=value ...]} counts values.
  *
- * <p>They go through a topic of its own by which they are sorted, into a store in memory whose changes are in a
- * compacted one, and to TO. It ends when the counts are COUNT in sum, and prints them.
+ * <p>The values go through a repartition topic into a store in memory, whose changelog is a compacted topic, and the counts
+ * go to TO. The program ends and prints the counts when their sum is COUNT.
  */
 public final class WordCount {
     private static final Duration PATIENCE = Duration.ofSeconds(60);

@@ -19,26 +19,27 @@ import java.util.Map;
 import java.util.concurrent.Future;
 
 /**
- * What one who has a directory writes into it before he hands it over, as a tool for {@link Runner}.
+ * Writes to a cluster before its directory passes to the other broker, as a tool for {@link Runner}.
  *
- * <p>{@code create BOOTSTRAP} makes the topics. {@code turn BOOTSTRAP NUMBER} writes to each of them: every codec, keys
- * that go on changing, a thousand batches by one new idempotent producer. {@code transactions BOOTSTRAP NUMBER} commits
+ * <p>{@code create BOOTSTRAP} creates the topics. {@code turn BOOTSTRAP NUMBER} writes to each of them: every codec, keys
+ * that keep changing, a thousand batches from one new idempotent producer. {@code transactions BOOTSTRAP NUMBER} commits
  * some, aborts some, and leaves three open; {@code end BOOTSTRAP} ends those: by a commit and by an abort of their own
  * producers, which live here meanwhile, and by another producer of the third's transactional.id. {@code lag BOOTSTRAP
- * MS} says from which age on the log cleaner may have records; {@code forget} drops the producers, sending nothing.
+ * MS} sets the age from which the log cleaner may compact records; {@code forget} drops the producers without sending
+ * anything.
  */
 public final class Writes {
     static final List<String> CODECS = List.of("none", "gzip", "snappy", "lz4", "zstd");
     private static final int PARTITIONS = 2;
     private static final int BATCHES = 1000;
     private static final int RECORDS = 14;
-    /** With a batch.size of 0 no other of these fits into the batch of the first. */
+    /** A batch.size of 0 puts each record into a batch of its own. */
     private static final int ALONE_BYTES = 64;
     private static final int KEYS = 8;
     private static final int ROUNDS = 3;
     private static final long TIME = 1_700_000_000_000L;
     private static final long TURN_MS = 1_000_000;
-    /** More than segment.ms: records so far apart are in different segments. */
+    /** More than segment.ms, so that records this far apart are in different segments. */
     private static final long ROUND_MS = 10_000;
     private static final String TEN_YEARS_MS = Long.toString(10L * 365 * 24 * 3600 * 1000);
     private static final Map<String, KafkaProducer<byte[], byte[]>> OPEN = new HashMap<>();
@@ -84,7 +85,7 @@ public final class Writes {
         admin.incrementalAlterConfigs(Map.of(topic, List.of(new AlterConfigOp(entry, AlterConfigOp.OpType.SET)))).all().get();
     }
 
-    /** Keys and values that are there, empty or null, headers likewise, and times that go back and forth. */
+    /** Keys, values and headers that are present, empty or null, and timestamps that go back and forth. */
     private static List<ProducerRecord<byte[], byte[]>> variety(String topic, int partition, String name, long time) {
         List<ProducerRecord<byte[], byte[]>> made = new ArrayList<>();
         for (int at = 0; at < RECORDS; at++) {
@@ -125,7 +126,7 @@ public final class Writes {
             try (KafkaProducer<byte[], byte[]> producer = producer(bootstrap, "compression.type", codec)) {
                 for (int partition = 0; partition < PARTITIONS; partition++) {
                     send(producer, variety("codecs", partition, name, time));
-                    // Behind the transactions that are open.
+                    // Behind the open transactions.
                     send(producer, variety("transactions", partition, name, time));
                     if (at < ROUNDS)
                         send(producer, changes(partition, name, time + at * ROUND_MS, number + at));

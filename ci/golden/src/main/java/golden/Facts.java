@@ -12,7 +12,7 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.server.common.MetadataVersion;
 
 /**
- * Writes what the Kafka on the class path says of its errors, APIs, metadata versions and features, as one JSON object.
+ * Writes the errors, APIs, metadata versions and features of the Kafka on the class path as one JSON object.
  *
  * Arguments: the output file.
  */
@@ -62,7 +62,7 @@ public final class Facts {
         }
     }
 
-    /** The enumeration has its name since 4.0. */
+    /** The enumeration has this name since 4.0. */
     private static void features(ArrayNode out) throws Exception {
         Class<?> type;
         try {

@@ -36,13 +36,13 @@ import org.apache.kafka.common.protocol.types.TaggedFields;
 
 /**
  * Writes every message of the Kafka on the class path, in every version, filled in several ways, to a file: one JSON
- * object a line with the message, its version, the filling, Kafka's JSON rendering and Kafka's bytes in hex.
+ * object per line with the message, its version, the filling, Kafka's JSON and Kafka's bytes in hex.
  *
  * Arguments: the output file. Messages are found by their JsonConverter classes and filled by reflection; a version's
  * Schema says which fields it has. Values come from a seeded Random, so two runs write the same file.
  */
 public final class Golden {
-    /** How a message's fields are given values. */
+    /** The ways to fill the fields of a message. */
     enum Filling { DEFAULTS, FULL, NULLS, EXTREMES, MIXED, UNKNOWN_TAGS }
 
     private static final ObjectMapper MAPPER = new ObjectMapper();
@@ -108,7 +108,7 @@ public final class Golden {
         try {
             buffer = ByteBuffer.allocate(message.size(cache, version));
         } catch (NullPointerException | UnsupportedVersionException refused) {
-            return false;  // a default that this version cannot say
+            return false;  // a default that this version cannot express
         }
         message.write(new ByteBufferAccessor(buffer), cache, version);
         byte[] bytes = new byte[buffer.flip().remaining()];
@@ -159,7 +159,7 @@ public final class Golden {
         return ((Map<Integer, Field>) kept.get(fields)).values();
     }
 
-    /** One between the known tags would be taken for a field of this version: they go from 40 up. */
+    /** Unknown tags start at 40, because one between the known tags would be read as a field of this version. */
     private void addUnknown(Message message) {
         message.unknownTaggedFields().add(new RawTaggedField(40, new byte[] {1, 2, 3}));
         message.unknownTaggedFields().add(new RawTaggedField(41, new byte[0]));
@@ -261,7 +261,7 @@ public final class Golden {
         return type == ByteBuffer.class ? ByteBuffer.wrap(bytes) : records(bytes);
     }
 
-    /** NULLS takes the least of a type and EXTREMES its most, so that both ends are met. */
+    /** NULLS takes the smallest value of a type and EXTREMES the largest, so that both ends are covered. */
     private long number(long least, long most) {
         return switch (filling) {
             case NULLS -> least;

@@ -47,8 +47,8 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.common.MetadataVersion;
 
 /**
- * Writes random histories of metadata records, framed as they lie in the log, each with the snapshot that the Kafka on
- * the class path (4.3) writes of the image they make.
+ * Writes random histories of metadata records, framed as in the log, each with the snapshot that the Kafka on the class
+ * path (4.3) writes of the resulting image.
  *
  * Arguments: the output file.
  */
@@ -91,7 +91,7 @@ public final class Images {
         ArrayNode told = out.putArray("records");
         for (ApiMessageAndVersion record : records) {
             told.add(hex(record));
-            // One at a time: within one delta, who removes a mechanism's only user loses those who come after it.
+            // One at a time: within one delta, removing the only user of a mechanism also loses the users added after it.
             MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
             delta.replay(record.message());
             image = delta.apply(new MetadataProvenance(told.size() - 1, 1, 0, true));

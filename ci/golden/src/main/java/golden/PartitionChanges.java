@@ -21,8 +21,8 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.apache.kafka.server.common.MetadataVersion;
 
 /**
- * Writes what the controller of the Kafka on the class path (4.x) makes of random partitions when their ISR, their
- * replicas or the brokers that live change: each case, the record that comes of it, and the partition after it.
+ * Writes how the controller of the Kafka on the class path (4.x) changes random partitions when their ISR, their replicas
+ * or the live brokers change: each case, its record, and the partition after it.
  *
  * Arguments: the output file.
  */
@@ -138,7 +138,7 @@ public final class PartitionChanges {
         }
     }
 
-    /** By reflection: the releases differ in what the constructor takes, and all of them compile this. */
+    /** By reflection, because the releases have different constructors and must all compile this. */
     private static PartitionChangeBuilder make(
         PartitionRegistration before, IntPredicate mayLead, int minIsr, boolean elrEnabled
     ) throws Exception {

@@ -1,7 +1,8 @@
 """Feeds a target with inputs that reach new code. ci/fuzz.sh runs it in a tree whose native modules report coverage.
 
 An input is kept, and changed further, if it takes an edge more often, or comes nearer to the other side of a
-comparison, than all inputs before it. `--keep` writes the fewest new inputs that reach all of that, so that a corpus stays small.
+comparison, than all inputs before it. `--keep` writes the fewest new inputs that reach all of that, so that a corpus
+stays small.
 """
 
 from __future__ import annotations

@@ -1,0 +1,29 @@
+"""A node under attack, and an honest client that has measured it in peace."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from attacks import HonestClient, batch, find_coordinators, metadata, produce, try_topic
+from brokers import Node
+
+HONEST_TOPIC = "honest"
+
+
+@pytest.fixture
+def node(start_node) -> Node:
+    return start_node("--topic", f"{HONEST_TOPIC}:1", "--topic", "attacked:1", "--topic", "wide:300")
+
+
+@pytest.fixture
+def honest(node: Node) -> Iterator[HonestClient]:
+    """Asks a processor (produce), the broker's handler loop (coordinator), whichever has the answer (metadata), and
+    the controller (topic)."""
+    questions = {
+        "produce": produce(HONEST_TOPIC, [(0, batch())]),
+        "metadata": metadata(HONEST_TOPIC),
+        "coordinator": find_coordinators([HONEST_TOPIC]),
+        "topic": try_topic("new"),
+    }
+    with HonestClient(node.bootstrap, questions) as client:
+        yield client

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore.config import properties as property_files
 from kafkacore.config import relations
@@ -19,10 +20,8 @@ from kafkacore.config.listeners import (
     parse_protocol_map,
     with_controller_listeners,
 )
+from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
 from kafkacore.config.values import Value, default, parse, render
-
-if TYPE_CHECKING:
-    from kafkacore.config.sources import Described, Synonym
 
 _MS_OF_AN_HOUR: Final = 3_600_000
 _MS_OF_A_MINUTE: Final = 60_000
@@ -97,8 +96,6 @@ class BrokerConfig(BrokerKeys):
         config = cls(property_files.load(path) | property_files.parse_overrides(overrides))
         notes = list(config.notes())
         if notes:
-            import logging
-
             for note in notes:
                 logging.getLogger(__name__).warning("%s", note)
         return config
@@ -358,8 +355,6 @@ class BrokerConfig(BrokerKeys):
 
     def synonyms(self, name: str) -> list[Synonym]:
         """Where the value of `name` comes from and what is behind it, first what counts (KIP-226)."""
-        from kafkacore.config.sources import Source, Synonym
-
         names = _synonym_names(name)
         key = self.key(name)
         sensitive = key is None or key.type == "password"
@@ -384,8 +379,6 @@ class BrokerConfig(BrokerKeys):
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
-        from kafkacore.config.sources import TYPE_IDS, Described, Source
-
         key = self.key(name)
         sensitive = key is None or key.type == "password"
         synonyms = self.synonyms(name)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import CLIENT_METRICS
+from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
 from kafkacore.config.values import Value, default, parse, render, stored
-
-if TYPE_CHECKING:
-    from kafkacore.config.sources import Described
 
 _INTERVAL: Final = "interval.ms"
 _MATCH: Final = "match"
@@ -63,8 +62,6 @@ class ClientMetricsConfig:
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs tells of `name`."""
-        from kafkacore.config.sources import TYPE_IDS, Described, Source, Synonym
-
         key = CLIENT_METRICS.get(name)
         value = self.overrides[name] if key is None else render(self.value(name))
         source = Source.CLIENT_METRICS_CONFIG if name in self.overrides else Source.DEFAULT_CONFIG
@@ -85,8 +82,6 @@ class ClientMetricsConfig:
 
 def _check_pattern(pattern: str) -> None:
     """`ATTRIBUTE=REGULAR EXPRESSION`. Apache Kafka's are Java's; ours are not used yet, and checked as Python's."""
-    import re
-
     parts = pattern.split("=")
     if len(parts) != 2 or parts[0].strip() not in _MATCHED:
         raise MatchError(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Final
 
 _TABLES: Final = os.path.join(os.path.dirname(__file__), "tables")
@@ -116,8 +117,6 @@ class Keys:
 
     def unknown(self, name: str) -> str:
         """What to tell of a name that is no key: the one it is most like, if it is like any."""
-        from difflib import get_close_matches
-
         close = get_close_matches(name, self._table(), n=1, cutoff=_ALIKE)
         return f"{name}: unknown key, kept but not used" + "".join(f"; do you mean {each}?" for each in close)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -103,8 +104,6 @@ def _check_ports(key: str, text: str, endpoints: Iterable[Endpoint]) -> None:
 
 def _family(host: str | None) -> int:
     """4 or 6 for an address, 0 for a name or the wildcard."""
-    import socket
-
     for number, family in ((4, socket.AF_INET), (6, socket.AF_INET6)):
         try:
             socket.inet_pton(family, host or "")

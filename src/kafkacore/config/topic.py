@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore.config.attributes import TopicKeys
 from kafkacore.config.broker import BrokerConfig
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import TOPIC, TOPIC_3_9, Key, Keys
+from kafkacore.config.sources import Described, Source, Synonym, described
 from kafkacore.config.values import Value, default, parse, render, stored
-
-if TYPE_CHECKING:
-    from kafkacore.config.sources import Described
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _RETENTION_OF_BROKER: Final = -2  # local.retention.*: the same as retention.*
@@ -83,8 +81,6 @@ class TopicConfig(TopicKeys):
 
     def describe(self, name: str) -> Described:
         """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
-        from kafkacore.config.sources import Source, Synonym, described
-
         key = self.keys.get(name)
         value = render(self.value(name)) if key is not None else None
         synonyms: list[Synonym] = []

@@ -17,7 +17,9 @@ reset        where a share group begins: latest, earliest, or by_duration:PnDTnH
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -140,8 +142,6 @@ def java_double(value: float) -> str:
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    from decimal import Decimal
-
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int)
     fraction = "".join(map(str, digits[1:])) or "0"
@@ -234,8 +234,6 @@ def _is_replica(entry: str) -> bool:
 
 def _is_by_duration(text: str) -> bool:
     """`by_duration:` and an ISO 8601 duration that is not negative."""
-    import re  # not needed by a start
-
     word, _, duration = text.partition(":")
     time = r"(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{0,9})?S)?)?"
     return word == "by_duration" and re.fullmatch(rf"P(?=\d|T)(\d+D)?{time}", duration, re.IGNORECASE) is not None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, BinaryIO, TextIO
+
+import orjson
 
 
 class Report:
@@ -46,7 +49,11 @@ class Report:
 
 
 def compact(content: Any) -> str:
-    """As Jackson writes JSON: no spaces, characters as they are."""
-    import json
+    """JSON as Jackson writes it: no spaces, and characters unescaped.
 
-    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+    A path whose bytes are not UTF-8 has surrogates, which JSON can only hold escaped.
+    """
+    try:
+        return orjson.dumps(content).decode()
+    except orjson.JSONEncodeError:
+        return json.dumps(content, separators=(",", ":"))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from array import array
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkacore._fast.record.batch import Record
 from kafkacore._fast.record.describe import CONTENTS, DECODED, JSON, METADATA, RECORDS, TEXT, Description
+from kafkacore.inspection.decoders import CONTROL_TYPE, Decoded, Decoder, control_content
 from kafkacore.inspection.report import Report, compact
 from kafkacore.storage import names
+from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
 from kafkacore.storage.errors import MalformedFileError
-
-if TYPE_CHECKING:
-    from kafkacore.inspection.decoders import Decoded, Decoder
 
 WHOLE_FILE: Final = -1
 MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # what an index adds to it is an offset as well
@@ -93,8 +92,6 @@ def _tell_name(path: str, report: Report) -> None:
 
 
 def _tell_snapshot(path: str, name: str, report: Report) -> None:
-    from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
-
     if name == BOOTSTRAP:
         report.entry("bootstrap", "KRaft bootstrap snapshot", file=path)
         return
@@ -107,8 +104,6 @@ def _tell_snapshot(path: str, name: str, report: Report) -> None:
 
 
 def _control_line(record: Record, line: bytes, *, as_json: bool) -> bytes:
-    from kafkacore.inspection.decoders import CONTROL_TYPE, control_content
-
     name, content = control_content(record)
     if as_json:
         return b'%b,"%b":%b}\n' % (line, name.encode(), compact(content).encode())

@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterable
 from typing import Final
 
+import orjson
+
 from kafkacore.runtime.files import OS_FILES, Files
 
 NAME: Final = ".kafka_cleanshutdown"
@@ -38,10 +40,8 @@ def remove(directory: str, files: Files = OS_FILES) -> None:
 
 def read_epoch(directory: str, files: Files = OS_FILES) -> int:
     """The broker epoch, or NO_EPOCH where there is no file or, as in Kafka before 3.7, nothing in it."""
-    import json
-
     try:
-        content = json.loads(files.read(os.path.join(directory, NAME)))
+        content = orjson.loads(files.read(os.path.join(directory, NAME)))
     except (FileNotFoundError, ValueError):
         return NO_EPOCH
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None

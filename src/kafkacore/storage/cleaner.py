@@ -12,20 +12,18 @@ import logging
 import os
 import threading
 from contextlib import closing
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from kafkacore._fast.compact.compaction import DONE, Compaction, CompactionCancelled, CompactionTotals, UncleanableLog
+from kafkacore._fast.compact.offset_map import KeyOffsets
 from kafkacore._fast.log import move as log_move
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.wait.io import LogDirectory
+from kafkacore._fast.world.environment import Environment
+from kafkacore.config import BrokerConfig
 from kafkacore.storage.cleaner_choice import DirtySection, dirty_section
-
-if TYPE_CHECKING:
-    from kafkacore._fast.compact.compaction import CompactionTotals
-    from kafkacore._fast.compact.offset_map import KeyOffsets
-    from kafkacore._fast.log.partition_handle import PartitionHandle
-    from kafkacore._fast.wait.io import LogDirectory
-    from kafkacore._fast.world.environment import Environment
-    from kafkacore.config import BrokerConfig
-    from kafkacore.storage.log_manager import LogManager
-    from kafkacore.storage.managed_directory import Key
+from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
@@ -191,8 +189,6 @@ class LogCleaner:
                 self._changed.notify_all()
 
     def _clean_all(self, number: int) -> None:
-        from kafkacore._fast.compact.offset_map import KeyOffsets  # nobody needs it without a compacted log
-
         settings = self._settings
         budget = min(settings.dedupe_buffer_bytes // max(settings.threads, 1), MOST_MAP_BYTES)
         keys = KeyOffsets(budget, settings.load_factor, os.urandom(16))
@@ -216,8 +212,6 @@ class LogCleaner:
         return None
 
     def _clean(self, number: int, work: Work, keys: KeyOffsets) -> None:
-        from kafkacore._fast.compact.compaction import CompactionCancelled, UncleanableLog
-
         key, handle, _ = work
         directory = handle.directory
         try:
@@ -253,8 +247,6 @@ class LogCleaner:
                 self._uncleanable[key] = handle
 
     def _compact(self, number: int, work: Work, keys: KeyOffsets) -> None:
-        from kafkacore._fast.compact.compaction import DONE, Compaction
-
         (key, handle, section), settings = work, self._settings
         began_ns = self._environment.monotonic_ns()
         self._prepare(key, handle, section.upper_bound)
@@ -288,8 +280,6 @@ class LogCleaner:
 
     def _prepare(self, key: Key, handle: PartitionHandle, upper_bound: int) -> None:
         """Raises CompactionCancelled, OSError."""
-        from kafkacore._fast.compact.compaction import CompactionCancelled
-
         if not self._manager.compactions.begin(key, handle):
             raise CompactionCancelled("the log is moved, or gone")
         # What a round leaves has gaps. A start after a crash takes them for damage unless it knows that everything
@@ -315,8 +305,6 @@ class LogCleaner:
 
     def _keep_to_the_rate(self, key: Key, handle: PartitionHandle, moved_bytes: int) -> None:
         """Waits until so many bytes more are no more than the rate allows. Raises CompactionCancelled."""
-        from kafkacore._fast.compact.compaction import CompactionCancelled
-
         with self._changed:
             now_ns = self._environment.monotonic_ns()
             # A second in which less was moved is not made up for.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from bisect import bisect_right
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from kafkacore._fast.log.partition_handle import PartitionHandle, SegmentInfo
+from kafkacore._fast.compact.compaction import first_timestamp, largest_timestamp
+from kafkacore._fast.log.partition_handle import PartitionHandle, SegmentInfo
 
 FOREVER_MS: Final = (1 << 63) - 1
 
@@ -58,8 +59,6 @@ def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
 
 def _floor(bases: list[int], offset: int) -> int:
     """Index of the last segment that begins at or before an offset."""
-    from bisect import bisect_right
-
     return max(bisect_right(bases, offset) - 1, 0)
 
 
@@ -67,8 +66,6 @@ def _lagging(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) -
     """min.compaction.lag.ms: the first segment with a record that is too young."""
     lag_ms = handle.settings.min_compaction_lag_ms
     if lag_ms > 0:
-        from kafkacore._fast.compact.compaction import largest_timestamp
-
         for segment in waiting:
             if largest_timestamp(handle, segment.base_offset) > now_ms - lag_ms:
                 return segment.base_offset
@@ -79,8 +76,6 @@ def _delay_ms(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) 
     lag_ms = handle.settings.max_compaction_lag_ms
     if lag_ms >= now_ms:
         return 0
-    from kafkacore._fast.compact.compaction import first_timestamp
-
     begun_ms = [first_timestamp(handle, segment.base_offset) for segment in waiting]
     earliest_ms = min((timestamp for timestamp in begun_ms if timestamp > 0), default=FOREVER_MS)
     return max(now_ms - lag_ms - earliest_ms, 0)

@@ -5,28 +5,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.storage import checkpoints
+from kafkacore.storage.future_logs import FutureLogs
+from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    from kafkacore._fast.log.partition_handle import PartitionHandle
-    from kafkacore.storage.future_logs import FutureLogs
-    from kafkacore.storage.managed_directory import Key, ManagedDirectory
+class Owner(Protocol):
+    """The log manager."""
 
-    class Owner(Protocol):
-        """The log manager."""
+    def held(self) -> list[tuple[Key, PartitionHandle]]:
+        """The logs of directories that serve."""
 
-        def held(self) -> list[tuple[Key, PartitionHandle]]:
-            """The logs of directories that serve."""
+    def holder(self, key: Key) -> ManagedDirectory | None:
+        """Under the mutex: where a log lies."""
 
-        def holder(self, key: Key) -> ManagedDirectory | None:
-            """Under the mutex: where a log lies."""
-
-        def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
-            """Writes one of each directory."""
+    def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
+        """Writes one of each directory."""
 
 
 class Compactions:

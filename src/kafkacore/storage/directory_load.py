@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore._fast.log import move as log_move
 from kafkacore._fast.log import partition_load
@@ -18,9 +18,7 @@ from kafkacore._fast.log.partition_load import LoadProgress, LogLoad
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore.runtime.files import Files, names_in
 from kafkacore.storage import clean_shutdown, log_loader, names, partition_metadata
-
-if TYPE_CHECKING:
-    from kafkacore.storage.managed_directory import ManagedDirectory
+from kafkacore.storage.managed_directory import ManagedDirectory
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 PROGRESS_S: Final = 5.0

@@ -25,6 +25,7 @@ from kafkacore.storage import bootstrap, directories, meta_properties
 from kafkacore.storage.bootstrap import InitialVoter
 from kafkacore.storage.errors import reason
 from kafkacore.storage.meta_properties import MetaProperties
+from kafkacore.storage.scram import ScramError, parse_credential
 
 _CLUSTER_ID_LENGTH: Final = 22  # 16 bytes in base64 without its padding
 _BASE64: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -122,8 +123,6 @@ def feature_levels(config: BrokerConfig, options: FormatOptions) -> tuple[Metada
 def _users(options: FormatOptions) -> list[Message]:
     if not options.add_scram:
         return []
-    from kafkacore.storage.scram import ScramError, parse_credential
-
     try:
         return [parse_credential(each) for each in options.add_scram]
     except ScramError as error:

@@ -9,34 +9,29 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log import move as log_move
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore.runtime.files import Files
 from kafkacore.storage import log_loader, names
 from kafkacore.storage.errors import LogDirectoryError, reason
+from kafkacore.storage.managed_directory import Key, ManagedDirectory
 
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    from kafkacore._fast.log.settings import LogSettings
-    from kafkacore.runtime.files import Files
-    from kafkacore.storage.managed_directory import Key, ManagedDirectory
+class Owner(Protocol):
+    """The log manager."""
 
-    class Owner(Protocol):
-        """The log manager."""
+    def holder(self, key: Key) -> ManagedDirectory | None:
+        """Under the mutex: where a log lies."""
 
-        def holder(self, key: Key) -> ManagedDirectory | None:
-            """Under the mutex: where a log lies."""
+    def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
+        """The directory `name` of a log that is closed."""
 
-        def rename_aside(
-            self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind
-        ) -> None:
-            """The directory `name` of a log that is closed."""
-
-        def fail(self, directory: ManagedDirectory) -> None:
-            """Its files cannot be renamed."""
+    def fail(self, directory: ManagedDirectory) -> None:
+        """Its files cannot be renamed."""
 
 
 LOG: Final = logging.getLogger("kafkacore.storage")

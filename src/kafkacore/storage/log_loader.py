@@ -5,17 +5,16 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore._fast.log import partition_load
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_load import LoadProgress, LoadReport, LogFiles, LogLoad
+from kafkacore._fast.record.batch import Batches, CorruptBatchError
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import clean_shutdown, names
 from kafkacore.storage.checkpoints import LEADER_EPOCH, RECOVERY_POINT
 from kafkacore.storage.errors import MalformedFileError
-
-if TYPE_CHECKING:
-    from kafkacore._fast.log.partition_handle import PartitionHandle
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 _INDEXES: Final = (names.OFFSET_INDEX, names.TIME_INDEX, names.TRANSACTION_INDEX)
@@ -191,8 +190,6 @@ def _next_offset(path: str, files: Files) -> int:
 
 def _walk(path: str, files: Files) -> int:
     """Behind its last batch. Raises MalformedFileError, OSError."""
-    from kafkacore._fast.record.batch import Batches, CorruptBatchError
-
     end = _offset(os.path.basename(path))
     try:
         for batch in Batches(files.read(path)):

@@ -18,6 +18,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle, new_partitions
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
+from kafkacore.runtime import open_files
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.process import DATA_NICE
 from kafkacore.storage import checkpoints, clean_shutdown, directory_load, names
@@ -144,8 +145,6 @@ class LogManager:
         if total:
             LOG.info("%d logs are loaded after %.0f ms", total, (time.monotonic() - began) * 1000)
         if total > MANY_LOGS:
-            from kafkacore.runtime import open_files
-
             open_files.warn_of(total)
 
     def _settle_doubles(self, place_of: Callable[[str, int], str | None]) -> None:
@@ -511,8 +510,6 @@ class LogManager:
             handles = list(directory.partitions.values())
         error = directory.native.offline_errno or error
         directory.native.fail(error)
-        from kafkacore.runtime import open_files
-
         why, advice = os.strerror(error), open_files.explain(error)
         LOG.error("the log directory %s is offline: %s; its %d logs are%s", directory.path, why, len(handles), advice)
         for handle in handles:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore._fast.log.settings import LogSettings
-
-if TYPE_CHECKING:
-    from kafkacore.config.topic import TopicConfig
+from kafkacore.config.topic import TopicConfig
 
 # Kafka takes less of both: such a topic is to have the least that works, not a log that cannot be made.
 MIN_SEGMENT_BYTES: Final = 14

@@ -7,15 +7,13 @@ from __future__ import annotations
 import os
 import select
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kafkacore._fast.world.environment import Environment
+from kafkacore.config import BrokerConfig
 from kafkacore.runtime.scheduler import Scheduler
+from kafkacore.storage.cleaner import LogCleaner
 from kafkacore.storage.log_manager import LogManager
-
-if TYPE_CHECKING:
-    from kafkacore.config import BrokerConfig
-    from kafkacore.storage.cleaner import LogCleaner
 
 _NEVER_MS: Final = 1 << 40  # an interval beyond it is Kafka's way to say "never"
 _DOOMED_CHECK_MS: Final = 5_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple
 
+import orjson
+
 from kafkacore._fast.base.uuid import ZERO, Uuid
 from kafkacore.runtime.files import OS_FILES, Files, replace
 from kafkacore.storage.errors import MalformedFileError
@@ -31,8 +33,6 @@ class QuorumState(NamedTuple):
 
 def encode(state: QuorumState, version: int) -> bytes:
     """One line of JSON, with the fields and their order of Kafka's. `version` is 0 or 1."""
-    import json
-
     fields: dict[str, object]
     if version == 0:
         fields = {
@@ -45,7 +45,7 @@ def encode(state: QuorumState, version: int) -> bytes:
     else:
         fields = {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
         fields["votedDirectoryId"] = str(state.voted_directory_id)
-    return json.dumps(fields | {"data_version": version}, separators=(",", ":")).encode()
+    return orjson.dumps(fields | {"data_version": version})
 
 
 def write(directory: str, state: QuorumState, version: int, files: Files = OS_FILES) -> None:
@@ -65,10 +65,8 @@ def read(directory: str, files: Files = OS_FILES) -> QuorumState | None:
 
 def decode(data: bytes, path: str = NAME) -> QuorumState:
     """Raises MalformedFileError that names `path`."""
-    import json
-
     try:
-        fields = json.loads(data.split(b"\n", 1)[0])
+        fields = orjson.loads(data.split(b"\n", 1)[0])
     except ValueError:
         raise MalformedFileError(
             path,

@@ -10,27 +10,24 @@ import gc
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from kafkacore._fast.world.fault_disk import FAULT_KINDS, FaultDisk
+from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.runtime.temporary_directory import TemporaryDirectory
 from kafkacore.server.node import Node
+from kafkacore.testing.client import Client
 from kafkacore.testing.clock import BrokerClock
 from kafkacore.testing.faults import Fault, RequestFault
+from kafkacore.testing.groups import Groups
+from kafkacore.testing.interception import Interception, gate
+from kafkacore.testing.logs import Log, LogRecord
 from kafkacore.testing.recorder import Requests
 from kafkacore.testing.words import UnknownName, api_named, as_text, error_named, unknown
 from kafkacore.tools import dev
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from kafkacore.config import BrokerConfig
-    from kafkacore.testing.client import Client
-    from kafkacore.testing.groups import Groups
-    from kafkacore.testing.logs import Log, LogRecord
 
 T = TypeVar("T")
 Topics = Iterable[str] | Mapping[str, int]
@@ -254,8 +251,6 @@ class Broker:
 
     def log(self, topic: str, partition: int = 0) -> Log:
         """What lies in a partition. Raises UnknownName for one that there is not."""
-        from kafkacore.testing.logs import Log
-
         handle = self.node.broker.replicas.by_name(topic, partition)
         if handle is None:
             if topic in self.topics:
@@ -266,8 +261,6 @@ class Broker:
     @property
     def groups(self) -> Groups:
         """Consumer groups by their id, as their coordinator has them."""
-        from kafkacore.testing.groups import Groups
-
         return Groups(self.node)
 
     # --- a small client ---
@@ -298,8 +291,6 @@ class Broker:
 
     def _own_client(self) -> Client:
         if self._client is None:
-            from kafkacore.testing.client import Client
-
             self._client = Client(dev.HOST, self._port)
         return self._client
 
@@ -425,8 +416,6 @@ class Broker:
         """Puts a hand between clients and handlers where somebody wants one, and takes it away else."""
         if self._node is None:
             return
-        from kafkacore.testing.interception import Interception, gate
-
         faults, broker = self._faults, self.node.broker
         wanted = bool(faults) or self.requests.is_recording
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore._fast.world.environment import ManualClock, RunningClock
-
-if TYPE_CHECKING:
-    from kafkacore.server.node import Node
+from kafkacore.server.node import Node
 
 _NS_OF_A_SECOND: Final = 1_000_000_000
 _MAX_STEPS: Final = 10_000  # moments at which something is due that one `advance` stops at; the rest is one step

@@ -6,18 +6,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkacore.coordinator.group.other_kinds import CLASSIC
+from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 from kafkacore.protocol.messages import ConsumerProtocolAssignment, OffsetFetchRequest
+from kafkacore.server.node import Node
 from kafkacore.testing.words import UnknownName, unknown
-
-if TYPE_CHECKING:
-    from kafkacore.coordinator.group.shard import GroupShard
-    from kafkacore.server.node import Node
 
 T = TypeVar("T")
 

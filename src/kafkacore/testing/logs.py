@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes, SegmentInfo
 from kafkacore._fast.record.batch import Batch, Batches
-
-if TYPE_CHECKING:
-    from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes, SegmentInfo
 
 _READ_BYTES: Final = 4 << 20
 _TO_THE_END: Final = 3  # isolation: whoever leads

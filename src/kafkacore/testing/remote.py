@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self
 
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.testing.client import Client
-
-if TYPE_CHECKING:
-    from kafkacore.testing.logs import LogRecord
+from kafkacore.testing.logs import LogRecord
 
 _CALL_SECONDS: Final = 60.0
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

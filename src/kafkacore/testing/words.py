@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 from kafkacore.protocol import apis
@@ -48,8 +49,6 @@ def error_named(error: str | int) -> ErrorCode:
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
     """What to tell who asked for a name that there is not."""
-    from difflib import get_close_matches
-
     by_plain = {_plain(each): each for each in names}
     close = [by_plain[each] for each in get_close_matches(_plain(name), by_plain, n=3, cutoff=0.6)]
     if close:

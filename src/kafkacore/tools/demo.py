@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import itertools
-import json
 import os
 import shutil
 import signal
@@ -17,10 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import argparse
+import orjson
 
 DESCRIPTION: Final = "Feeds a node with a real text by real clients, kills it in mid-produce, and shows what survived."
 PARTITIONS: Final = 3
@@ -118,7 +117,7 @@ class DemoNode:
         line = self.process.stdout.readline()
         if not line:
             raise DemoFailedError("the node did not start; what it said is above")
-        ready = json.loads(line)
+        ready = orjson.loads(line)
         self.bootstrap, self.pid = ready["bootstrap"], ready["pid"]
         return time.perf_counter() - began
 
@@ -273,7 +272,7 @@ class Member:
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
+            told = orjson.loads(line)
             self.partitions, self.committed = told["partitions"], told["committed"]
 
     def kill(self) -> None:

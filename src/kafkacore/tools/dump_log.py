@@ -6,14 +6,14 @@ import argparse
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NoReturn
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from kafkacore.inspection.decoders import Decoder
-    from kafkacore.inspection.dump import DumpOptions
-    from kafkacore.inspection.report import Report
+from kafkacore.inspection.decoders import DECODERS, Decoder, by_class
+from kafkacore.inspection.dump import DumpOptions, dump_files, expand
+from kafkacore.inspection.indexes import DEFAULT_MAX_MESSAGE_BYTES, IndexOptions
+from kafkacore.inspection.report import Report
+from kafkacore.inspection.segments import RecordOptions
 
 DESCRIPTION: Final = (
     "Shows what is in the files of a log: segments, snapshots of the metadata log, indexes, producer snapshots. "
@@ -113,9 +113,6 @@ def _max_message_size(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from kafkacore.inspection.dump import dump_files, expand
-    from kafkacore.inspection.report import Report
-
     paths = [re.sub("/+", "/", path) for path in [*arguments.files.split(","), *arguments.paths] if path]
     if not paths:
         print("kafkacore: dump-log needs the path of a file or directory", file=sys.stderr)
@@ -141,16 +138,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(paths: Iterable[str], arguments: argparse.Namespace, report: Report) -> None:
-    from kafkacore.inspection.verify import VerifyOptions, verify_files
+    from kafkacore.inspection.verify import VerifyOptions, verify_files  # loads numpy: some 100 ms
 
     verify_files(paths, VerifyOptions(arguments.deep_iteration, arguments.compacted), report)
 
 
 def _options(arguments: argparse.Namespace) -> DumpOptions:
-    from kafkacore.inspection.dump import DumpOptions
-    from kafkacore.inspection.indexes import DEFAULT_MAX_MESSAGE_BYTES, IndexOptions
-    from kafkacore.inspection.segments import RecordOptions
-
     return DumpOptions(
         RecordOptions(
             records=arguments.deep_iteration,
@@ -173,6 +166,4 @@ def _decoder(arguments: argparse.Namespace) -> Decoder | None:
     classes = (arguments.key_decoder_class or text, arguments.value_decoder_class or text)
     if arguments.decoder is None and classes == (text, text):
         return None
-    from kafkacore.inspection.decoders import DECODERS, by_class
-
     return by_class(*classes) if arguments.decoder is None else DECODERS[arguments.decoder]

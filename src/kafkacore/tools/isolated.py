@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import Final
+
+import orjson
 
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.server.node import Node, NodeFailed
@@ -21,7 +22,7 @@ def main() -> int:
     try:
         # Unbuffered: the first line is the configuration, the rest of the input only shows when the node ends.
         with os.fdopen(os.dup(_STANDARD_INPUT), "rb", buffering=0) as lines:
-            config = BrokerConfig(json.loads(lines.readline()))
+            config = BrokerConfig(orjson.loads(lines.readline()))
         running.run(Node(config, lent_locks=True), _announce, parent=_STANDARD_INPUT, alone=False)
     except (ConfigError, LogDirectoryError, OSError, TimeoutError, NodeFailed) as error:
         print(f"kafkacore: controller: {error}", file=sys.stderr)
@@ -32,7 +33,7 @@ def main() -> int:
 def _announce(node: Node) -> None:
     assert node.controller is not None
     host, _, port = node.controller.rpartition(":")
-    print(json.dumps([host.strip("[]"), int(port)]), flush=True)
+    print(orjson.dumps([host.strip("[]"), int(port)]).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,10 @@ import sys
 import time
 from typing import Final
 
+from kafkacore._fast.base.uuid import Uuid
 from kafkacore.config import BrokerConfig
+from kafkacore.inspection.directories import describe_directories
+from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 
 DESCRIPTION: Final = "Formats the log directories of a node, and tells what they belong to."
 
@@ -38,8 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
             return _info(arguments)
         case "format":
             return _format(arguments)
-    from kafkacore._fast.base.uuid import Uuid
-
     print(Uuid.random())
     return 0
 
@@ -83,14 +84,10 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    from kafkacore.inspection.directories import describe_directories
-
     return 0 if describe_directories(BrokerConfig.load(arguments.config, arguments.override)) else 1
 
 
 def _format(arguments: argparse.Namespace) -> int:
-    from kafkacore.storage.format import FormatError, FormatOptions, format_directories
-
     try:
         options = FormatOptions(
             cluster_id=arguments.cluster_id,
@@ -113,8 +110,6 @@ def _format(arguments: argparse.Namespace) -> int:
 
 def _features(texts: list[str]) -> dict[str, int]:
     """Levels by feature. Raises FormatError for a text that is not NAME=LEVEL."""
-    from kafkacore.storage.format import FormatError
-
     levels: dict[str, int] = {}
     for text in texts:
         name, equals, level = text.partition("=")

@@ -4,14 +4,17 @@ import os
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
 from kafkacore._fast.hot import fetch
 from kafkacore._fast.hot.hot import publish_table
 from kafkacore._fast.log.partition_table import Table
+from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.record.batch import Batches
 from kafkacore._fast.world.environment import ManualClock
+from kafkacore.protocol import apis
 from kafkacore.protocol import messages as m
 from kafkacore.protocol.uuid import Uuid
 
@@ -316,6 +319,17 @@ def test_session_reports_a_deleted_topic_as_unknown_partition_when_it_has_seen_t
     assert parts(client.fetch(again, 17))[0].error_code == 100
 
 
+def test_session_names_partitions_again_when_an_ordered_error_is_over(data_plane, filled, session):
+    """Their high watermarks are what they were, so that nothing but the error's end is news (FetchSession)."""
+    version, session_id = session
+    data_plane.plane.publish_gate(GatePolicy(rules=[{"action": "error", "api_key": 1, "error": 6, "times": 1}]))
+    errors = []
+    for epoch in (1, 2, 3):
+        request = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=epoch)
+        errors.append([part.error_code for part in parts(filled.fetch(request, version)).values()])
+    assert errors == [[6, 6, 6], [0, 0, 0], []]
+
+
 def test_a_session_that_outgrows_an_answer_is_ended(data_plane, client):
     first = client.fetch(data_plane.fetch_request({0: 0}, 11, session_epoch=0), 11)
     partitions = b"".join(struct.pack(">iiqqi", index, -1, 0, -1, 1) for index in range(500_000))
@@ -328,6 +342,70 @@ def test_a_session_that_outgrows_an_answer_is_ended(data_plane, client):
     again = data_plane.fetch_request({}, 11, session_id=first.session_id, session_epoch=2)
     assert data_plane.client().fetch(again, 11).error_code == 70
     assert len(data_plane.sessions) == 0
+
+
+# --- memory ---
+
+
+def dense_fetch(count, max_wait_ms):
+    """A Fetch, version 11, of partition 0 and of `count` that do not exist."""
+    partitions = b"".join(struct.pack(">iiqqi", index, -1, 0, -1, 1) for index in (0, *range(1000, 1000 + count)))
+    return (
+        struct.pack(">hhih", 1, 11, 7, -1)
+        + struct.pack(">iiiibiiih1si", -1, max_wait_ms, 1, 1 << 20, 0, 0, -1, 1, 1, b"t", count + 1)
+        + partitions
+        + struct.pack(">ih", 0, 0)
+    )
+
+
+def until(condition):
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+
+
+def test_parked_fetch_gives_the_frame_back_that_its_client_has_padded(data_plane):
+    request = data_plane.fetch_request({0: 0}, max_wait_ms=60_000)
+    clients = [data_plane.client() for _ in range(100)]
+    for client in clients:
+        client.send_frame(apis.encode_request(12, 1, "x" * 32_000, request))
+    until(lambda: fetch.live() == 100)
+    until(lambda: data_plane.plane.counters()["memory_used_bytes"] < 100 * 8000)
+    assert data_plane.plane.counters()["memory_used_bytes"] == data_plane.plane.counters()["memory_parked_bytes"] > 0
+
+
+def test_parked_fetches_are_counted_and_answered_at_once_beyond_their_bound(data_plane, batch):
+    counters = data_plane.plane.counters
+    most, count = 64 << 20, 30_000
+    clients = []
+    while counters()["memory_parked_bytes"] < most - (30 << 20) and len(clients) < 20:
+        before = counters()["memory_parked_bytes"]
+        clients.append(data_plane.client())
+        clients[-1].send_frame(dense_fetch(count, 60_000))
+        until(lambda before=before: counters()["memory_parked_bytes"] > before)
+        assert counters()["memory_parked_bytes"] - before > 200 * count  # what it keeps, not what was sent
+    for _ in range(3):  # they find no room, and do not wait
+        last = data_plane.client()
+        last.send_frame(dense_fetch(count, 60_000))
+        clients.append(last)
+    answered = clients[-1].receive(m.FetchResponse, 11)[1]
+    assert len(parts(answered)) == count + 1
+    assert counters()["memory_parked_bytes"] <= most
+    assert data_plane.client().produce(data_plane.produce_request(batch())).responses[0].name == "t"
+    for client in clients:
+        client.close()
+    until(lambda: counters()["memory_used_bytes"] == 0 == counters()["memory_parked_bytes"])
+
+
+@pytest.mark.parametrize("version", [12, 17])
+def test_fetch_answers_a_partition_once_when_it_is_named_twice(data_plane, filled, version):
+    """Apache Kafka collects the partitions of a request in a map: the last offset counts."""
+    request = data_plane.fetch_request({0: 0, 1: 0}, version)
+    again = data_plane.fetch_request({0: 4}, version)
+    request.topics.append(again.topics[0])
+    answer = filled.fetch(request, version)
+    found = [(part.partition_index, offsets(part.records)) for topic in answer.responses for part in topic.partitions]
+    assert found == [(0, [4, 5]), (1, [0, 1, 2, 3, 4, 5])]
 
 
 def test_producers_and_consumers_at_once_lose_and_repeat_nothing(data_plane, batch):

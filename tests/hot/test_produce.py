@@ -1,10 +1,13 @@
 """Produce on the hot path, from a socket to the segment and back."""
 
+import gc
+import time
+
 import pytest
 
 from kafkacore._fast.hot import produce
 from kafkacore._fast.plane.gate import GatePolicy
-from kafkacore._fast.record.batch import Batches
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol import messages as m
 
 INVALID_RECORD, CORRUPT_MESSAGE = 87, 2
@@ -121,7 +124,9 @@ def test_who_waits_for_acknowledgements_hears_that_the_leader_moved(data_plane, 
 
 
 def test_a_producer_is_told_who_leads_and_where(data_plane, client, batch):
-    data_plane.hot.publish_endpoints([(0, 1, "one", 9092, None), (1, 2, "2", 1, None), (0, 2, "two", 9093, "r")])
+    data_plane.hot.publish_endpoints(
+        data_plane.plane, [(0, 1, "one", 9092, None), (1, 2, "2", 1, None), (0, 2, "two", 9093, "r")]
+    )
     data_plane.partitions[0].become_follower(2, 5, 1)
     answer = client.produce(data_plane.produce_request(batch()))
     assert (only(answer).error_code, only(answer).current_leader.leader_id) == (6, 2)
@@ -178,3 +183,69 @@ def test_a_transactional_producer_is_left_to_the_handler(data_plane, client, bat
         requests = data_plane.plane.pop()
     requests[0].close()
     assert client.is_closed()
+
+
+# --- what one request may take ---
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+
+
+def test_only_the_last_batch_is_appended_when_a_partition_is_named_twice(data_plane, client, batch):
+    """Apache Kafka collects the batches of a request in a map, and answers each partition once."""
+    request = data_plane.produce_request(batch(1), batch(2), batch(3))
+    request.topic_data.append(data_plane.produce_request(batch(5), batch(6)).topic_data[0])
+    request.topic_data[0].partition_data.append(request.topic_data[0].partition_data[2])
+    answer = client.produce(request)
+    assert [[part.index for part in topic.partition_responses] for topic in answer.responses] == [[0, 1, 2]]
+    assert [partition.end_offset for partition in data_plane.partitions] == [5, 6, 3]
+
+
+def bomb(inflated_bytes):
+    builder = RecordBatchBuilder(codec="zstd", limit_bytes=16 << 20)
+    builder.append(timestamp=NOW_MS, key=b"k", value=bytes(inflated_bytes))
+    return bytes(builder.build())
+
+
+def test_request_gives_its_turn_up_when_its_batches_inflate_to_much(open_plane, batch):
+    """100 small batches that inflate to 800 MB: another connection is served meanwhile, in bounded turns."""
+    count = 100
+    plane = open_plane(partitions=count)
+    attacker, other = plane.client(), plane.client()
+    attacker.produce(plane.produce_request(*[batch()] * count))
+    other.fetch(plane.fetch_request({0: 0}))
+    request = plane.produce_request(*[bomb((8 << 20) - 1000)] * count)
+    turns = plane.processor.turns
+    attacker.send(request, 12)
+    other.fetch(plane.fetch_request({0: 1}))
+    appended = sum(partition.end_offset > 1 for partition in plane.partitions)
+    assert appended < count // 2
+    answer = attacker.receive(m.ProduceResponse, 12)[1]
+    assert [part.error_code for part in parts(answer)] == [0] * count
+    assert [partition.end_offset for partition in plane.partitions] == [2] * count
+    # A turn serves the request twice at most: from its connection, or by its own wake-up.
+    assert (plane.processor.turns - turns) // 2 >= count // 2
+
+
+def test_produce_that_waits_for_acknowledgements_gives_its_frame_back(data_plane, client, batch):
+    data_plane.partitions[0].become_leader(1, 1, 1, followers=[(2, True)])
+    client.send(data_plane.produce_request(batch(1, 900_000), timeout_ms=60_000), 12)
+    until(lambda: data_plane.partitions[0].end_offset == 1)
+    until(lambda: 0 < data_plane.plane.counters()["memory_used_bytes"] < 16_000)
+    client.close()
+    until(lambda: data_plane.plane.counters()["memory_used_bytes"] == 0)
+
+
+def test_endpoint_tables_are_freed_when_no_processor_can_read_them(data_plane, client, batch):
+    def tables():
+        return sum(type(each).__name__ == "EndpointTable" for each in gc.get_objects())
+
+    before = tables()
+    for number in range(50):
+        data_plane.hot.publish_endpoints(data_plane.plane, [(0, 1, f"host-{number}", 9092, None)])
+        client.produce(data_plane.produce_request(batch()))
+    until(lambda: data_plane.plane.collect() == 0)
+    assert tables() - before <= 1

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import os
+import resource
 import socket
 import struct
 import threading
@@ -16,6 +18,7 @@ import pytest
 from kafkacore._fast.plane import connection as native_connection
 from kafkacore._fast.plane import plane as native_plane
 from kafkacore._fast.wait import memory as native_memory
+from kafkacore._fast.world.environment import Environment
 from kafkacore.network.limits import PlaneLimits
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
@@ -317,37 +320,48 @@ def test_each_malformed_frame_is_one_logged_line(
         until(lambda: sum("claims -5 bytes" in record.message for record in caplog.records) == 5)
 
 
-def test_a_slow_frame_loses_its_connection(serve: Callable[..., Serving]) -> None:
-    serving = serve(slow_frame_ms=50)
-    with does_not_disturb(serving):
-        peers = [serving.peer() for _ in range(3)]
-        peers[0].send(b"\0\0")
-        peers[1].send(struct.pack(">i", 100))
-        peers[2].send(struct.pack(">i", 100) + b"0123456789")
-        assert all(peer.is_closed() for peer in peers)
-    until(lambda: serving.counter("memory_used_bytes") == 0)
+def test_slow_request_keeps_its_connection_while_there_is_memory(serve: Callable[..., Serving]) -> None:
+    """As in Apache Kafka: a slow link may take its time, and only the idle timer bounds it."""
+    serving = serve(slow_frame_ms=20)
+    slow = [frame(b"slowly", 1), frame(bytes(3 << 20), 2)]
+    peers = [serving.peer() for _ in range(3)]
+    for peer, sent in zip(peers, (slow[0][:2], slow[0][:10], slow[1][:10]), strict=True):
+        peer.send(sent)
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 0.2)  # ten times the time after which a pace is looked at
+    for peer, rest in zip(peers, (slow[0][2:], slow[0][10:], slow[1][10:]), strict=True):
+        peer.send(rest)
+    assert [peer.answer()[0] for peer in peers] == [1, 1, 2]
 
 
-def test_a_claim_of_a_large_frame_buys_no_time(serve: Callable[..., Serving]) -> None:
-    serving = serve(slow_frame_ms=50)
-    with does_not_disturb(serving):
-        peer = serving.peer()
-        peer.send(struct.pack(">i", 100 << 20) + b"0123456789")
-        assert peer.is_closed()
-    until(lambda: serving.counter("memory_used_bytes") == 0)
+def test_slow_request_loses_its_connection_when_others_wait_for_memory(
+    serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
+) -> None:
+    serving = serve(slow_frame_ms=50, queued_max_request_bytes=1000, socket_request_max_bytes=1000)
+    with caplog.at_level("INFO", "kafkacore.network"):
+        slow, other = serving.peer(), serving.peer()
+        slow.send(struct.pack(">i", 900) + b"0123456789")
+        until(lambda: serving.counter("memory_used_bytes") == 900)
+        assert other.ask(bytes(500)) == bytes(500)
+        assert slow.is_closed()
+        until(lambda: any("while others wait for memory" in record.message for record in caplog.records))
 
 
-def test_a_large_frame_that_keeps_its_pace_may_take_longer(serve: Callable[..., Serving]) -> None:
-    serving = serve(slow_frame_ms=300)
-    peer, other = serving.peer(), serving.peer()
-    whole = frame(bytes(8 << 20), 5)
-    sent, end = 0, time.monotonic() + 0.8
-    while time.monotonic() < end and sent < len(whole) // 2:
-        peer.send(whole[sent : sent + 1024])
-        sent += 1024
-        assert other.ask(b"meanwhile") == b"meanwhile"
-    peer.send(whole[sent:])
-    assert peer.answer() == (5, bytes(8 << 20))
+def test_slow_request_keeps_its_connection_when_it_keeps_its_pace(serve: Callable[..., Serving]) -> None:
+    serving = serve(slow_frame_ms=100, queued_max_request_bytes=1000, socket_request_max_bytes=1000)
+    slow, other = serving.peer(), serving.peer()
+    whole = frame(bytes(880), 5)
+    slow.send(whole[:10])
+    until(lambda: serving.counter("memory_used_bytes") == len(whole) - 4)
+    other.send(frame(bytes(500), 6))
+    until(lambda: serving.counter("memory_waiting") == 1)
+    began = time.monotonic()
+    for number in range(1, 5):  # 200 bytes in each 100 ms; 102 are asked for
+        until(lambda number=number: time.monotonic() > began + 0.1 * number - 0.07)  # type: ignore[misc]
+        slow.send(whole[10 + 200 * (number - 1) : 10 + 200 * number])
+    slow.send(whole[810:])
+    assert slow.answer() == (5, bytes(880))
+    assert other.answer() == (6, bytes(500))
 
 
 def test_an_idle_connection_is_closed_and_counted(serve: Callable[..., Serving]) -> None:
@@ -358,12 +372,49 @@ def test_an_idle_connection_is_closed_and_counted(serve: Callable[..., Serving])
     assert serving.counter("expired_connections_killed") == 1
 
 
+def test_connection_is_closed_when_it_falls_idle_after_it_was_active(serve: Callable[..., Serving]) -> None:
+    """The timer finds, when it fires, that the connection was active meanwhile: it is set again."""
+    serving = serve(connections_max_idle_ms=200)
+    peer = serving.peer()
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 0.1)
+    assert peer.ask(b"x") == b"x"
+    assert peer.is_closed()
+    assert time.monotonic() - began >= 0.3
+    assert serving.counter("expired_connections_killed") == 1
+
+
+def test_connection_is_not_idle_while_bytes_of_a_request_come(serve: Callable[..., Serving]) -> None:
+    serving = serve(connections_max_idle_ms=300)
+    peer = serving.peer()
+    whole = frame(b"drop by drop", 7)
+    began = time.monotonic()
+    for number, byte in enumerate(whole):
+        until(lambda number=number: time.monotonic() > began + 0.05 * number)  # type: ignore[misc]
+        peer.send(bytes([byte]))
+    assert peer.answer() == (7, b"drop by drop")
+    assert time.monotonic() - began > 1
+
+
+def test_connection_is_closed_when_its_peer_reads_no_answers(serve: Callable[..., Serving]) -> None:
+    serving = serve(connections_max_idle_ms=200)
+    peer = serving.peer()
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    peer.send(frame(bytes(8 << 20)))
+    until(lambda: serving.counter("expired_connections_killed") == 1)
+    until(lambda: serving.counter("connections") == 0)
+
+
 def test_a_connection_that_waits_for_its_answer_is_not_idle(serve: Callable[..., Serving]) -> None:
     async def slow(context: RequestContext, body: memoryview) -> bytes:
         await asyncio.sleep(0.2)
         return echo(context, body)
 
-    assert serve(slow, connections_max_idle_ms=50).peer().ask(b"late") == b"late"
+    serving = serve(slow, connections_max_idle_ms=50)
+    peer = serving.peer()
+    assert peer.ask(b"late") == b"late"
+    assert peer.is_closed()  # it falls idle then
+    assert serving.counter("expired_connections_killed") == 1
 
 
 def test_a_half_closed_peer_hears_its_answers(serve: Callable[..., Serving]) -> None:
@@ -500,6 +551,83 @@ def test_claims_that_send_nothing_keep_nobody_waiting(serve: Callable[..., Servi
         body = bytes([number]) * 1_000_000
         assert peer.ask(body) == body
     assert serving.counter("memory_waiting") == 0
+
+
+def test_memory_comes_back_when_it_is_granted_to_a_connection_that_closes(serve: Callable[..., Serving]) -> None:
+    """The grant is mail: connections reset while theirs is under way. The plane's end finds no byte in use."""
+    limit = 200_000
+    gate = asyncio.Event()
+
+    async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
+        await gate.wait()
+        return echo(context, body)
+
+    serving = serve(wait_for_gate, queued_max_request_bytes=limit, socket_request_max_bytes=limit)
+    for _ in range(30):
+        serving.plane.loop.call(gate.clear)
+        holder = serving.peer()
+        holder.send(frame(bytes(limit - 1000)))
+        until(lambda: serving.counter("requests_out") == 1)
+        waiting = [serving.peer() for _ in range(60)]
+        for peer in waiting:
+            peer.send(struct.pack(">i", 2000) + b"x")
+            peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        until(lambda: serving.counter("memory_waiting") == 60)
+        serving.plane.loop.call(gate.set)
+        for peer in waiting:
+            peer.socket.close()
+        assert holder.answer()[0] == 1
+        holder.socket.close()
+        until(lambda: serving.counter("connections") == 0)
+        serving.peers.clear()
+        assert serving.counter("memory_used_bytes") == 0
+
+
+@contextmanager
+def open_files_limited(to: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (to, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_acceptor_keeps_descriptors_free_and_goes_on_when_connections_close(
+    serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
+) -> None:
+    serving = serve()
+    limit = (len(os.listdir("/proc/self/fd")) + 40) * 8 // 7
+    with open_files_limited(limit), caplog.at_level("INFO", "kafkacore.network"):
+        while serving.counter("connections") == len(serving.peers):
+            peer = serving.peer()
+            try:
+                assert peer.ask(b"served") == b"served"
+            except TimeoutError:
+                break
+            peer.socket.settimeout(0.5)
+        waiting = serving.peers.pop()
+        free = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 8 - 5)]  # logs find theirs
+        lines = [record.message for record in caplog.records if "new connections wait" in record.message]
+        assert len(lines) == 1
+        assert "only the file descriptors that are kept for logs are left" in lines[0]
+        assert f"The limit is {limit} open files: raise it (ulimit -n)" in lines[0]
+        for descriptor in free:
+            os.close(descriptor)
+        for _ in range(4):
+            serving.peers.pop().socket.close()
+        waiting.socket.settimeout(LIMIT_SECONDS)
+        assert waiting.answer()[1] == b"served"
+        serving.peers.append(waiting)
+
+
+def test_plane_names_the_missing_descriptors_when_there_are_none(serve: Callable[..., Serving]) -> None:
+    environment = Environment()
+    lowest = os.dup(0)
+    os.close(lowest)
+    with open_files_limited(lowest), pytest.raises(OSError, match="no ring") as raised:
+        native_plane.NativePlane("x", environment, ring_capacity=1, memory_bytes=1 << 30)
+    assert raised.value.errno == errno.EMFILE
 
 
 def test_a_full_ring_holds_connections_back_and_loses_nothing(serve: Callable[..., Serving]) -> None:

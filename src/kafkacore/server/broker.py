@@ -387,7 +387,7 @@ class BrokerServer:
                 where = broker.endpoint(each.listener)
                 if where is not None and not broker.fenced:
                     told.append((number, broker.broker_id, where.host, where.port, broker.rack))
-        self._hot.publish_endpoints(told)
+        self._hot.publish_endpoints(self.plane.native, told)
 
     async def _allocate_producer_ids(self) -> ProducerIdBlock:
         from kafkacore.protocol.messages import AllocateProducerIdsRequest

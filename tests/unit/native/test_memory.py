@@ -46,6 +46,21 @@ def test_frames_under_way_go_before_new_ones() -> None:
     assert budget.used == 10
 
 
+def test_parked_requests_fill_half_of_the_budget_at_most() -> None:
+    budget = PyBudget(100)
+    assert budget.park(30)
+    assert budget.park(20)
+    assert not budget.park(1)
+    assert budget.used == 50  # what was refused is not counted
+    assert budget.park(10, must=True)  # a Produce that waits for acknowledgements
+    assert budget.used == 60
+    assert not budget.reserve(0, 50)
+    budget.unpark(30)
+    assert budget.delivered() == [0]
+    assert budget.park(10)
+    assert budget.used == 90
+
+
 def test_frames_that_wait_for_each_other_s_bytes_all_come_through() -> None:
     budget = PyBudget(10)
     assert all(budget.reserve(number, 3) for number in range(3))

@@ -19,6 +19,7 @@ from kafkacore._fast.wait.io cimport Job, io_submit
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir
 from kafkacore._fast.log.aborted cimport log_aborted, log_may_be_aborted
 from kafkacore._fast.wait.mail cimport Mail
+from kafkacore._fast.wait.memory cimport budget_park, budget_unpark
 from kafkacore._fast.wait.park cimport WAKE_TIMEOUT, Parked, park_hold, park_init, park_release
 from kafkacore._fast.log.partition cimport (
     READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, partition_read, partition_release, partition_unwait,
@@ -26,7 +27,7 @@ from kafkacore._fast.log.partition cimport (
 )
 from kafkacore._fast.plane.plane cimport (
     SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered, request_inbox,
-    request_wheel,
+    request_release_frame, request_wheel,
 )
 from kafkacore._fast.log.segment cimport file_of, segment_release
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
@@ -99,6 +100,7 @@ cdef void drop_call(Request *request) noexcept nogil:
     request.state = NULL
     wheel_cancel(request_wheel(request), &call.parked.timer)
     unwait_all(call)
+    let_go_of_memory(call)
     call.request = NULL
     park_release(&call.parked)
 
@@ -123,10 +125,29 @@ cdef int go_on(FetchCall *call, bint last) noexcept nogil:
     while True:
         if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
             return hand_over(call, last)
-        if last or enough(call):
+        if last or enough(call) or not hold_memory(call, False):
             return finish(call, call_answer(call))
         if wait_for_more(call):
             return SERVED_PARKED
+
+
+cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
+    """Before the call is parked for the first time: counts its memory and gives the frame back, which its client may
+    have padded. False: parked requests hold all that they may, and this one must be answered at once."""
+    cdef int64_t size = sizeof(FetchCall) + <int64_t> call.arena.taken
+    if call.held_bytes:
+        return True
+    if not budget_park(&call.request.plane.budget, size, must):
+        return False
+    call.held_bytes = size
+    request_release_frame(call.request)
+    return True
+
+
+cdef void let_go_of_memory(FetchCall *call) noexcept nogil:
+    if call.held_bytes:
+        budget_unpark(&call.request.plane.budget, call.held_bytes)
+        call.held_bytes = 0
 
 
 cdef bint enough(FetchCall *call) noexcept nogil:
@@ -214,6 +235,7 @@ cdef bint range_cached(const Part *part) noexcept nogil:
 
 cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
     cdef int32_t i
+    hold_memory(call, True)
     call.job.run = run_slowly
     call.job.done.deliver = slow_read_done
     call.job.reply = call.parked.inbox
@@ -347,6 +369,7 @@ cdef int finish(FetchCall *call, bint answered) noexcept nogil:
     if not answered:
         request.close_after = True
         request.no_answer = True
+    let_go_of_memory(call)
     call.request = NULL
     park_release(&call.parked)
     return SERVED

@@ -21,7 +21,7 @@ cdef enum:
 ctypedef struct Part:
     Partition *partition          # counted; NULL when it is not known here
     uint8_t topic_id[16]
-    Slice topic                   # in the frame, or in the call's arena
+    Slice topic                   # in the call's arena
     int32_t index
     int32_t current_leader_epoch
     int32_t last_fetched_epoch
@@ -41,7 +41,8 @@ ctypedef struct FetchCall:
     HotState *state
     int64_t now_ms                # of the plane's clock, when the request came
     Arena arena
-    FetchRequest body
+    int64_t held_bytes            # counted in the plane's budget since it was parked
+    FetchRequest body             # until it is parked: it points into the frame
     FetchResponse answer
     FetchSession *session         # counted: an incremental fetch's; else NULL
     bint starts_session           # a full fetch that asks for a session
@@ -56,7 +57,8 @@ ctypedef struct FetchCall:
     bint waits_no_more            # its deadline has passed meanwhile
     int16_t forced_error          # the gate's, for every partition
 
-# Which partitions the request means: its own, or its session's after its changes. 0, -1 without memory, or the error
+# Which partitions the request means: its own, or its session's after its changes. Nothing of `parts` points into the
+# frame. 0, -1 without memory, or the error
 # code of the whole response.
 cdef int call_partitions(FetchCall *call) noexcept nogil
 # Updates the session and fills request.answer; takes over the counts of the segments. False without memory.

@@ -15,9 +15,10 @@ from kafkacore._fast.hot.fetch_session cimport (
 )
 from kafkacore._fast.hot.hot cimport (
     FENCED_LEADER_EPOCH, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    answer_begin, endpoints_add, endpoints_begin,
+    answer_begin, copy_slice, endpoints_add, endpoints_begin,
 )
-from kafkacore._fast.log.partition cimport READ_COMMITTED, partition_hold
+from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
+from kafkacore._fast.log.partition cimport READ_COMMITTED, partition_hold, partition_release
 from kafkacore._fast.plane.plane cimport Request, request_table
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.partition_table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
@@ -52,28 +53,44 @@ cdef int call_partitions(FetchCall *call) noexcept nogil:
 cdef int parts_of_request(FetchCall *call) noexcept nogil:
     cdef FetchTopic *topics = <FetchTopic *> call.body.topics.items
     cdef FetchPartition *wanted
-    cdef Part *part
+    cdef Distinct seen
     cdef int32_t t, i
     cdef int32_t count = 0
     for t in range(call.body.topics.count):
         count += topics[t].partitions.count
     call.parts = <Part *> arena_alloc(&call.arena, count * sizeof(Part))
-    if call.parts == NULL and count:
+    if (call.parts == NULL and count) or not distinct_begin(&seen, &call.arena, count):
         return -1
     for t in range(call.body.topics.count):
+        if not copy_slice(&call.arena, &topics[t].topic):
+            return -1
         wanted = <FetchPartition *> topics[t].partitions.items
         for i in range(topics[t].partitions.count):
-            part = &call.parts[call.count]
-            call.count += 1
-            part.topic = topics[t].topic
-            memcpy(part.topic_id, topics[t].topic_id, 16)
-            part.index = wanted[i].partition
-            part.offset = wanted[i].fetch_offset
-            part.max_bytes = wanted[i].partition_max_bytes
-            part.current_leader_epoch = wanted[i].current_leader_epoch
-            part.last_fetched_epoch = wanted[i].last_fetched_epoch
-            find_partition(call, part, False)
+            add_part(call, &topics[t], &wanted[i], &seen)
     return 0
+
+
+cdef void add_part(FetchCall *call, const FetchTopic *topic, const FetchPartition *wanted,
+                   Distinct *seen) noexcept nogil:
+    """A partition that is named twice keeps its first place and takes what was said last, as in Kafka's linked map."""
+    cdef Part *part = &call.parts[call.count]
+    cdef int32_t earlier
+    part.topic = topic.topic
+    memcpy(part.topic_id, topic.topic_id, 16)
+    part.index = wanted.partition
+    find_partition(call, part, False)
+    earlier = distinct_add(seen, part.partition, call.count) if part.partition != NULL else call.count
+    if earlier != call.count:
+        partition_release(part.partition)
+        call.known_count -= 1
+        part.partition = NULL
+        part = &call.parts[earlier]
+    else:
+        call.count += 1
+    part.offset = wanted.fetch_offset
+    part.max_bytes = wanted.partition_max_bytes
+    part.current_leader_epoch = wanted.current_leader_epoch
+    part.last_fetched_epoch = wanted.last_fetched_epoch
 
 
 cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noexcept nogil:

@@ -4,9 +4,9 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kafkacore._fast.plane.answer cimport Answer
 from kafkacore._fast.base.cursor cimport Reader, Writer
-from kafkacore._fast.hot.fetch_session cimport FetchSessions
+from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
 from kafkacore._fast.plane.plane cimport Request
-from kafkacore._fast.schema.schema cimport Array
+from kafkacore._fast.schema.schema cimport Array, Slice
 from kafkacore._fast.wait.timer cimport Timer
 from kafkacore._fast.schema.view cimport Arena
 
@@ -47,6 +47,9 @@ cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexc
 # Hands the bytes to request.answer, as one extent. False when memory is out: close the connection.
 cdef bint answer_whole(Writer *out, Request *request) noexcept nogil
 
+# Moves a text out of the frame into the arena. False when the arena is full.
+cdef bint copy_slice(Arena *arena, Slice *text) noexcept nogil
+
 # What a Parked's timer fires: the wake-up goes by mail like every other.
 cdef void deadline_passed(Timer *timer) noexcept nogil
 # KIP-951: the endpoints of the leaders that an answer names, each once, `most` of them, as they are for the listener
@@ -58,4 +61,4 @@ cdef void endpoints_add(Array *endpoints, const HotState *state, int32_t listene
 cdef class Hot:
     """The hot state of one node. `serve_*` functions are put into a plane by `network`."""
     cdef HotState state
-    cdef list keep
+    cdef FetchSessionCache sessions

@@ -3,9 +3,10 @@
 cimport cython
 
 from libc.stdint cimport int32_t, uint32_t, uint8_t
+from libc.string cimport memcpy
 
 from kafkacore._fast.plane.answer cimport answer_add_memory
-from kafkacore._fast.base.atomics cimport load_ptr, store_ptr
+from kafkacore._fast.base.atomics cimport load_ptr
 from kafkacore._fast.base.cursor cimport put32, write_i32, write_i8, writer_detach, writer_free
 from kafkacore._fast.hot.fetch_session cimport FetchSessionCache
 from kafkacore._fast.wait.park cimport WAKE_TIMEOUT, Parked, park_wake
@@ -32,6 +33,18 @@ cdef bint answer_whole(Writer *out, Request *request) noexcept nogil:
     data = writer_detach(out)
     request.answer.memory = data
     return answer_add_memory(&request.answer, data, size) == 0
+
+
+cdef bint copy_slice(Arena *arena, Slice *text) noexcept nogil:
+    cdef uint8_t *copy
+    if text.size <= 0:
+        return True
+    copy = <uint8_t *> arena_alloc(arena, text.size)
+    if copy == NULL:
+        return False
+    memcpy(copy, text.data, text.size)
+    text.data = copy
+    return True
 
 
 cdef void deadline_passed(Timer *timer) noexcept nogil:
@@ -77,22 +90,30 @@ cdef const Endpoint *find_endpoint(const HotState *state, int32_t listener, int3
 cdef class Hot:
 
     def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):
-        self.keep = [sessions]
+        self.sessions = sessions
         self.state.fetch_max_bytes = fetch_max_bytes
         self.state.sessions = &sessions.cache
 
-    def publish_endpoints(self, endpoints) -> None:
+    def publish_endpoints(self, NativePlane plane not None, endpoints) -> None:
         """`endpoints`: (listener's number, node id, host, port, rack or None) of every broker that answers there, for
-        each of the plane's listeners.
+        each of the plane's listeners. The plane frees the table before once no processor can be reading it."""
+        cdef EndpointTable table = EndpointTable(endpoints)
+        plane.publish("endpoints", <void **> &self.state.endpoints, table.all, table)
 
-        An answer under way may still read the table before: tables are kept as long as the node. They change with the
-        cluster's membership only.
-        """
+
+@cython.no_gc_clear  # processors read it until the plane lets go of it
+cdef class EndpointTable:
+    """Owns Endpoints."""
+    cdef Endpoints *all
+    cdef list keep
+
+    def __cinit__(self, endpoints):
         cdef bytearray memory = bytearray(sizeof(Endpoints) + len(endpoints) * sizeof(Endpoint))
         cdef Endpoints *all = <Endpoints *> <char *> memory
         cdef const uint8_t *text
         cdef bytes host, rack
         cdef int32_t i
+        self.keep = [memory]
         for i, (listener, node_id, host_name, port, rack_name) in enumerate(endpoints):
             host = host_name.encode()
             self.keep.append(host)
@@ -111,8 +132,7 @@ cdef class Hot:
                 all.items[i].rack = text
                 all.items[i].rack_size = <int32_t> len(rack)
         all.count = <int32_t> len(endpoints)
-        self.keep.append(memory)
-        store_ptr(<void **> &self.state.endpoints, all)
+        self.all = all
 
 
 def publish_table(NativePlane plane not None, Table table not None) -> None:

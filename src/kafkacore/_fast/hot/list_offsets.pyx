@@ -4,8 +4,7 @@ A look-up by time waits for a disk, and a topic that is not here is explained by
 handler untouched, which says the same as this does for the rest.
 """
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint64_t
-from libc.stddef cimport size_t
+from libc.stdint cimport int16_t, int32_t, int64_t
 
 from kafkacore._fast.base.atomics cimport load32
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
@@ -14,6 +13,7 @@ from kafkacore._fast.hot.hot cimport (
     FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, Hot, answer_begin,
     answer_whole,
 )
+from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
 from kafkacore._fast.log.log cimport LOG_FAILED
 from kafkacore._fast.log.partition cimport ROLE_GONE, ROLE_LEADER, Partition, partition_is_behind
 from kafkacore._fast.plane.plane cimport SERVED, SERVED_CLOSE, SERVED_PUNT, HotApi, Request, hot_api, request_table
@@ -89,31 +89,28 @@ cdef bint look_up(const PartitionTable *table, const Asker *asker, const ListOff
     """False: the handler is to answer."""
     cdef ListOffsetsTopic *topics = <ListOffsetsTopic *> body.topics.items
     cdef ListOffsetsTopicResponse *answers
-    cdef Partition **seen
+    cdef Distinct seen
     cdef int32_t t
     cdef int32_t count = 0
-    cdef int32_t mask = 1
     for t in range(body.topics.count):
         count += topics[t].partitions.count
-    while mask < 2 * count:
-        mask *= 2
-    seen = <Partition **> arena_alloc(arena, mask * sizeof(Partition *))
     answers = <ListOffsetsTopicResponse *> arena_alloc(arena, body.topics.count * sizeof(ListOffsetsTopicResponse))
-    if table == NULL or seen == NULL or (answers == NULL and body.topics.count):
+    if table == NULL or not distinct_begin(&seen, arena, count) or (answers == NULL and body.topics.count):
         return False
     answer.topics.items = answers
     answer.topics.count = body.topics.count
     for t in range(body.topics.count):
-        if not look_up_topic(table, asker, &topics[t], &answers[t], seen, mask - 1, arena):
+        if not look_up_topic(table, asker, &topics[t], &answers[t], &seen, arena):
             return False
     return True
 
 
 cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const ListOffsetsTopic *topic,
-                        ListOffsetsTopicResponse *answer, Partition **seen, int32_t mask, Arena *arena) noexcept nogil:
+                        ListOffsetsTopicResponse *answer, Distinct *seen, Arena *arena) noexcept nogil:
     cdef ListOffsetsPartition *asked = <ListOffsetsPartition *> topic.partitions.items
     cdef ListOffsetsPartitionResponse *found
     cdef Partition *partition
+    cdef int32_t named = seen.count
     cdef int32_t i
     found = <ListOffsetsPartitionResponse *> arena_alloc(
         arena, topic.partitions.count * sizeof(ListOffsetsPartitionResponse)
@@ -125,7 +122,11 @@ cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const L
     answer.partitions.count = topic.partitions.count
     for i in range(topic.partitions.count):
         partition = table_find_name(table, topic.name.data, topic.name.size, asked[i].partition_index)
-        if partition == NULL or not is_known(asked[i].timestamp, asker.version) or not first(seen, mask, partition):
+        if partition == NULL or not is_known(asked[i].timestamp, asker.version):
+            return False
+        distinct_add(seen, partition, i)
+        named += 1
+        if seen.count != named:  # twice: the handler answers as Apache Kafka does
             return False
         found[i].partition_index = asked[i].partition_index
         if not find(partition, asker, &asked[i], &found[i]):
@@ -142,17 +143,6 @@ cdef bint is_known(int64_t timestamp, int16_t version) noexcept nogil:
     if timestamp == LATEST_TIERED:
         return version >= TIERED_SINCE
     return timestamp == EARLIEST_PENDING_UPLOAD and version >= PENDING_UPLOAD_SINCE
-
-
-cdef bint first(Partition **seen, int32_t mask, Partition *partition) noexcept nogil:
-    """Whether the request names the partition for the first time. `seen` has twice as many places as it names."""
-    cdef int32_t at = <int32_t> (((<uint64_t> <size_t> partition) * 0x9E3779B97F4A7C15u) >> 33) & mask
-    while seen[at] != NULL:
-        if seen[at] == partition:
-            return False
-        at = (at + 1) & mask
-    seen[at] = partition
-    return True
 
 
 cdef bint find(Partition *p, const Asker *asker, const ListOffsetsPartition *asked,

@@ -6,32 +6,36 @@ connection with it, so that batches of one producer never overtake each other.
 """
 
 from libc.stdlib cimport calloc, free
-from libc.stdint cimport int8_t, int32_t, uint8_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy, strlen
 
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
 from kafkacore._fast.hot.hot cimport (
     INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, Hot, HotState, answer_begin, answer_whole, deadline_passed,
-    endpoints_add, endpoints_begin,
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, Hot, HotState, answer_begin, answer_whole, copy_slice,
+    deadline_passed, endpoints_add, endpoints_begin,
 )
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.log.log cimport LOG_BLOCKED
 from kafkacore._fast.log.append cimport AppendInfo
-from kafkacore._fast.wait.memory cimport CACHE_LINE_BYTES
-from kafkacore._fast.wait.park cimport WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, wake_all
+from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
+from kafkacore._fast.wait.memory cimport CACHE_LINE_BYTES, budget_park, budget_unpark
+from kafkacore._fast.wait.park cimport (
+    WAKE_READY, WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, park_wake, wake_all,
+)
 from kafkacore._fast.log.partition cimport (
     Acknowledgement, FetchView, Partition, partition_append, partition_check_leader, partition_hold,
     partition_release, partition_satisfies, partition_unwait, partition_view, partition_wait,
 )
 from kafkacore._fast.plane.plane cimport (
-    SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, HotApi, Request, hot_api, request_answered,
-    request_inbox, request_table, request_unblocked, request_wheel,
+    SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, TURN_NS, HotApi, Request, hot_api,
+    request_answered, request_inbox, request_release_frame, request_table, request_unblocked, request_wheel,
 )
 from kafkacore._fast.log.partition_table cimport PartitionTable, table_find_id, table_find_name, table_knows_id
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.record.validate cimport ORIGIN_CLIENT
+from kafkacore._fast.world.environment cimport Clock
 from kafkacore._fast.schema.view cimport Arena, Program, arena_alloc, arena_free, arena_init, view_read, view_write
 from kafkacore._fast.schema.wire cimport (
     PRODUCE_RESPONSE_FLEXIBLE, BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse,
@@ -42,7 +46,11 @@ from kafkacore._fast.schema.wire cimport (
 cdef enum:
     ACKS_ALL = -1
     KAFKA_STORAGE_ERROR = 56
-    CALL_ARENA_BYTES = 64 << 20   # parsed request and answer of 100,000 partitions; what needs more is malformed
+    # Of the parsed request and its answer: some 250 bytes for each partition, which has a batch of 61 bytes at least on
+    # the wire. A request that needs more names partitions without batches by the thousand; it is malformed.
+    LEAST_ARENA_BYTES = 64 << 10
+    MOST_ARENA_BYTES = 64 << 20
+    ARENA_TIMES_FRAME = 16
     LEADERS_VERSION = 10       # who leads, and where (KIP-951)
     TOPIC_ID_VERSION = 13
 
@@ -66,6 +74,7 @@ ctypedef struct ProduceCall:
     int32_t next                  # the first that is not appended yet
     bint failed                   # some partition has an error: with acks=0 the connection closes
     bint internal                 # some partition is of one of Kafka's own topics
+    int64_t held_bytes            # counted in the plane's budget since it was first blocked or parked
     Waiter blocked
 
 cdef int32_t live_calls = 0       # atomic; tests hold it against zero
@@ -103,7 +112,7 @@ cdef ProduceCall *call_new(HotState *state, Request *request) noexcept nogil:
     call.blocked.parked = &call.parked
     call.request = request
     call.state = state
-    arena_init(&call.arena, CALL_ARENA_BYTES)
+    arena_init(&call.arena, min(LEAST_ARENA_BYTES + ARENA_TIMES_FRAME * <size_t> request.frame.size, MOST_ARENA_BYTES))
     add32(&live_calls, 1)
     return call
 
@@ -130,6 +139,7 @@ cdef void drop_call(Request *request) noexcept nogil:
             partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
     if call.next < call.count and call.parts[call.next].partition != NULL:
         partition_unwait(call.parts[call.next].partition, &call.blocked)
+    let_go_of_memory(call)
     call.request = NULL
     park_release(&call.parked)
 
@@ -150,6 +160,8 @@ cdef int call_read(ProduceCall *call) noexcept nogil:
 cdef bint lay_out(ProduceCall *call) noexcept nogil:
     cdef TopicProduceData *topics = <TopicProduceData *> call.body.topic_data.items
     cdef TopicProduceResponse *answers
+    cdef TopicProduceResponse *answered
+    cdef Distinct seen
     cdef int32_t topic_count = call.body.topic_data.count
     cdef int32_t count = 0
     cdef int32_t t
@@ -159,36 +171,50 @@ cdef bint lay_out(ProduceCall *call) noexcept nogil:
     call.parts = <Part *> arena_alloc(&call.arena, count * sizeof(Part))
     if (answers == NULL and topic_count) or (call.parts == NULL and count):
         return False
+    if not distinct_begin(&seen, &call.arena, count):
+        return False
     call.answer.responses.items = answers
-    call.answer.responses.count = topic_count
     for t in range(topic_count):
-        answers[t].name = topics[t].name
-        memcpy(answers[t].topic_id, topics[t].topic_id, 16)
-        if not lay_out_topic(call, &topics[t], &answers[t]):
+        answered = &answers[call.answer.responses.count]
+        answered.name = topics[t].name
+        memcpy(answered.topic_id, topics[t].topic_id, 16)
+        # The frame is given back before the answer is written.
+        if not copy_slice(&call.arena, &answered.name) or not lay_out_topic(call, &topics[t], answered, &seen):
             return False
+        if answered.partition_responses.count or topics[t].partition_data.count == 0:
+            call.answer.responses.count += 1
     return True
 
 
-cdef bint lay_out_topic(ProduceCall *call, TopicProduceData *topic, TopicProduceResponse *answer) noexcept nogil:
+cdef bint lay_out_topic(ProduceCall *call, TopicProduceData *topic, TopicProduceResponse *answer,
+                        Distinct *seen) noexcept nogil:
+    """A partition that is named twice is answered once, in its first place; only the batch that was named last is
+    appended, as in Apache Kafka, which collects a request's batches in a map."""
     cdef PartitionProduceData *data = <PartitionProduceData *> topic.partition_data.items
     cdef int32_t count = topic.partition_data.count
     cdef PartitionProduceResponse *answers
     cdef Part *part
-    cdef int32_t i
+    cdef int32_t i, earlier
     answers = <PartitionProduceResponse *> arena_alloc(&call.arena, count * sizeof(PartitionProduceResponse))
     if answers == NULL and count:
         return False
     answer.partition_responses.items = answers
-    answer.partition_responses.count = count
     for i in range(count):
         part = &call.parts[call.count]
-        call.count += 1
         part.data = &data[i]
-        part.answer = &answers[i]
+        part.answer = &answers[answer.partition_responses.count]
         part.ack.at = -1
         part.waiter.parked = &call.parked
         start_answer(part.answer, data[i].index)
         find_partition(call, topic, part)
+        earlier = distinct_add(seen, part.partition, call.count) if part.partition != NULL else call.count
+        if earlier != call.count:
+            call.parts[earlier].data = &data[i]
+            partition_release(part.partition)
+            part.partition = NULL
+            continue
+        call.count += 1
+        answer.partition_responses.count += 1
     return True
 
 
@@ -245,17 +271,29 @@ cdef void refuse_all(ProduceCall *call, int error) noexcept nogil:
 
 
 cdef int go_on(ProduceCall *call) noexcept nogil:
-    """Appends what is left. SERVED, SERVED_PARKED (waits for acknowledgements) or SERVED_BLOCKED."""
+    """Appends what is left. SERVED, SERVED_PARKED (waits for acknowledgements) or SERVED_BLOCKED (a log is not ready,
+    or the call has had its share of the processor's time and goes on in the next turn)."""
+    cdef bint is_long = call.count - call.next > 1
+    cdef int64_t end_ns = now_ns(call) + TURN_NS if is_long else 0
+    cdef int64_t end_bytes = call.request.inflated_bytes + call.request.plane.turn_bytes
     while call.next < call.count:
         if call.parts[call.next].answer.error_code == NONE:
             if append(call, &call.parts[call.next]) == LOG_BLOCKED:
                 return SERVED_BLOCKED
         call.next += 1
+        if call.next < call.count and (call.request.inflated_bytes >= end_bytes or now_ns(call) >= end_ns):
+            park_wake(&call.parked, WAKE_READY)
+            return SERVED_BLOCKED
     if not wait_for_acks(call):
         return SERVED
     wheel_add(request_wheel(call.request), &call.parked.timer,
               request_wheel(call.request).now_ms + call.body.timeout_ms)
     return SERVED_PARKED
+
+
+cdef inline int64_t now_ns(const ProduceCall *call) noexcept nogil:
+    cdef const Clock *clock = &call.request.plane.env.clock
+    return clock.monotonic_ns(clock.self)
 
 
 cdef int append(ProduceCall *call, Part *part) noexcept nogil:
@@ -266,6 +304,7 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
     error = partition_append(part.partition, <uint8_t *> part.data.records.data, max(part.data.records.size, 0),
                              call.body.acks, ORIGIN_CLIENT, &call.blocked, &info, &part.ack, &wakes)
     wake_all(&wakes)
+    call.request.inflated_bytes += info.validated.body_bytes
     if error == LOG_BLOCKED:
         return error
     if error != NONE:
@@ -390,8 +429,12 @@ cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
     """Once the outcome is SERVED: builds the answer and lets the call go. Gives the outcome."""
     cdef Request *request = call.request
     if outcome != SERVED:
+        hold_memory(call)
+        if outcome == SERVED_PARKED:  # the records are appended: nothing points into the frame any more
+            request_release_frame(request)
         return outcome
     wheel_cancel(request_wheel(request), &call.parked.timer)
+    let_go_of_memory(call)
     request.state = NULL
     request.drop_state = NULL
     if request.no_answer:
@@ -401,6 +444,18 @@ cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
     call.request = NULL
     park_release(&call.parked)
     return SERVED
+
+
+cdef void hold_memory(ProduceCall *call) noexcept nogil:
+    if not call.held_bytes:
+        call.held_bytes = sizeof(ProduceCall) + <int64_t> call.arena.taken
+        budget_park(&call.request.plane.budget, call.held_bytes, True)
+
+
+cdef void let_go_of_memory(ProduceCall *call) noexcept nogil:
+    if call.held_bytes:
+        budget_unpark(&call.request.plane.budget, call.held_bytes)
+        call.held_bytes = 0
 
 
 cdef bint answer(ProduceCall *call) noexcept nogil:

@@ -63,6 +63,7 @@ ctypedef struct Home:
     Request *spare
     int32_t spare_count
     uint8_t *scratch          # SCRATCH_BYTES
+    int64_t inflated_bytes    # by the request that was started last
 
 ctypedef struct Connection:
     Mail arrive               # first: from the acceptor

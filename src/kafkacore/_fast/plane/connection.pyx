@@ -1,6 +1,7 @@
 """Connections: the life of one, its requests' way in, and the order of its answers.
 
-In one turn a connection gets at most turn_frames requests or turn_bytes; then it goes behind the others.
+In one turn a connection gets at most turn_frames requests, turn_bytes or TURN_NS; then it goes behind the others. A
+request that takes longer by itself gives the turn up and is gone on with later (hot/produce.pyx).
 """
 
 from libc.stdint cimport int16_t, int64_t, uint32_t
@@ -22,7 +23,8 @@ from kafkacore._fast.wait.memory cimport budget_cancel, budget_release, frame_re
 from kafkacore._fast.plane.outgoing cimport answer_sent, note_stages, send_answers
 from kafkacore._fast.plane.plane cimport (
     API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING,
-    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, ApiVersionRange, address_leave, plane_hold, plane_release,
+    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, TURN_NS, ApiVersionRange, address_leave, plane_hold,
+    plane_release,
 )
 from kafkacore._fast.wait.ring cimport ring_push
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
@@ -30,7 +32,6 @@ from kafkacore._fast.plane.versions cimport API_VERSIONS, answer_versions
 
 cdef enum:
     PRODUCE = 0
-    SLOW_BYTES_PER_MS = 16     # the least rate of a frame in each plane.slow_frame_ms
 
 cdef int64_t live_connections = 0  # atomic
 cdef int64_t live_requests = 0
@@ -223,7 +224,7 @@ cdef void idle_fired(Timer *timer) noexcept nogil:
     cdef int64_t due_ms = conn.active_ms + conn.plane.idle_ms
     if due_ms > now_ms:
         wheel_add(&conn.home.wheel, timer, due_ms)
-    elif conn.queued or conn.waiting != NULL:  # it waits for us, not we for it
+    elif (conn.queued or conn.waiting != NULL) and not conn.want_write:  # it waits for us, not we for it
         wheel_add(&conn.home.wheel, timer, now_ms + conn.plane.idle_ms)
     else:
         add64(&conn.plane.expired_connections_killed, 1)
@@ -238,14 +239,15 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
         connection_close(conn)
         return
     if conn.frame == NULL:
-        malformed(conn, "the size of a frame stayed incomplete for too long; closed")
         return
-    if conn.frame.received - conn.slow_mark >= SLOW_BYTES_PER_MS * conn.plane.slow_frame_ms or conn.stall:
-        # It keeps its pace, or it is we who do not read.
+    if (conn.stall or load32(&conn.plane.budget.waiting) == 0
+            or conn.frame.received - conn.slow_mark >= conn.plane.slow_frame_bytes):
+        # It is we who do not read, nobody needs its memory, or it keeps its pace.
         conn.slow_mark = conn.frame.received
         wheel_add(&conn.home.wheel, timer, conn.home.wheel.now_ms + conn.plane.slow_frame_ms)
         return
-    snprintf(text, sizeof(text), "a frame of %d bytes stayed incomplete for too long; closed", conn.frame_size)
+    snprintf(text, sizeof(text), "closed: %lld bytes came in %lld ms of a request of %d, while others wait for memory",
+             <long long> (conn.frame.received - conn.slow_mark), <long long> conn.plane.slow_frame_ms, conn.frame_size)
     malformed(conn, text)
 
 
@@ -257,13 +259,14 @@ cdef void hold_fired(Timer *timer) noexcept nogil:
 
 
 cdef void watch_slowness(Connection *conn) noexcept nogil:
-    """A frame that is under way has deadlines, by each of which a part of it must be there: what it claims is kept
-    from others, so a claim alone buys no time. A connection between frames has none."""
+    """A frame that is under way keeps memory from others. While others wait for memory it must grow, or a few clients
+    that claim much and send little would hold the whole budget. Otherwise only the idle timer bounds it, as in Apache
+    Kafka: a slow link may take its time."""
     cdef Wheel *wheel = &conn.home.wheel
     if conn.hung_up:
         if conn.slow.back == NULL:
             wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.half_closed_ms)
-    elif conn.frame != NULL or conn.prefix_size:
+    elif conn.frame != NULL:
         if conn.slow.back == NULL:
             conn.slow_mark = 0
             wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.slow_frame_ms)
@@ -282,6 +285,8 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
         return
     home.now_ns = home.clock.monotonic_ns(home.clock.self)
     conn.drained = False
+    if events & EPOLLOUT:
+        conn.active_ms = home.wheel.now_ms  # the peer has read some of its answers
     if events & EPOLLRDHUP:
         conn.hung_up = True  # what it sent before is still read
     connection_go_on(conn)
@@ -296,16 +301,19 @@ cdef void connection_go_on(Connection *conn) noexcept nogil:
     turn.end = NULL
     turn.bytes = 0
     turn.frames = 0
+    turn.end_ns = conn.home.now_ns + TURN_NS
     turn.dry = conn.drained and conn.interest & EPOLLIN
     if conn.rest != NULL:
         turn.at = conn.rest.data + conn.rest_at
         turn.end = conn.rest.data + conn.rest.size
     while not conn.is_closed:
         if conn.waiting != NULL:
+            conn.home.inflated_bytes = 0
             if not start(conn):
                 break
             turn.frames += 1
-        if conn.closing or conn.stall or turn.frames >= conn.plane.turn_frames or turn.bytes >= conn.plane.turn_bytes:
+            turn.bytes += conn.home.inflated_bytes
+        if conn.closing or conn.stall or is_over(conn, &turn):
             break
         frame = cut(conn, &turn)
         if frame == NULL or not take_in(conn, frame):
@@ -319,6 +327,11 @@ cdef void connection_go_on(Connection *conn) noexcept nogil:
         return
     flush(conn)
     end_turn(conn, &turn)
+
+
+cdef inline bint is_over(const Connection *conn, const Turn *turn) noexcept nogil:
+    return (turn.frames >= conn.plane.turn_frames or turn.bytes >= conn.plane.turn_bytes
+            or conn.home.now_ns >= turn.end_ns)
 
 
 cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
@@ -518,6 +531,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
         malformed(conn, "a request that its processor cannot read or answer; closed")
         return False
     home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    home.inflated_bytes = request.inflated_bytes
     request.local_done_ns = home.now_ns
     conn.skew = request.skew
     enqueue(conn, request, REQUEST_BLOCKED)

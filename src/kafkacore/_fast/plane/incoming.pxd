@@ -15,7 +15,8 @@ from kafkacore._fast.plane.plane cimport Plane, Request
 ctypedef struct Turn:
     const uint8_t *at          # read and not cut: in the scratch or in `rest`
     const uint8_t *end
-    int64_t bytes
+    int64_t bytes              # received, and inflated
+    int64_t end_ns             # of its time
     int32_t frames
     bint dry                   # the socket has nothing now
 

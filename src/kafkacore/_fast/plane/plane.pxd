@@ -27,6 +27,7 @@ cdef enum:
     STAGE_BUCKETS = 40
     NOTICES = 256         # lines that wait for Python; more are counted only
     MAX_LISTENERS = 64    # of one plane
+    TURN_NS = 1000000     # how long one connection, or one request, is served before others have their turn
 
 ctypedef struct Plane
 
@@ -52,6 +53,7 @@ ctypedef struct Request:
     const uint8_t *client_id        # inside the frame; NULL when null, or when that is gone
     int32_t client_id_size
     int32_t header_size             # the body starts here
+    int64_t inflated_bytes          # that serving it went through; its processor counts them against the turn
     int8_t skew                     # into a cache line: where the data of a like request had better begin
     Answer answer
     bint close_after                # the answer is the connection's last
@@ -139,15 +141,16 @@ ctypedef struct Plane:
     ApiVersionRange apis[API_KEYS]
     int64_t max_request_bytes       # socket.request.max.bytes
     int64_t idle_ms                 # connections.max.idle.ms
-    # a frame that is not whole by then, and has not grown by 16 bytes for each ms of it, loses its connection
+    # While other frames wait for memory, one that has grown by less than these bytes in this time loses its connection.
     int64_t slow_frame_ms
+    int64_t slow_frame_bytes
     int64_t half_closed_ms          # how long answers go on for a peer that sends no more
     int32_t max_connections         # atomic, as the next one: both may change
     int32_t max_connections_per_ip
     int32_t answers_depth           # answers that a connection may await
     int64_t answers_bytes
-    int32_t turn_frames             # a connection's share of one turn
-    int64_t turn_bytes
+    int32_t turn_frames             # a connection's share of one turn, beside TURN_NS
+    int64_t turn_bytes              # received, and of records as they are inflated
     int32_t send_buffer_bytes       # socket.send.buffer.bytes; -1: the system's
     int32_t receive_buffer_bytes
     int32_t draining                # atomic: 0 or DRAIN_*
@@ -173,7 +176,7 @@ ctypedef struct Notice:
 
 cdef void plane_hold(Plane *plane) noexcept nogil
 cdef void plane_release(Plane *plane) noexcept nogil
-# A line for the log: who (16 byte address and port), what. Any thread.
+# A line for the log: who (16 byte address and port; NULL: nobody in particular), what. Any thread.
 cdef void plane_notice(Plane *plane, const uint8_t *address, int32_t port, const char *what) noexcept nogil
 # 0, or which limit refuses the newcomer: -1 max.connections.per.ip. Takes a place that address_leave gives back.
 cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil
@@ -181,6 +184,8 @@ cdef void address_leave(Plane *plane, const uint8_t *address) noexcept nogil
 
 cdef void request_answered(Request *request) noexcept nogil  # owner's thread: the answer is complete
 cdef void request_unblocked(Request *request) noexcept nogil  # owner's thread: SERVED_BLOCKED became SERVED_PARKED
+# Owner's thread, once nothing points into the frame any more: its memory goes back to the plane.
+cdef void request_release_frame(Request *request) noexcept nogil
 cdef void request_post_answer(Request *request) noexcept nogil  # any thread: the answer of one that was on the ring
 cdef Inbox *request_inbox(Request *request) noexcept nogil  # of its processor, for a Parked
 cdef Wheel *request_wheel(Request *request) noexcept nogil  # likewise, for its deadline; owner's thread only

@@ -4,8 +4,9 @@ cimport cython
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
+from libc.errno cimport errno
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, strerror
 
 from kafkacore._fast.plane.answer cimport answer_add_memory
 from kafkacore._fast.base.atomics cimport add32, add64, fence, load32, load64, load_ptr, store32, store_ptr
@@ -23,6 +24,13 @@ from kafkacore._fast.base.errors import ForkedNodeError
 
 cdef extern from "<unistd.h>" nogil:
     int getpid()
+
+cdef extern from * nogil:
+    """
+    #include <errno.h>
+    static void kc_set_errno(int error) { errno = error; }
+    """
+    void set_errno "kc_set_errno"(int error)
 
 cdef extern from "<arpa/inet.h>" nogil:
     const char *inet_ntop(int family, const void *address, char *into, uint32_t size)
@@ -74,18 +82,25 @@ cdef void plane_release(Plane *plane) noexcept nogil:
 
 
 cdef Plane *plane_new(int32_t ring_capacity, int64_t budget_bytes) noexcept nogil:
+    """NULL with errno set when the system has no memory or descriptor left."""
     cdef Plane *plane = <Plane *> calloc(1, sizeof(Plane))
+    cdef int error
     if plane == NULL:
         return NULL
     plane.refs = 1
     plane.ring = ring_new(ring_capacity)
-    if plane.ring != NULL and inbox_init(&plane.notices) == 0:
-        if budget_init(&plane.budget, budget_bytes) == 0 and mutex_init(&plane.addresses_lock, NULL) == 0:
-            add64(&live_planes, 1)
-            return plane
-        inbox_close(&plane.notices)
+    error = errno
+    if plane.ring != NULL:
+        error = -inbox_init(&plane.notices)
+        if not error:
+            error = -budget_init(&plane.budget, budget_bytes) or mutex_init(&plane.addresses_lock, NULL)
+            if not error:
+                add64(&live_planes, 1)
+                return plane
+            inbox_close(&plane.notices)
     ring_free(plane.ring)
     free(plane)
+    set_errno(error)
     return NULL
 
 
@@ -176,6 +191,7 @@ cdef void format_peer(char *into, size_t size, const uint8_t *address, int32_t p
 cdef void plane_notice(Plane *plane, const uint8_t *address, int32_t port, const char *what) noexcept nogil:
     cdef Notice *notice
     cdef char peer[80]
+    peer[0] = 0
     if load32(&plane.notices_waiting) >= NOTICES:
         add64(&plane.notices_dropped, 1)
         return
@@ -183,8 +199,9 @@ cdef void plane_notice(Plane *plane, const uint8_t *address, int32_t port, const
     if notice == NULL:
         add64(&plane.notices_dropped, 1)
         return
-    format_peer(peer, 80, address, port)
-    snprintf(notice.text, sizeof(notice.text), "%s: %s", peer, what)
+    if address != NULL:
+        format_peer(peer, 80, address, port)
+    snprintf(notice.text, sizeof(notice.text), "%s%s%s", peer, ": " if address != NULL else "", what)
     notice.plane = plane
     notice.mail.posted = 0
     notice.mail.deliver = deliver_notice
@@ -200,6 +217,14 @@ cdef void request_answered(Request *request) noexcept nogil:
 
 cdef void request_unblocked(Request *request) noexcept nogil:
     request.settled(request, False)
+
+
+cdef void request_release_frame(Request *request) noexcept nogil:
+    cdef Frame *frame = request.frame
+    if frame != NULL:
+        request.frame = NULL
+        request.client_id = NULL
+        frame_release(frame)
 
 
 cdef void request_post_answer(Request *request) noexcept nogil:
@@ -250,7 +275,7 @@ cdef class HotApi:
 
 
 LIMITS = (
-    "max_request_bytes", "idle_ms", "slow_frame_ms", "half_closed_ms", "max_connections", "max_connections_per_ip",
+    "max_request_bytes", "idle_ms", "slow_frame_ms", "slow_frame_bytes", "half_closed_ms", "max_connections", "max_connections_per_ip",
     "answers_depth", "answers_bytes", "turn_frames", "turn_bytes", "send_buffer_bytes", "receive_buffer_bytes",
 )
 
@@ -299,13 +324,14 @@ cdef class NativePlane:
         self.processors = []
         self.plane = plane_new(ring_capacity, memory_bytes)
         if self.plane == NULL:
-            raise MemoryError(f"plane {name}: no memory or descriptor is left for a ring of {ring_capacity}")
+            raise OSError(errno, f"plane {name}: no ring of {ring_capacity} requests: {strerror(errno).decode()}")
         self.plane.env = &environment.env
         for key in range(API_KEYS):
             self.plane.apis[key].highest = -1
         self.plane.max_request_bytes = 104857600
         self.plane.idle_ms = 600000
         self.plane.slow_frame_ms = 30000
+        self.plane.slow_frame_bytes = 30 << 10
         self.plane.half_closed_ms = 10000
         self.plane.max_connections = 0x7FFFFFFF
         self.plane.max_connections_per_ip = 0x7FFFFFFF
@@ -388,6 +414,7 @@ cdef class NativePlane:
         p.max_request_bytes = limits.get("max_request_bytes", p.max_request_bytes)
         p.idle_ms = limits.get("idle_ms", p.idle_ms)
         p.slow_frame_ms = limits.get("slow_frame_ms", p.slow_frame_ms)
+        p.slow_frame_bytes = limits.get("slow_frame_bytes", p.slow_frame_bytes)
         p.half_closed_ms = limits.get("half_closed_ms", p.half_closed_ms)
         p.max_connections = limits.get("max_connections", p.max_connections)
         p.max_connections_per_ip = limits.get("max_connections_per_ip", p.max_connections_per_ip)
@@ -514,6 +541,7 @@ cdef class NativePlane:
             "connections": load32(&self.plane.connection_count),
             "requests_out": load32(&self.plane.requests_out),
             "memory_used_bytes": load64(&self.plane.budget.used),
+            "memory_parked_bytes": load64(&self.plane.budget.parked),
             "memory_waiting": load32(&self.plane.budget.waiting),
             "expired_connections_killed": load64(&self.plane.expired_connections_killed),
             "refused_connections": load64(&self.plane.refused_connections),
@@ -564,11 +592,7 @@ cdef class InboundRequest:
         """Gives the frame's memory back to the plane before there is an answer, for a handler that has read it and may
         be long. Views of it that are left keep it until they are released."""
         self.pending()
-        cdef Frame *frame = self.request.frame
-        if frame != NULL:
-            self.request.frame = NULL
-            self.request.client_id = NULL
-            frame_release(frame)
+        request_release_frame(self.request)
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
         """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size

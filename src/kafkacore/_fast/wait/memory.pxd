@@ -8,6 +8,11 @@ thread by size class: a produce of a megabyte lands in warm pages.
 Frames that have begun go before those that have not, since their end gives memory back; and so that they never wait
 for each other's bytes, one of them at a time may overdraw: it gets all it still lacks, at most one request of
 socket.request.max.bytes beyond the limit.
+
+A parked request gives its frame back and counts what it still keeps with `budget_park`. Clients choose how long their
+requests stay parked, so these may fill at most half of the budget: frames always have the other half. A Fetch that
+finds no room is answered at once instead of parked. A Produce has appended its records and must wait for their
+acknowledgements: it is counted beyond the bound. Neither ever waits for memory, so a full budget cannot deadlock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -37,6 +42,8 @@ ctypedef struct Budget:
     Mutex lock
     int64_t limit
     int64_t used          # atomic
+    int64_t parked        # atomic: the part of `used` that parked requests keep
+    int64_t parked_limit
     int32_t waiting       # atomic: entries of the lines below
     WaitingLine under_way  # covered by `lock`, like the rest; goes first
     WaitingLine new       # nobody overtakes
@@ -52,6 +59,9 @@ cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, in
 # True: it no longer waits. False: it did not wait; if it ever did, its bytes are granted and its mail is out.
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil
+# Counts what a parked request keeps. False: it would pass the bound and is not counted; `must` counts it regardless.
+cdef bint budget_park(Budget *budget, int64_t size, bint must) noexcept nogil
+cdef void budget_unpark(Budget *budget, int64_t size) noexcept nogil
 
 ctypedef struct Frame:
     int32_t refs          # atomic

@@ -38,6 +38,8 @@ cdef int64_t live_frames = 0      # atomic
 cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil:
     budget.limit = limit
     budget.used = 0
+    budget.parked = 0
+    budget.parked_limit = limit // 2
     budget.waiting = 0
     budget.under_way.oldest = budget.under_way.newest = NULL
     budget.new.oldest = budget.new.newest = NULL
@@ -175,6 +177,19 @@ cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept 
     fence()
     if load32(&budget.waiting):
         grant_waiting(budget)
+
+
+cdef bint budget_park(Budget *budget, int64_t size, bint must) noexcept nogil:
+    if add64(&budget.parked, size) > budget.parked_limit and not must:
+        add64(&budget.parked, -size)
+        return False
+    add64(&budget.used, size)
+    return True
+
+
+cdef void budget_unpark(Budget *budget, int64_t size) noexcept nogil:
+    add64(&budget.parked, -size)
+    budget_release(budget, size, False)
 
 
 # Frames
@@ -340,6 +355,13 @@ cdef class PyBudget:
     def release(self, int64_t size, bint overdraft=False) -> None:
         with nogil:
             budget_release(&self.budget, size, overdraft)
+
+    def park(self, int64_t size, bint must=False) -> bool:
+        return budget_park(&self.budget, size, must)
+
+    def unpark(self, int64_t size) -> None:
+        with nogil:
+            budget_unpark(&self.budget, size)
 
     def delivered(self) -> list[int]:
         """Claims granted since the last call, in their order."""

@@ -34,7 +34,7 @@ ctypedef struct Ring:
     Inbox bell            # only its eventfd is used
     Cell *cells
 
-cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL when memory or descriptors are out
+cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL with errno set: memory or descriptors are out
 cdef void ring_free(Ring *ring) noexcept nogil
 # False: full, `waiter` (may be NULL) is registered
 cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil

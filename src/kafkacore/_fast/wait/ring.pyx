@@ -27,7 +27,7 @@ cdef Ring *ring_new(int32_t capacity) noexcept nogil:
         free(ring.cells)
         free(ring)
         return NULL
-    if inbox_init(&ring.bell) != 0:
+    if inbox_init(&ring.bell) != 0:  # errno is eventfd's
         mutex_destroy(&ring.lock)
         free(ring.cells)
         free(ring)

@@ -3,6 +3,9 @@
 A listener that is over max.connections or max.connection.creation.rate, its own or those of its plane (KIP-402,
 KIP-612), is not read until there is room (newcomers wait in the system's backlog); an address over
 max.connections.per.ip is closed at once.
+
+A share of the process' file descriptors stays free for logs and checkpoints: an acceptor that was given one of the last
+pauses its listener, says so in one logged line, and goes on when a lower one is free again.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,6 +20,7 @@ ctypedef struct Listener:
     int handle
     int32_t number
     bint paused
+    bint is_short             # of descriptors or memory: paused until there are some
     bint leaving              # covered by the acceptor's lock
     int32_t home_count
     Home *homes[MAX_PROCESSORS]
@@ -33,6 +37,7 @@ ctypedef struct Acceptor:
     Condition left            # a leaving listener is out
     Listener *listeners       # covered by `lock`
     int64_t accepted          # atomic
+    int64_t short_until_ns    # no second line about missing descriptors before
 
 
 cdef class NativeAcceptor:

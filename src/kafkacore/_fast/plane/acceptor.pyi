@@ -1,5 +1,7 @@
 from kafkacore._fast.plane.plane import NativePlane
 
+def descriptors_for_connections(limit: int) -> int: ...
+
 class NativeAcceptor:
     name: str
     def __init__(self, name: str) -> None: ...

@@ -2,9 +2,10 @@
 
 cimport cython
 
-from libc.errno cimport EMFILE, ENFILE, errno
+from libc.errno cimport EAGAIN, EMFILE, ENFILE, ENOBUFS, ENOMEM, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
+from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64, store32
@@ -27,9 +28,11 @@ from kafkacore._fast.base.errors import ForkedNodeError
 
 cdef extern from * nogil:
     """
+    #include <fcntl.h>
     #include <netinet/in.h>
     #include <netinet/tcp.h>
     #include <string.h>
+    #include <sys/resource.h>
     #include <sys/socket.h>
     #include <unistd.h>
 
@@ -56,7 +59,20 @@ cdef extern from * nogil:
         if (send_bytes > 0) setsockopt(handle, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
         if (receive_bytes > 0) setsockopt(handle, SOL_SOCKET, SO_RCVBUF, &receive_bytes, sizeof(receive_bytes));
     }
+    static int64_t kc_descriptor_limit(void) {
+        struct rlimit limit;
+        if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return INT64_MAX;
+        return (int64_t) limit.rlim_cur;
+    }
+    /* The lowest descriptor that is free: the system gives that one next. -1: none. */
+    static int kc_lowest_free(int handle) {
+        int lowest = fcntl(handle, F_DUPFD_CLOEXEC, 0);
+        if (lowest >= 0) close(lowest);
+        return lowest;
+    }
     """
+    int64_t kc_descriptor_limit()
+    int kc_lowest_free(int handle)
     int kc_accept(int handle, uint8_t *address, int32_t *port)
     void kc_prepare(int handle, int send_bytes, int receive_bytes)
     int c_close "close"(int file)
@@ -65,6 +81,9 @@ cdef extern from * nogil:
 cdef enum:
     PAUSE_MS = 10             # how soon a paused listener looks for room again
     ACCEPTS = 64              # of one listener in a row
+    RESERVED_SHARE = 8        # of the file descriptors, one in so many is kept for logs and checkpoints ...
+    MOST_RESERVED = 1024      # ... at most
+    SHORT_LINE_NS = 60000000000   # a line about missing descriptors no more often
 
 
 cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
@@ -138,21 +157,65 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
     inbox_post(&home.inbox, &conn.arrive)
 
 
+cdef inline int64_t free_for_connections(int64_t limit) noexcept nogil:
+    """Descriptors below this number are for connections. The system always gives the lowest that is free, so one at or
+    above it says that all below are in use."""
+    return limit - min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
+
+
+def descriptors_for_connections(int64_t limit) -> int:
+    """How many of `limit` file descriptors (RLIMIT_NOFILE) acceptors may come to use."""
+    return free_for_connections(limit)
+
+
+cdef void run_short(Acceptor *a, Listener *listener, const char *why) noexcept nogil:
+    """Pauses the listener until `let_go` finds a descriptor again; newcomers wait in the system's backlog."""
+    cdef int64_t now_ns = monotonic_ns()
+    cdef char text[200]
+    arm(a, listener, False)
+    listener.is_short = True
+    if now_ns >= a.short_until_ns:
+        a.short_until_ns = now_ns + SHORT_LINE_NS
+        snprintf(text, sizeof(text),
+                 "%s; new connections wait until some are closed. The limit is %lld open files: raise it (ulimit -n)",
+                 why, <long long> kc_descriptor_limit())
+        plane_notice(listener.plane, NULL, 0, text)
+
+
 cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
+    cdef int64_t enough = free_for_connections(kc_descriptor_limit())
     cdef uint8_t address[16]
+    cdef char text[64]
     cdef int32_t port = 0
-    cdef int handle
+    cdef int handle, error
     cdef int _
     for _ in range(ACCEPTS):
         if not has_room(listener):
             arm(a, listener, False)
             return
         handle = kc_accept(listener.handle, address, &port)
-        if handle < 0:
-            if errno == EMFILE or errno == ENFILE:
-                arm(a, listener, False)  # descriptors come back when connections close
+        if handle >= 0:
+            take_in(a, listener, handle, address, port)
+            if handle >= enough:
+                run_short(a, listener, "only the file descriptors that are kept for logs are left")
+                return
+            continue
+        error = errno
+        if error == EMFILE or error == ENFILE or error == ENOBUFS or error == ENOMEM:
+            snprintf(text, sizeof(text), "accept4 failed with errno %d", error)
+            run_short(a, listener, text)
             return
-        take_in(a, listener, handle, address, port)
+        if error == EAGAIN:
+            return
+        # ECONNABORTED and the like: that newcomer is gone, the next one may be there.
+
+
+cdef bint may_go_on(Listener *listener) noexcept nogil:
+    cdef int lowest
+    if listener.is_short:
+        lowest = kc_lowest_free(listener.handle)
+        listener.is_short = lowest < 0 or lowest >= free_for_connections(kc_descriptor_limit())
+    return not listener.is_short and has_room(listener)
 
 
 cdef bint let_go(Acceptor *a) noexcept nogil:
@@ -169,7 +232,7 @@ cdef bint let_go(Acceptor *a) noexcept nogil:
             free(listener)
             condition_broadcast(&a.left)
             continue
-        if listener.paused and has_room(listener):
+        if listener.paused and may_go_on(listener):
             arm(a, listener, True)
         paused |= listener.paused
         at = &listener.next

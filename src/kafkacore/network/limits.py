@@ -30,7 +30,8 @@ class PlaneLimits(NamedTuple):
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
     # Not Kafka's.
-    slow_frame_ms: int = 30000  # a frame is whole by then, or has grown by 16 bytes for each ms of it, and so on
+    slow_request_bytes_per_second: int = 1024  # the least pace of a request while others wait for memory
+    slow_frame_ms: int = 30000  # the pace is looked at that often
     half_closed_ms: int = 10000  # answers still go to a peer that sends no more
     answers_depth: int = 64  # answers that one connection may await
     answers_bytes: int = 8 << 20  # complete answers of one connection that wait for its socket
@@ -60,6 +61,7 @@ class PlaneLimits(NamedTuple):
             # Kafka: a negative time means for ever.
             "idle_ms": self.connections_max_idle_ms if self.connections_max_idle_ms > 0 else 1 << 50,
             "slow_frame_ms": self.slow_frame_ms,
+            "slow_frame_bytes": self.slow_request_bytes_per_second * self.slow_frame_ms // 1000,
             "half_closed_ms": self.half_closed_ms,
             "max_connections": self.max_connections,
             "max_connections_per_ip": self.max_connections_per_ip,
@@ -84,6 +86,7 @@ def limits_from(config: Any) -> PlaneLimits:
         queued_max_request_bytes=config.queued_max_request_bytes,
         socket_request_max_bytes=config.socket_request_max_bytes,
         connections_max_idle_ms=config.connections_max_idle_ms,
+        slow_request_bytes_per_second=config.slow_request_bytes_per_second,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=tuple(sorted(config.max_connections_per_ip_overrides.items())),

@@ -1,4 +1,4 @@
-"""Fixtures that start real processes; what is not on this machine skips a test, or fails it where CI=true."""
+"""Fixtures that start real processes. A missing program skips a test, or fails it if CI=true."""
 
 import gc
 import itertools
@@ -13,7 +13,8 @@ from brokers import APACHE, ApacheKafka, ExternalBroker, Node, need_jars
 from processes import ROOT, need
 from seeds import CHOSEN
 
-# Hypothesis, too, tries the same every time unless `new` is asked for (tests/support/seeds.py); slowness is no failure.
+# Hypothesis also tries the same cases each time unless the seed is `new` (tests/support/seeds.py). A slow case is no
+# failure.
 hypothesis.settings.register_profile("kafkacore", derandomize=CHOSEN != "new", deadline=None)
 hypothesis.settings.load_profile("kafkacore")
 
@@ -24,14 +25,14 @@ def pytest_addoption(parser):
     )
 
 
-def look_no_more_at_what_is_old():
-    """Many tests collect garbage, to count what is left of a thing: not through five thousand tests each time."""
+def freeze_old_objects():
+    """Many tests collect garbage to count live objects, and should not look through those of all former tests."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_collection_finish():
-    look_no_more_at_what_is_old()
+    freeze_old_objects()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -39,10 +40,11 @@ def pytest_runtest_protocol(item, nextitem):
     try:
         return (yield)
     finally:
-        # The modules that its file imported, the message classes it made. What failed may be held by its traceback, and
-        # until its teardown is over a test holds what its fixtures gave it: a node's cycles would stay for ever.
+        # This freezes the modules that the file imported and the message classes it made. The traceback of a failed
+        # test holds objects, and so does a test until its teardown is over: without that check, a node's cycles would
+        # stay for ever.
         if not item.session.testsfailed and (nextitem is None or nextitem.path != item.path):
-            look_no_more_at_what_is_old()
+            freeze_old_objects()
 
 
 def pytest_runtest_setup(item):
@@ -57,7 +59,7 @@ def need_java(name):
 
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory):
-    """Starts Apache Kafka: `apache_kafka("apache-4.3", {"log.segment.bytes": "1048576"})`; gone with the session."""
+    """Starts Apache Kafka, which runs until the session ends: `apache_kafka("apache-4.3", {"log.roll.ms": "1000"})`."""
     started = []
 
     def start(name, overrides=None):
@@ -68,12 +70,12 @@ def apache_kafka(tmp_path_factory):
 
     yield start
     for broker in started:
-        broker.kill()  # nobody looks at what it leaves, and an orderly end takes it seconds
+        broker.kill()  # an orderly stop takes seconds, and no test needs its files
 
 
 @pytest.fixture
 def start_node(tmp_path):
-    """Starts nodes of ours: `start_node("--topic", "a:3", overrides={...})`; whatever is left running is stopped."""
+    """Starts nodes of ours: `start_node("--topic", "a:3", overrides={...})`; stops those that still run at the end."""
     started, number = [], itertools.count(1)
 
     def start(*arguments, overrides=None, directory=None, environment=None):
@@ -90,7 +92,7 @@ def start_node(tmp_path):
 
 @pytest.fixture
 def fresh_broker(request, tmp_path):
-    """Starts a broker that one test alone uses and may kill: ours, or what --peer names."""
+    """Starts a broker for one test, which may kill it: ours, or the one that --peer names."""
     started = []
 
     def start(overrides=None):
@@ -117,7 +119,7 @@ def external():
 
 @pytest.fixture(scope="session")
 def broker(request, tmp_path_factory):
-    """The broker under test, one for the session: ours, or what --peer or KAFKACORE_TEST_BOOTSTRAP names."""
+    """The broker under test, one per session: ours, or the one of --peer or KAFKACORE_TEST_BOOTSTRAP."""
     if "KAFKACORE_TEST_BOOTSTRAP" in os.environ:
         yield external()
         return
@@ -133,7 +135,7 @@ def broker(request, tmp_path_factory):
 
 @pytest.fixture
 def log_dir(broker):
-    """Where the broker keeps its logs, for the tests that read segments."""
+    """The broker's log directory, for tests that read segments."""
     need(broker.log_dir, "where the broker keeps its logs is unknown: set KAFKACORE_TEST_LOG_DIR")
     return broker.log_dir
 
@@ -143,6 +145,6 @@ NAMES = itertools.count(1)
 
 @pytest.fixture
 def topic_name(request):
-    """A topic name that no other test uses; the topic is not made."""
+    """A topic name that no other test uses; the fixture does not create the topic."""
     plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     return f"{plain[:80]}.{os.getpid()}.{next(NAMES)}"

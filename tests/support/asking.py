@@ -1,4 +1,4 @@
-"""One request to a broker, and its response, as objects."""
+"""Sends one request to a broker and returns its response, both as objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker whose requests are answered by a processor or by a handler, as the gate says: what both say."""
+"""One broker whose gate sends requests to a processor or to a handler, so that a test can compare both answers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from lone_broker import Started
 
 
 class Both:
-    """One broker, one connection, and how many requests came to a handler."""
+    """One broker, one connection, and a count of the requests that reached a handler."""
 
     def __init__(self, path: Path, listener: str = "PLAINTEXT", **overrides: str) -> None:
-        """`listener`: the one that is asked by."""
+        """`listener` is the one that requests go to."""
         self.started = Started(path, **overrides)
         self.handled = 0
         plane: Any = self.started.broker.plane
@@ -53,7 +53,7 @@ class Both:
         self.started.loop.run(publish(), 5)
 
     def both(self, request: Any, version: int) -> tuple[bytes, bool]:
-        """The answer, and whether a processor gave it."""
+        """The answer, and whether it came from a processor."""
         self.gate(None)
         before = self.handled
         native = self.ask(request, version)

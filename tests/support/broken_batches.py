@@ -1,4 +1,4 @@
-"""Sound record batches of every codec and shape, and ways to break them that reach behind length and checksum."""
+"""Sound record batches of every codec and shape, and ways to break them that pass the checks of length and checksum."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def sound_batches() -> list[bytes]:
 
 
 def broken(rng: random.Random, data: bytes) -> bytes:
-    """Mostly with the length and checksum that reach what lies behind them."""
+    """A broken batch, in most cases with correct length and checksum, so that readers look at the rest."""
     changed = mutated(rng, data, [data])
     return sealed(changed) if rng.random() < 0.7 and len(changed) > HEADER_BYTES else bytes(changed)
 
 
 def sealed(data: bytearray) -> bytes:
-    """With the length and checksum that the bytes should have."""
+    """The batch with correct length and checksum."""
     struct.pack_into(">i", data, 8, len(data) - 12)
     data[16] = 2
     struct.pack_into(">I", data, 17, checksum(data[21:]))
@@ -44,7 +44,7 @@ def sealed(data: bytearray) -> bytes:
 
 
 def broken_within(rng: random.Random, data: bytes, codec: Codec) -> bytes:
-    """Its records are broken before they are compressed."""
+    """A batch whose records are broken before they are compressed."""
     name = CODECS[data[22] & 7]
     body = data[61:] if name == "none" else codec.inflate(name, data[61:])
     body = bytes(mutated(rng, body, [body]))
@@ -52,7 +52,7 @@ def broken_within(rng: random.Random, data: bytes, codec: Codec) -> bytes:
 
 
 def resealed(data: bytes | bytearray) -> bytes:
-    """Each batch with the checksum that it should have, as far as lengths lead from one to the next."""
+    """Corrects the checksum of each batch, as far as the lengths lead from one batch to the next."""
     changed, at = bytearray(data), 0
     while len(changed) - at > HEADER_BYTES:
         left = len(changed) - at

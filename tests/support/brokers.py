@@ -15,30 +15,30 @@ from processes import PEERS, ROOT, Child, accepts, free_ports, need
 APACHE = {"apache-4.3": "4.3.1", "apache-3.9": "3.9.2"}
 APACHE_START_TIMEOUT_S = 60
 OUR_START_TIMEOUT_S = 20
-TURN_START_TIMEOUT_S = 30  # what the other has left may have to be recovered
+TURN_START_TIMEOUT_S = 30  # may include the recovery of the files of the other broker
 
 
 def classpath(release):
     """Jars of one Apache Kafka release, the classes of ci/peers/java, and a quiet log configuration."""
-    jars = (PEERS / f"kafka-{release}").resolve()  # by which name the archive knows them
+    jars = (PEERS / f"kafka-{release}").resolve()  # the class archive knows the jars by this name
     return f"{jars}/*:{ROOT / 'ci' / 'peers'}:{PEERS / 'java'}"
 
 
 def need_jars(release):
-    """Without them: a skip, or a failure where CI runs."""
+    """Skips the test if the jars are missing; fails it if CI=true."""
     need((PEERS / f"kafka-{release}" / ".complete").exists(), f"no jars of Apache Kafka {release}: make peers")
 
 
 def archive(release):
-    """Where ci/peers.sh keeps the release's classes as a broker has loaded them: a start takes half the CPU time."""
+    """The class archive of a release, made by ci/peers.sh; with it a start takes half the CPU time."""
     return PEERS / f"kafka-{release}.jsa"
 
 
 def java(release, heap):
-    """The beginning of a command that runs a class of `release` or of ours: quick to start, not to run for long."""
+    """The beginning of a command that runs a class of `release` or of ours, with options for a quick start."""
     return [
         "java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        # Without the archive, or with one of another Java, it starts all the same, and has nothing to say about that.
+        # Without the archive, or with one of another Java, it starts all the same, without a warning.
         f"-XX:SharedArchiveFile={archive(release)}", "-Xshare:auto", "-Xlog:disable", "-Xlog:all=error:stderr",
         log_configuration(release), "-cp", classpath(release),
     ]  # fmt: skip
@@ -51,7 +51,7 @@ def log_configuration(release):
 
 
 class ExternalBroker:
-    """A broker that somebody else started; its log directory may be unknown."""
+    """A broker that the tests did not start; its log directory may be unknown."""
 
     def __init__(self, bootstrap, controller=None, log_dir=None, *, name="external", ours=False):
         self.name, self.bootstrap, self.controller, self.ours = name, bootstrap, controller, ours
@@ -59,7 +59,7 @@ class ExternalBroker:
         self.pid = None
 
     def stop(self):
-        """Nothing: who started it stops it."""
+        """Does nothing: whatever started the broker stops it."""
 
 
 class ApacheKafka:
@@ -68,7 +68,7 @@ class ApacheKafka:
     ours = False
 
     def __init__(self, name, directory, overrides=None, jvm=None):
-        """`jvm` are its options where it is not to be quick to start."""
+        """`jvm` replaces the options for a quick start."""
         self.name, self.release = name, APACHE[name]
         self.directory = Path(directory)
         self.log_dir = self.directory / "data"
@@ -99,7 +99,7 @@ class ApacheKafka:
             "transaction.state.log.min.isr": "1",
             "offsets.topic.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
-            # What `kafkacore dev` sets too: a client suite makes and deletes many topics.
+            # `kafkacore dev` sets these too, because a client suite creates and deletes many topics.
             "log.segment.delete.delay.ms": "1000",
             **overrides,
         }
@@ -114,7 +114,7 @@ class ApacheKafka:
         subprocess.run(command, check=True, capture_output=True, timeout=APACHE_START_TIMEOUT_S)
 
     def command_line(self):
-        # A pytest that is killed takes its brokers along.
+        # The brokers of a killed pytest end with it.
         return ["setpriv", "--pdeathsig", "KILL", "--", *self.command("kafka.Kafka", self.properties)]
 
     def start(self):
@@ -123,7 +123,7 @@ class ApacheKafka:
         self.child.wait_ready(self.serves, APACHE_START_TIMEOUT_S, f"{self.name} ready")
 
     def serves(self):
-        """The socket opens long before the broker is unfenced: ready is when metadata shows it."""
+        """Whether metadata shows the broker; its socket opens long before the broker is unfenced."""
         from wire import brokers_in_metadata
 
         return accepts(self.bootstrap) and brokers_in_metadata(self.bootstrap)
@@ -136,12 +136,12 @@ class ApacheKafka:
 
 
 class InTurns(ApacheKafka):
-    """A directory that Apache Kafka has formatted, and that it and we run on in turns; nobody does at first."""
+    """A directory that Apache Kafka formats, and that it and we then run on in turns."""
 
     child = None
 
     def start(self):
-        """Not before somebody is asked to."""
+        """Does nothing: a test starts one of the two brokers."""
 
     def give_to_apache(self):
         super().start()
@@ -183,7 +183,7 @@ class Node:
         self.metrics, self.log_dir = self.ready["metrics"], Path(self.ready["dir"])
 
     def first_line(self):
-        """The one line that says ready, or nothing when the process ends or is silent for too long."""
+        """The line that says ready; empty if the process ends or the time is over."""
         stdout = self.child.process.stdout
         line, deadline = b"", time.monotonic() + OUR_START_TIMEOUT_S
         while not line.endswith(b"\n"):

@@ -1,10 +1,10 @@
-"""Snapshots of two makers, side by side."""
+"""Compares snapshots that two brokers made."""
 
 from kafkacore._fast.record.batch import Batches
 
 
 def same_but_for_time(ours, theirs):
-    """Asserts that two files have the same batches, but for their times; whether they are equally long."""
+    """Asserts that two files have the same batches except for timestamps. Returns whether they are equally long."""
     for mine, its in zip(Batches(ours), Batches(theirs), strict=True):
         assert (mine.base_offset, mine.partition_leader_epoch, mine.attributes) == (
             its.base_offset,
@@ -13,7 +13,7 @@ def same_but_for_time(ours, theirs):
         )
         for one, other in zip(mine, its, strict=True):
             assert (one.offset, one.key, one.headers) == (other.offset, other.key, other.headers)
-            # A SnapshotHeader has the time in its value too.
+            # The value of a SnapshotHeader contains the time too.
             assert one.value == other.value or (one.control_type == 3 and len(one.value) == len(other.value))
         assert mine.size_bytes == its.size_bytes
     return len(ours) == len(theirs)

@@ -1,5 +1,5 @@
-"""Compaction as a plain program: what is left of a log's batches, by the words of KIP-98 and KIP-534 and Apache Kafka's
-rules for the offset map. Also what drives the real one to its end."""
+"""Compaction as a simple program that follows KIP-98, KIP-534 and Apache Kafka's rules for the offset map; tests
+compare its result with the real one. Also a driver for the real one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = 1_700_000_000_000
 
 @dataclass
 class Plain:
-    """A batch, taken apart. `records` are (offset, timestamp, key, value, headers)."""
+    """A decoded batch. `records` are (offset, timestamp, key, value, headers)."""
 
     base_offset: int
     last_offset: int
@@ -45,7 +45,7 @@ def plain(batch):
 
 
 def read_log(handle):
-    """Every batch of a log, taken apart; each has the right checksum."""
+    """Decodes every batch of a log, and checks each checksum."""
     found, offset = [], handle.log_start_offset
     while offset < handle.end_offset:
         data = handle.read(offset, 1 << 20).records
@@ -59,7 +59,8 @@ def read_log(handle):
 
 
 def compact(handle, first_dirty, upper_bound, now_ms, delete_retention_ms, *, keys=None, step_bytes=700, swapped=None):
-    """One round of the real one; where the next one begins. `swapped` is called when a group has taken its place."""
+    """Runs one round of the real compaction and returns the offset where the next one begins. Calls `swapped` after
+    each group of segments was replaced."""
     keys = KeyOffsets(1 << 20, 0.9, SEED) if keys is None else keys
     keys.begin(max(upper_bound - first_dirty, 1))
     compaction = Compaction(
@@ -79,8 +80,8 @@ def compact(handle, first_dirty, upper_bound, now_ms, delete_retention_ms, *, ke
 
 @dataclass
 class Twin:
-    """`aborted` are (producer id, first offset, marker's offset) of the transaction indexes; `last` the last data
-    batch's last offset of each producer, None of one with nothing but a marker, and its epoch."""
+    """`aborted` has (producer id, first offset, marker's offset) from the transaction indexes. `last` has the last
+    offset of each producer's last data batch (None if it only has a marker), and its epoch."""
 
     batches: list[Plain]
     aborted: list[tuple[int, int, int]]
@@ -93,7 +94,7 @@ class Twin:
         )  # fmt: skip
 
     def build_map(self, bases, first_dirty, upper_bound, limit):
-        """The offset of each key's last record, and up to where the map knows all of them."""
+        """The offset of each key's last record, and the offset up to which the map is complete."""
         offsets, latest = {}, -1
         for base, following in zip(bases, [*bases[1:], None], strict=True):
             if base >= upper_bound or following is None or following <= first_dirty:
@@ -112,7 +113,7 @@ class Twin:
         return offsets, latest
 
     def is_needed(self, marker):
-        """Whether a batch is left of the transaction that a marker ends."""
+        """Whether any batch remains of the transaction that a marker ends."""
         producer = marker.producer[0]
         before = [one for one in self.batches if one.producer[0] == producer and one.base_offset < marker.base_offset]
         since = max((one.base_offset for one in before if one.control), default=-1)
@@ -125,7 +126,7 @@ class Twin:
         return batch.last_offset == offset if offset is not None else batch.control and batch.producer[1] == epoch
 
     def round(self, bases, first_dirty, upper_bound, now_ms, delete_retention_ms, limit):
-        """Where the next one begins; None where the map has no room for one batch."""
+        """Runs one round. Returns where the next one begins, or None if the map has no room for one batch."""
         offsets, latest = self.build_map(bases, first_dirty, upper_bound, limit)
         end_offset = max(latest + 1, first_dirty)
         if end_offset == first_dirty:
@@ -169,14 +170,14 @@ class Twin:
 
 
 class Writer:
-    """Batches with their offsets, given to `append`. Producers 0 to 2 are idempotent, 3 to 5 transactional; -1 is
-    none."""
+    """Passes batches with their offsets to `append`. Producers 0 to 2 are idempotent, 3 to 5 transactional; -1 means no
+    producer."""
 
     def __init__(self, append):
         self.append = append
         self.offset = 0
         self.sequences: dict[int, int] = {}
-        self.open: dict[int, int] = {}  # first offset of a transaction
+        self.open: dict[int, int] = {}  # first offset of each open transaction
         self.aborted: list[tuple[int, int, int]] = []
         self.last: dict[int, tuple[int | None, int]] = {}
 
@@ -214,6 +215,6 @@ class Writer:
         self.offset += 1
 
     def decide(self):
-        """What lies below the last stable offset is decided."""
+        """Ends transactions, so that the last stable offset advances."""
         for producer in list(self.open):
             self.marker(producer, COMMIT)

@@ -27,7 +27,7 @@ LIMIT_S = 20
 
 
 class Now(Executor):
-    """Does it at once, on this thread."""
+    """An executor that runs work at once, on this thread."""
 
     def submit(self, what: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -39,7 +39,7 @@ class Now(Executor):
 
 
 class SyncedMemoryLog(MemoryLog):
-    """On the disk at once, until `stall` makes that disk one that never answers."""
+    """A log that is durable at once; after `stall` its disk never answers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class Caller:
 
 
 class Applied:
-    """A broker's side: its publisher, fed by the driver."""
+    """The side of a broker: a publisher that the driver feeds."""
 
     def __init__(self) -> None:
         self.publisher = MetadataPublisher()
@@ -92,7 +92,7 @@ class Applied:
 
 
 class Harness:
-    """`broker_ids` are registered and unfenced by `brokers`."""
+    """`brokers` registers and unfences `broker_ids`."""
 
     def __init__(self, level: int = 30, log: Any = None, with_broker: bool = True, **properties: str) -> None:
         self.with_broker = with_broker
@@ -214,7 +214,7 @@ def directory_of(broker_id: int) -> Uuid:
 
 
 def run(story: Callable[[Harness], Any], **values: Any) -> Any:
-    """Runs a story on a harness that has started: `run(story, level=..., **properties)`."""
+    """Runs a story on a started harness: `run(story, level=..., **properties)`."""
 
     async def whole() -> Any:
         harness = Harness(**values)

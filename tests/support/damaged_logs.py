@@ -1,5 +1,5 @@
-"""What crashes, disks and people leave in a log directory: the rows of docs/recovery.md, each as a change to a sound
-one. `base` is the log directory, `log` the partition's (t-0).
+"""The rows of docs/recovery.md: damage that crashes, disks and people do to a log directory, each as a change to a
+sound one. `base` is the log directory, `log` the partition's (t-0).
 """
 
 import os
@@ -28,10 +28,10 @@ SETTINGS = LogSettings(segment_bytes=SEGMENT_BYTES, index_interval_bytes=200)
 
 @dataclass(frozen=True)
 class Row:
-    """`damage(base, log)` changes the files; the mark of a clean shutdown is there unless `clean` is False. `records`
-    are the raw segments of another log than the usual one, by their base offsets. Afterwards the log ends at `end`,
-    None for the last whole batch before the damage, and no file is left that matches `gone`. `differs`: what a client
-    finds otherwise in Apache Kafka's answer, and `why`."""
+    """`damage(base, log)` changes the files. The mark of a clean shutdown exists unless `clean` is False. `records`
+    gives raw segments by base offset, for another log than the usual one. After the start the log ends at `end` (None:
+    at the last whole batch before the damage), and no file matches `gone`. `differs` names the fields that Apache Kafka
+    answers differently, and `why` the reason."""
 
     name: str
     damage: object
@@ -63,7 +63,8 @@ def marker(base_offset, now_ms, producer_id, kind, epoch):
 
 
 def batches(now_ms):
-    """40 offsets: plain ones, an idempotent producer's, a committed, an aborted and an open transaction; two epochs."""
+    """40 offsets in two epochs: plain batches, an idempotent producer, a committed, an aborted and an open
+    transaction."""
     found, offset = [], 0
     for turn in range(5):
         epoch = 0 if turn < 2 else 3
@@ -86,7 +87,7 @@ def batches(now_ms):
 
 
 def build(base, now_ms, records=None):
-    """The sound log, shut in order; its segments' base offsets."""
+    """Makes the sound log and shuts it in order. Returns the base offsets of its segments."""
     base.mkdir(parents=True)
     manager = LogManager(Environment(), [str(base)], lambda topic: SETTINGS)
     manager.load()
@@ -100,7 +101,7 @@ def build(base, now_ms, records=None):
 
 
 def prepare(base, now_ms, row):
-    """The damaged directory; gives the base offsets that the sound one had."""
+    """Makes the damaged directory. Returns the base offsets of the sound one."""
     bases = build(base, now_ms)
     log = base / "t-0"
     if row.records:
@@ -145,7 +146,7 @@ def removes(pattern):
 
 
 def last(suffix, change):
-    """`change(bytes)` of the last file with the suffix."""
+    """Damage that applies `change(bytes)` to the last file with the suffix."""
 
     def damage(base, log):
         path = max(log.glob(f"*.{suffix}"))
@@ -172,7 +173,7 @@ def each(*damages):
 
 
 def unsynced(*damages):
-    """As after a crash before the first checkpoint: nothing is known to be on the disk."""
+    """The damage, without a recovery checkpoint, as after a crash before the first one."""
 
     def damage(base, log):
         (base / checkpoints.RECOVERY_POINT).unlink()
@@ -188,7 +189,7 @@ def flipped(data, at=-1):
 
 
 def compacted(base, log):
-    """The first two segments became one, which was about to take their place with its indexes."""
+    """A compaction stopped after it joined the first two segments and renamed the result to `.swap`."""
     first, second = offsets(log)[:2]
     scratch = base.with_name(f"{base.name}-compacted")
     (scratch / "t-0").mkdir(parents=True)
@@ -215,7 +216,7 @@ def empty_last(base, log):
 
 
 def overlapping(base, log):
-    """A segment that ends behind the beginning of the next."""
+    """A segment that ends behind the beginning of the next one."""
     first, second = offsets(log)[:2]
     (log / name(first, "log")).write_bytes(
         (log / name(first, "log")).read_bytes() + (log / name(second, "log")).read_bytes()
@@ -228,16 +229,16 @@ def torn_snapshots(base, log):
 
 
 def nothing(base, log):
-    """What is there is the damage."""
+    """Changes no file."""
 
 
 def long_ago(base, log):
-    """A segment without timestamps has its file's, in a look-up by time."""
+    """A look-up by time uses the time of the file for a segment without timestamps."""
     os.utime(log / name(0, "log"), (1, 1))
 
 
 def with_gaps(base_offset, now_ms, deltas, last_delta, producer_id=-1):
-    """What a cleaner leaves of a batch: some of its records, or none of an idempotent producer's last one."""
+    """A batch after compaction: some of its records, or none for an idempotent producer's last batch."""
     fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": base_offset} if producer_id >= 0 else {}
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=3, **fields)
     for delta in deltas or [0]:
@@ -259,7 +260,7 @@ def cleaned_records(now_ms):
 
 
 def old_messages(magic, codec, offset, now_ms):
-    """Three records; compressed ones in a wrapper that has the offset of the last (KIP-31)."""
+    """Three records; compressed ones have a wrapper with the offset of the last (KIP-31)."""
     builder = LegacyRecordBatchBuilder(magic, codec, 1 << 16)
     for i in range(3):
         at = i if codec and magic else offset + i
@@ -431,7 +432,7 @@ ROWS = [
 
 
 def described(base, now_ms):
-    """What a client finds in each log of the directory, word for word as LogJudge.java tells it."""
+    """What a client finds in each log of the directory, in the format of LogJudge.java."""
     manager = LogManager(Environment(), [str(base)], lambda topic: SETTINGS)
     manager.load()
     found = [describe(handle, now_ms) for handle in manager]

@@ -1,4 +1,4 @@
-"""One connection to a broker on which tests ask in messages: request out, response in, decoded."""
+"""One connection to a broker for tests that send messages and get decoded responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wire import receive
 
 
 class Dialogue:
-    """Raises ConnectionError where the broker closes, TimeoutError where it says nothing."""
+    """Raises ConnectionError if the broker closes the connection, TimeoutError if it does not answer."""
 
     def __init__(self, address: str, timeout_s: float = 20.0) -> None:
         host, port = address.rsplit(":", 1)
@@ -29,8 +29,8 @@ class Dialogue:
         self._connection.close()
 
     def hang_up(self) -> None:
-        """Also from another thread: who waits for an answer gets ConnectionError."""
-        with contextlib.suppress(OSError):  # the broker was first
+        """Closes the connection, from any thread; a call that waits for an answer raises ConnectionError."""
+        with contextlib.suppress(OSError):  # the broker closed it first
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def ask(self, request: Any, version: int) -> Any:
@@ -40,10 +40,10 @@ class Dialogue:
         skipped = len(apis.response_header(request.API_KEY, version, 1)) - 4
         return apis.response_class(request.API_KEY).decode(payload[skipped:], version)
 
-    # --- what most tests ask ---
+    # --- frequent requests ---
 
     def create(self, topic: str, partitions: int = 1, **configs: str) -> m.Message:
-        """The result; raises AssertionError where there is none."""
+        """The result of one topic. Raises AssertionError if the topic was not created."""
         asked = m.CreateTopicsRequest.CreatableTopic(
             name=topic, num_partitions=partitions, replication_factor=1,
             configs=[
@@ -87,8 +87,8 @@ class Dialogue:
         return told.error_code, told.low_watermark
 
     def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
-        """-1 latest, -2 earliest; raises AssertionError where there is an error. A leader that has just begun may have
-        to be asked again: it tells where its log ends once that is where its high watermark is (KIP-207)."""
+        """The offset for -1 (latest) or -2 (earliest); raises AssertionError for an error. A new leader may have to be
+        asked again: it reports the end of its log once its high watermark is there (KIP-207)."""
         request = m.ListOffsetsRequest
         part = request.ListOffsetsPartition(partition_index=partition, timestamp=timestamp, current_leader_epoch=-1)
         asked = request(replica_id=-1, topics=[request.ListOffsetsTopic(name=topic, partitions=[part])])
@@ -116,7 +116,7 @@ class Dialogue:
         return told.error_code, told.records or b""
 
     def records(self, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
-        """Every (offset, value) from the log's start to its end, each batch's checksum checked."""
+        """Every (offset, value) from the log's start to its end. Checks the checksum of each batch."""
         offset, end = self.offset(topic, -2, partition), self.offset(topic, -1, partition)
         found: list[tuple[int, bytes]] = []
         while offset < end:

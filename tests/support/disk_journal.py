@@ -1,8 +1,9 @@
-"""What a process did to its files, written down by disk_journal.c, and what a power cut at any moment leaves of it.
+"""Reads the journal that disk_journal.c writes of a process's file operations, and computes what a power cut at any
+moment leaves.
 
-A file's content is durable as far as a sync that has ended covers it; of the writes and truncations behind that each
-may be there, be missing, or be torn into sectors, whatever its neighbours are. A name is durable once its directory was
-synced; of later changes a directory keeps those up to some moment, each directory another one.
+Content is durable as far as a finished sync covers it. Each later write or truncation may be kept, lost, or torn into
+sectors, independently of the others. A name is durable once its directory was synced; a directory keeps later changes
+of names up to some moment, and each directory has its own moment.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SECTOR_BYTES = 512
 
 
 def build(into: Path) -> Path:
-    """The library to preload; raises CalledProcessError with what the compiler says."""
+    """Builds the library to preload. Raises CalledProcessError with the compiler's output."""
     library = into / "disk_journal.so"
     command = [
         "gcc",
@@ -38,21 +39,21 @@ def build(into: Path) -> Path:
         "-ldl",
         "-pthread",
     ]
-    # A sanitizer's runtime, preloaded into the tests, is not for the compiler.
+    # The compiler must not run with a sanitizer's runtime that is preloaded into the tests.
     plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     subprocess.run(command, check=True, capture_output=True, text=True, env=plain)
     return library
 
 
 def environment(library: Path, journal: Path, root: Path, fail: int = -1) -> dict[str, str]:
-    """For the process that is to be watched; `root` is there already. Its sync number `fail`, from 0, fails."""
+    """The environment of the recorded process. `root` must exist. The sync with the number `fail`, from 0, fails."""
     preload = " ".join(filter(None, (os.environ.get("LD_PRELOAD"), str(library))))
     watched = {"LD_PRELOAD": preload, "KAFKACORE_JOURNAL": str(journal), "KAFKACORE_JOURNAL_ROOT": str(root)}
     return watched if fail < 0 else watched | {"KAFKACORE_JOURNAL_FAIL": str(fail)}
 
 
 def kill(process: subprocess.Popen[bytes], journal: Path, timeout_s: float = 20.0) -> None:
-    """SIGKILL with the next thing that it does to a file; raises TimeoutExpired where it does nothing."""
+    """Sends SIGKILL with the next file operation of the process. Raises TimeoutExpired if there is none."""
     order = journal.with_name(f"{journal.name}.kill")
     order.touch()
     process.wait(timeout_s)
@@ -60,7 +61,7 @@ def kill(process: subprocess.Popen[bytes], journal: Path, timeout_s: float = 20.
 
 
 class Operation(NamedTuple):
-    """`end`: bytes of the journal up to and with it, which is the clock of whoever watches from outside."""
+    """`end` is the size of the journal with this operation; observers use it as a clock."""
 
     kind: int
     path: str
@@ -73,7 +74,7 @@ class Operation(NamedTuple):
 
 
 def read(journal: Path) -> list[Operation]:
-    """What is torn at the end, by a SIGKILL, has not happened."""
+    """The operations of a journal. Ignores one that a SIGKILL tore at the end."""
     raw = journal.read_bytes()
     at, operations = 0, []
     while at + HEAD.size <= len(raw):
@@ -92,7 +93,7 @@ def read(journal: Path) -> list[Operation]:
 
 
 class Change(NamedTuple):
-    """Of a file's content: `data` at `offset`, or a truncation to `offset`. `number`: of the operation."""
+    """A change of a file's content: `data` at `offset`, or a truncation to `offset`, by operation `number`."""
 
     number: int
     offset: int
@@ -100,7 +101,7 @@ class Change(NamedTuple):
 
 
 class Node:
-    """A file, or a directory with the nodes in it: as everybody sees it, and as far as it is durable."""
+    """A file, or a directory with its nodes: the visible state and the durable one."""
 
     def __init__(self, *, directory: bool) -> None:
         self.directory = directory
@@ -115,12 +116,12 @@ class Node:
         apply_change(self.now, offset, data)
 
     def rename(self, number: int, names: dict[str, Node | None]) -> None:
-        """Names that change together, each to what it stands for or to nothing."""
+        """Changes names together, each to a node or to nothing."""
         self.name_changes.append((number, names))
         apply_names(self.names, names)
 
     def sync(self, before: int) -> None:
-        """What was done before the operation of this number is durable."""
+        """Makes everything before operation `number` durable."""
         while self.changes and self.changes[0].number < before:
             _, offset, data = self.changes.pop(0)
             apply_change(self.durable, offset, data)
@@ -128,7 +129,7 @@ class Node:
             apply_names(self.durable_names, self.name_changes.pop(0)[1])
 
     def forget(self, before: int) -> None:
-        """A sync of it failed: the pages are clean now, and no later sync writes them."""
+        """A sync of it failed: its pages are clean now, and no later sync writes them."""
         self.changes = [change for change in self.changes if change.number >= before]
 
 
@@ -150,7 +151,7 @@ def apply_names(names: dict[str, Node], change: dict[str, Node | None]) -> None:
 
 
 class Disk:
-    """The files below a root, as the operations so far have made them."""
+    """The files below a root after the operations so far."""
 
     def __init__(self) -> None:
         self.root = Node(directory=True)
@@ -199,7 +200,7 @@ class Disk:
         parent.rename(self.number, {name: None, new_name: parent.names[name]})
 
     def files(self) -> dict[str, bytes]:
-        """What a killed process leaves: everything, by path below the root."""
+        """The files that a killed process leaves, which is all of them, by path below the root."""
         return {path: bytes(node.now) for path, node in walk(self.root) if not node.directory}
 
 
@@ -210,15 +211,15 @@ def walk(node: Node, path: str = "") -> Iterator[tuple[str, Node]]:
 
 
 class Cut:
-    """One power cut: how much a disk keeps of what was not synced, decided by a seed."""
+    """One power cut. A seed decides how much of the unsynced changes the disk keeps."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        # Nothing, everything, or something of it; names and contents apart, as file systems order them differently.
+        # Nothing, everything or a part; names and contents separately, because file systems order them differently.
         self.names, self.contents = self._random.choices(("none", "all", "some"), (1, 1, 2), k=2)
 
     def leave(self, disk: Disk, into: Path) -> None:
-        """Makes the directory `into` and in it what is left."""
+        """Makes the directory `into` with the files that remain."""
         into.mkdir()
         self._leave(disk.root, into)
 

@@ -432,7 +432,7 @@ ROWS = [
 
 
 def described(base, now_ms):
-    """What a client finds in each log of the directory, in the format of LogJudge.java."""
+    """The contents of each log of the directory as a client sees them, in the format of LogJudge.java."""
     manager = LogManager(Environment(), [str(base)], lambda topic: SETTINGS)
     manager.load()
     found = [describe(handle, now_ms) for handle in manager]

@@ -1,4 +1,4 @@
-"""Where a file may be damaged, by what lies there, and how."""
+"""Places where a file may be damaged, by their content, and kinds of damage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
 
 def places(name: str, data: bytes) -> list[Place]:
-    """Every kind of place in a file of this name, each at least once, and for batches and entries more than once."""
+    """Every kind of place in a file of this name: each at least once, batches and entries more often."""
     suffix = name.rsplit(".", 1)[-1]
     if suffix in ("log", "checkpoint") and data[16:17] == b"\x02":
         found = list(_in_batches(data))
@@ -81,7 +81,7 @@ def _in_lines(data: bytes) -> Iterator[Place]:
 
 
 class Damage(NamedTuple):
-    """`at`: the first byte that is not as it was."""
+    """`at` is the first changed byte."""
 
     place: Place
     how: str
@@ -90,7 +90,7 @@ class Damage(NamedTuple):
 
 
 def damages(name: str, data: bytes, rng: random.Random) -> Iterator[Damage]:
-    """Every place in every way, in no order that matters."""
+    """Every kind of damage at every place; the order has no meaning."""
     for place in places(name, data):
         for how, changed in _ways(place, data, rng):
             if changed != data:

@@ -1,5 +1,5 @@
-"""What a node does in the tests of a disk that forgets: everything that it writes a file for, with what it was answered
-and when; and what must be there of it afterwards.
+"""The workload for tests of a disk that loses writes: it makes a node write every kind of file, records the answers
+with their times, and checks what must survive.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.uuid import Uuid
 from processes import wait_until
 
-# Small files, so that a short run begins, seals, snapshots, checkpoints and deletes many.
+# Small files, so that a short run creates, seals, snapshots, checkpoints and deletes many.
 OVERRIDES = [
     "internal.metadata.log.segment.bytes=3000",
     "metadata.log.max.record.bytes.between.snapshots=2500",
@@ -30,11 +30,11 @@ SEGMENTS = {"internal_segment_bytes": "2500", "index_interval_bytes": "0", "rete
 RECORDS_A_BATCH = 2
 ALL = 1 << 62
 PATIENCE_S = 5.0
-FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000  # a producer that was silent for a day is forgotten
+FIRST_TIMESTAMP_MS = time.time_ns() // 1_000_000  # now, because the node forgets a producer that was silent for a day
 
 
 def value(topic: str, offset: int) -> bytes:
-    """Of the one record that any run may have at this offset."""
+    """The value of the record at this offset; it is the same in each run."""
     return b"%s:%d:" % (topic.encode(), offset) + bytes([65 + offset % 26]) * (offset * 37 % 500)
 
 
@@ -47,7 +47,7 @@ def batch(topic: str, first: int, producer_id: int = -1, sequence: int = -1) -> 
 
 
 class Sent(NamedTuple):
-    """The last batch of an idempotent producer that was acknowledged."""
+    """The last acknowledged batch of an idempotent producer."""
 
     producer_id: int
     sequence: int
@@ -55,26 +55,26 @@ class Sent(NamedTuple):
 
 
 class Known:
-    """What whoever used the node knows at a moment: what it was promised, and what it asked for without an answer."""
+    """The knowledge of the node's client at a moment: the promises it got, and its requests without an answer."""
 
     def __init__(self) -> None:
         self.topics: dict[str, Uuid] = {}
         self.leaving: set[str] = set()
         self.gone: set[Uuid] = set()
-        self.promised: dict[str, int] = {}  # of a topic: all records below this offset
-        self.written: dict[str, int] = {}  # answered, but with no promise to survive power loss
-        self.cut_below: dict[str, int] = {}  # DeleteRecords was asked for up to here
-        self.producer_id = -1  # the greatest that was given
+        self.promised: dict[str, int] = {}  # by topic: all records below this offset survive
+        self.written: dict[str, int] = {}  # acknowledged, without a promise to survive power loss
+        self.cut_below: dict[str, int] = {}  # the offset of DeleteRecords requests
+        self.producer_id = -1  # the greatest that the node gave
         self.last: dict[str, Sent] = {}
         self.quorum_epoch = -1
-        self.properties: bytes | None = None  # meta.properties, but for its comments
+        self.properties: bytes | None = None  # meta.properties without its comments
 
 
 Fact = Callable[[Known], None]
 
 
 class Workload:
-    """`clock` tells how far the journal is; `facts` are what became known when, in order."""
+    """`clock` returns the size of the journal; `facts` are changes of knowledge with their times, in order."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.clock = clock
@@ -135,7 +135,7 @@ class Workload:
         assert told == (0, offset), told
 
     def stopped_in_order(self) -> None:
-        """Whatever was acknowledged is on the disk now."""
+        """Records that everything acknowledged is on disk now."""
         ends = dict(self.ends)
         self.know(lambda known: known.promised.update(ends))
 
@@ -153,7 +153,7 @@ def _acknowledged(known: Known, topic: str, end: int, sent: Sent, promised: bool
         known.last.pop(topic, None)
 
 
-# --- what must be there ---
+# --- checks ---
 
 
 def check_topics(node: Dialogue, known: Known) -> None:
@@ -165,9 +165,10 @@ def check_topics(node: Dialogue, known: Known) -> None:
 
 
 def check_records(node: Dialogue, topic: str, known: Known) -> int:
-    """Whole, in order, without a gap, and nothing missing that was promised; where the log ends."""
+    """Checks that records are whole, in order and without a gap, and that no promised one is missing. Returns the log's
+    end."""
     least = known.promised.get(topic, 0)
-    with contextlib.suppress(TimeoutError):  # what was recovered is seen once it is synced
+    with contextlib.suppress(TimeoutError):  # recovered records become visible once they are synced
         wait_until(lambda: node.offset(topic, -1) >= least, PATIENCE_S)
     end = node.offset(topic, -1)
     assert end >= least, f"{topic} ends at {end}, and all below {least} was promised"
@@ -181,7 +182,7 @@ def check_records(node: Dialogue, topic: str, known: Known) -> int:
 
 
 def check_goes_on(node: Dialogue, topic: str, end: int, known: Known) -> None:
-    """The next record follows the last, and a producer that repeats its last batch is told where that one is."""
+    """Checks that the next record follows the last one, and that a producer's retry gets its first offset again."""
     last = known.last.get(topic)
     if last is not None and last.offset >= known.cut_below.get(topic, 0):
         again = node.produce(topic, batch(topic, last.offset, last.producer_id, last.sequence))

@@ -1,6 +1,7 @@
-"""Targets of fuzzers that are files: a whole log directory, what dump-log reads, the log and snapshots of the metadata.
+"""Fuzz targets that are files: a whole log directory, the files that dump-log reads, the metadata log and its
+snapshots.
 
-Each takes any bytes and raises only where something is wrong with the code.
+Each target takes any bytes and raises only if the code is wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ TO_THE_END: Final = 3
 UNREADABLE: Final = (CorruptBatchError, InvalidRecordError, CodecError)
 
 # --- a log directory -----------------------------------------------------------------------------------------------
-# A byte of flags, then files: which one it is (an index of FILES), its base offset, two bytes of size, its bytes.
+# The input: a byte of flags, then files. A file is its index in FILES, its base offset, two bytes of size, and its
+# bytes.
 
 CLEAN: Final = 1
 RECOVERY_POINT: Final = "recovery-point-offset-checkpoint"
@@ -84,7 +86,7 @@ def joined(flags: int, entries: list[Entry]) -> bytes:
 
 
 def repaired_directory(data: bytearray) -> bytes:
-    """With lengths that are right again, and checksums where batches are."""
+    """The input with correct lengths, and with correct checksums of batches."""
     entries = [
         each._replace(data=resealed(each.data)) if FILES[each.kind].startswith("{}.log") else each
         for each in parted(bytes(data))
@@ -93,7 +95,8 @@ def repaired_directory(data: bytearray) -> bytes:
 
 
 def load_directory(data: bytes) -> None:
-    """What is served are whole sound batches as they were written, from the front of each segment, and it stays so."""
+    """Checks that the log serves whole sound batches as written, from the front of each segment, also after a
+    restart."""
     disk = SimulatedDisk()
     disk.make_directories(LOG)
     for entry in parted(data):
@@ -114,7 +117,7 @@ def load_directory(data: bytes) -> None:
     _check_served(disk, handle, given)
     end = _bounds(handle)
     manager.close()
-    # An orderly stop keeps all of it, and a crash right behind it costs nothing.
+    # An orderly stop keeps all records, and a crash right after it loses none.
     for crash in (False, True):
         if crash:
             disk.unlink(f"{ROOT}/{clean_shutdown.NAME}")
@@ -173,7 +176,7 @@ def _check_served(disk: SimulatedDisk, handle: PartitionHandle, given: dict[str,
 
 
 def _read_through(handle: PartitionHandle) -> None:
-    """What was trusted is served as it is, or an error is."""
+    """Reads the whole log. A trusted part may be damaged, so an error is allowed."""
     offset = handle.log_start_offset
     while offset < handle.end_offset:
         found = handle.read(offset, 1 << 20, TO_THE_END)
@@ -187,8 +190,8 @@ def _read_through(handle: PartitionHandle) -> None:
 
 
 def _append(handle: PartitionHandle) -> None:
-    """The log goes on where it ended."""
-    if handle.end_offset > 1 << 40:  # where an offset may be too far from its segment's first
+    """Checks that an append continues at the log's end."""
+    if handle.end_offset > 1 << 40:  # an offset may be too far from its segment's base offset
         return
     before = handle.end_offset
     builder = RecordBatchBuilder()
@@ -208,7 +211,7 @@ def _batch(base_offset: int, epoch: int = 0, count: int = 2, codec: str = "none"
 
 
 def _kept_directory() -> dict[str, bytes]:
-    """What an orderly stop leaves of two epochs, transactions and several segments."""
+    """The files of an orderly stop: two epochs, transactions and several segments."""
     disk = SimulatedDisk()
     disk.make_directories(ROOT)
     settings = SETTINGS
@@ -239,7 +242,7 @@ def directory_seeds() -> list[bytes]:
 
 
 # --- dump-log ------------------------------------------------------------------------------------------------------
-# A byte of what is asked for, a byte for the name, then what the file holds.
+# The input: a byte of options, a byte for the name, then the content of the file.
 
 NAMES: Final = (
     "00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex",
@@ -270,7 +273,8 @@ def _scratch() -> Path:
 
 
 def dump_file(data: bytes) -> None:
-    """Nothing but what a report takes comes of it; a segment without a problem is read to its end by everybody."""
+    """Checks that dump-log raises only errors that its report handles, and that all readers read a sound segment to its
+    end."""
     if len(data) < 2:
         return
     way, number, content = data[0], data[1] % len(NAMES), data[2:]
@@ -334,7 +338,7 @@ NEWEST: Final = METADATA_VERSIONS[-1]
 
 
 def replay_metadata(data: bytes) -> None:
-    """Batches of the metadata log: what they come to is the same once it has been through a snapshot."""
+    """Checks that an image of metadata batches equals the image of its own snapshot."""
     image: MetadataImage = EMPTY_IMAGE
     history = VoterHistory(VoterSet())
     try:
@@ -364,7 +368,7 @@ def _check_snapshot(image: MetadataImage) -> None:
 
 
 def _metadata_log() -> list[list[Message]]:
-    """Every record type once, in batches that may follow each other."""
+    """Every record type once, in a valid sequence of batches."""
 
     def made(kind: str, **fields: Any) -> Any:
         return message_class(kind)(**fields)

@@ -1,4 +1,4 @@
-"""What fuzzers feed bytes to: each target takes any bytes and raises only where something is wrong with the code."""
+"""Fuzz targets. Each target takes any bytes and raises only if the code is wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TO_THE_END: Final = 3
 
 
 class Target(NamedTuple):
-    """`seeds` are sound inputs; `repair` gives a broken one the length and checksum that it should have."""
+    """`seeds` are sound inputs; `repair` corrects the length and checksum of a broken one."""
 
     run: Callable[[bytes], None]
     seeds: Callable[[], list[bytes]]
@@ -77,7 +77,7 @@ LOG_SETTINGS: Final = LogSettings(segment_bytes=1 << 20, index_interval_bytes=10
 
 
 def load_log(data: bytes) -> None:
-    """As a segment that a crash left: what is taken from it is whole batches that follow one another."""
+    """Loads the bytes as a segment after a crash. Checks that recovery keeps only whole batches in sequence."""
     disk = SimulatedDisk()
     disk.make_directories("/d/t-0")
     disk.write("/d/t-0/00000000000000000000.log", data)
@@ -112,7 +112,7 @@ KEYS: Final = {value for name, value in vars(apis.ApiKey).items() if name.isuppe
 NAMES: Final = [f"{apis.api(key).message}{kind}" for key in sorted(KEYS) for kind in KINDS] + [
     *RECORD_TYPES.values(), "LeaderChangeMessage", "SnapshotHeaderRecord", "SnapshotFooterRecord", "VotersRecord",
 ]  # fmt: skip
-# The oldest and the newest version of each.
+# The oldest and the newest version of each message.
 MESSAGES: Final[list[tuple[Any, int]]] = [
     (made, version)
     for made in map(message_class, NAMES)
@@ -122,7 +122,7 @@ MESSAGES: Final[list[tuple[Any, int]]] = [
 
 
 def decode_message(data: bytes) -> None:
-    """The first two bytes say what the rest is to be. What was understood is understood again once it is written."""
+    """The first two bytes choose message and version. Checks that a decoded message decodes again after encoding."""
     if len(data) < 2:
         return
     made, version = MESSAGES[int.from_bytes(data[:2]) % len(MESSAGES)]
@@ -139,7 +139,7 @@ def message_seeds() -> list[bytes]:
     for number, (made, version) in enumerate(MESSAGES):
         try:
             found.append(number.to_bytes(2) + made().encode(version))
-        except (ProtocolError, ValueError):  # a default that this version cannot say
+        except (ProtocolError, ValueError):  # a default that this version cannot express
             continue
     return found
 
@@ -150,8 +150,8 @@ PARTITION_ROWS: Final = array("i", range(100))
 
 
 def commit_offsets(data: bytes) -> None:
-    """The first byte says which version the rest is of. As C structs it is what it is as objects; what is understood is
-    recorded and answered, and its rows are kept."""
+    """The first byte is the version. Checks that C structs and objects agree on the request, and makes records, an
+    answer and rows from it."""
     if not data:
         return
     version = 2 + data[0] % 9

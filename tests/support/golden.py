@@ -13,7 +13,7 @@ MAVEN_TIMEOUT_S = 300
 
 
 def golden_file(release, program):
-    """What `golden.<program>` wrote with the jars of a release; made anew when its source has changed."""
+    """The output of `golden.<program>` with the jars of a release; runs the program again if its source changed."""
     need(shutil.which("java") and shutil.which("mvn"), "no Java: apt install openjdk-17-jdk-headless maven")
     directory = BUILT / release
     out = directory / f"{program}.json"
@@ -29,7 +29,7 @@ def golden_file(release, program):
 
 
 def _compile(release, directory, newest):
-    """Once for all programs of a release."""
+    """Compiles all programs of a release once."""
     compiled = directory / ".compiled"
     if compiled.exists() and compiled.stat().st_mtime >= newest:
         return

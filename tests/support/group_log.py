@@ -1,6 +1,6 @@
 """A shard of the group coordinator with a log in memory, and the requests that tests send it.
 
-Answers are kept under the waiter's name. What is appended is committed at once, unless `hold` says that a test will.
+Answers are kept by the name of the waiter. Appends are committed at once, unless `hold` leaves that to the test.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=3_000)
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
-PARTITIONS = 1_000  # that every topic has
+PARTITIONS = 1_000  # of every topic
 
 
 class Client(NamedTuple):
@@ -46,7 +46,7 @@ class Client(NamedTuple):
 
 
 class Uuids:
-    """The same ones in every run."""
+    """UUIDs that are the same in every run."""
 
     def __init__(self, seed: str = "") -> None:
         self._seed = seed
@@ -58,7 +58,7 @@ class Uuids:
 
 
 def arrived(request: OffsetCommitRequest, version: int = 9) -> OffsetCommit:
-    """As a broker has it before it asks the shard: over the wire, with its topics found."""
+    """The request as a broker passes it to the shard: decoded from the wire, with its topics looked up."""
     commit, rows = OffsetCommit(request.encode(version), version), array("i", range(PARTITIONS))
     for number, topic in enumerate(request.topics):
         commit.find(number, topic.name, topic.topic_id, rows, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -66,14 +66,14 @@ def arrived(request: OffsetCommitRequest, version: int = 9) -> OffsetCommit:
 
 
 def told(response: Any) -> Any:
-    """As its client reads it."""
+    """The response as the client decodes it."""
     if isinstance(response, OffsetCommit):
         return OffsetCommitResponse.decode(response.response(b""), response.version)
     return response
 
 
 class GroupLog:
-    """A shard and the log beneath it."""
+    """A shard and its log."""
 
     def __init__(self, settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000, hold: bool = False) -> None:
         self.settings = settings
@@ -99,30 +99,30 @@ class GroupLog:
             self.commit()
 
     def commit(self) -> None:
-        """The oldest open append."""
+        """Commits the oldest open append."""
         append = self.open.popleft()
         base_offset = len(self.records)
         self.records.extend(append.records)
         self.carry_out(self.shard.committed(append.token, base_offset, self.now_ms))
 
     def fail(self, error: int) -> None:
-        """Every open append."""
+        """Fails every open append."""
         failing, self.open = self.open, deque()
         for append in failing:
             self.carry_out(self.shard.failed(append.token, error, self.now_ms))
 
     def time_out(self) -> None:
-        """The oldest open append, which stays open."""
+        """Times out the oldest open append, which stays open."""
         self.carry_out(self.shard.timed_out(self.open[0].token, self.now_ms))
 
     def restarted(self) -> GroupLog:
-        """Another shard, loaded from this log."""
+        """A new shard, loaded from this log."""
         return loaded(self.records, self.settings, self.now_ms)
 
     # --- time ---
 
     def wait(self, ms: int) -> None:
-        """Every deadline on the way has its own tick."""
+        """Moves the clock; every deadline on the way gets a tick of its own."""
         end = self.now_ms + ms
         while True:
             due_ms = self.shard.next_deadline_ms()
@@ -186,7 +186,7 @@ class GroupLog:
         return self.sync_as(request, waiter)
 
     def sync_as(self, request: SyncGroupRequest, waiter: Any) -> Any:
-        """By a processor where that can tell, as a broker does, else by the shard."""
+        """Asks the processor first, as a broker does, and the shard if the processor cannot answer."""
         answer = self.rolls.sync_group(request)
         if answer is None:
             self.carry_out(self.shard.sync_group(request, waiter, self.now_ms))
@@ -203,11 +203,11 @@ class GroupLog:
         return self.heartbeat_as(request).error_code
 
     def heartbeat_as(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """By a processor where that can tell, as a broker does, else by the shard."""
+        """Asks the processor first, as a broker does, and the shard if the processor cannot answer."""
         return HeartbeatResponse() if self.rolls.heartbeat(request) else self.shard.heartbeat(request, self.now_ms)
 
     def leave(self, waiter: Any, *members: tuple[str, str | None], group: str = "g") -> Any:
-        """Members by id and instance id."""
+        """LeaveGroup for members by id and instance id."""
         named = [LeaveGroupRequest.MemberIdentity(member_id=each, group_instance_id=static) for each, static in members]
         request = LeaveGroupRequest(group_id=group, members=named)
         self.carry_out(self.shard.leave_group(request, waiter, self.now_ms))
@@ -276,7 +276,7 @@ class GroupLog:
         return self.answers.get(waiter)
 
     def offsets(self, group: str = "g") -> dict[tuple[str, int], int]:
-        """All that are committed."""
+        """All committed offsets."""
         waiter = object()
         fetched = self.fetch(waiter, None, group)
         del self.answers[waiter]
@@ -310,9 +310,9 @@ class GroupLog:
     # --- shortcuts ---
 
     def form(self, count: int = 2, group: str = "g", session_ms: int = SESSION_MS) -> tuple[list[str], int]:
-        """A stable group of so many members: their ids, the leader first, and the generation."""
+        """Makes a stable group of that many members. Returns their ids, the leader first, and the generation."""
         waiters = [f"{group}-forms-{number}" for number in range(count)]
-        old = Client(api_version=3)  # no id needed before they join
+        old = Client(api_version=3)  # a version that joins without an id
         for waiter in waiters:
             self.join(waiter, group, client=old, session_ms=session_ms)
         for _ in range(count + 1):
@@ -331,7 +331,7 @@ class GroupLog:
 
 
 def loaded(records: Iterable[GroupRecord], settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000) -> GroupLog:
-    """A shard that has read these records."""
+    """A shard loaded from these records."""
     made = GroupLog(settings, now_ms)
     made.shard = GroupShard(settings, Uuids("again"), made.rolls)
     made.records = list(records)

@@ -1,4 +1,4 @@
-"""A member of a group as a process of its own, to be killed: prints its partitions whenever they change.
+"""A group member in its own process, which tests kill. Prints its partitions whenever they change.
 
 Usage: python group_member.py BOOTSTRAP GROUP TOPIC SESSION_MS
 """

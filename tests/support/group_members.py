@@ -1,4 +1,4 @@
-"""Members of groups, one client library each, behind one face: what the tests of groups ask of a member."""
+"""Group members for tests: one class per client library, all with the same interface."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ class KafkaPythonMember:
             enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
             partition_assignment_strategy=[assignor],
         )  # fmt: skip
-        # A leader that hears of the topic while it assigns gives nobody anything, for good: it is to know it before.
+        # A leader that learns of the topic while it assigns never assigns anything. So it must know the topic before.
         wait_until(lambda: self.consumer.partitions_for_topic(topic), PATIENCE_S, f"{topic} to be known")
         self.values = []
 
@@ -107,7 +107,7 @@ class AioKafkaMember:
                 enable_auto_commit=False, session_timeout_ms=6000, heartbeat_interval_ms=HEARTBEAT_MS,
                 partition_assignment_strategy=[assignor],
             )  # fmt: skip
-            # It returns when the group has its assignment, and others must poll for that.
+            # It returns once the group has its assignment; other clients must poll for that.
             return consumer, asyncio.ensure_future(consumer.start())
 
         self.consumer, self.started = self.run(start())

@@ -1,5 +1,5 @@
-"""What is asked of a group's coordinator, right and wrong, in every version: the questions of tests/clients'
-test_group_answers, and their answers as text."""
+"""Requests to a group coordinator, valid and invalid, in every version, with their answers as text; for
+tests/clients/test_group_answers.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkacore.protocol.uuid import ZERO
 RANGE: Final = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 NOBODYS_ID: Final = bytes(range(16))
 LIMIT_S: Final = 20.0
-# Of which machine it is, and how somebody has worded it.
+# Fields that depend on the machine, or on wording.
 LEFT_OUT: Final = frozenset({"throttle_time_ms", "host", "port", "error_message", "topic_id"})
 UUID: Final = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -25,9 +25,9 @@ Make = Callable[[int], Any]
 
 
 class Questions:
-    """Asks one broker; `answers` are lines: what was asked, of which versions, and what each of them was told.
+    """Sends requests to one broker. Each line of `answers` has the request, the versions, and their common answer.
 
-    `prefix` is of every group's id and of the topic, and left out of what is told.
+    `prefix` begins every group id and the topic; the lines leave it out.
     """
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
@@ -39,7 +39,7 @@ class Questions:
         self.answers: list[str] = []
 
     def name(self, name: str) -> str:
-        """Empty ones stay so."""
+        """The name with the prefix; an empty name stays empty."""
         return self._prefix + name if name else ""
 
     async def ask(self, request: Any, version: int, client: str = "c") -> Any:
@@ -53,7 +53,7 @@ class Questions:
         return answer
 
     async def every(self, what: str, make: Make, versions: Iterable[int] | None = None) -> None:
-        """`make` gives the request of a version; without `versions` it is asked in all that there are."""
+        """Sends the request that `make` returns for a version, in `versions` or in all versions."""
         api = apis.api(make(max(versions) if versions else 0).API_KEY)
         told: dict[str, list[int]] = {}
         for version in versions or range(api.lowest, api.highest + 1):
@@ -63,7 +63,7 @@ class Questions:
             self.answers.append(f"{what} v{runs}: {text}")
 
     def shown(self, message: Any) -> str:
-        """Fields that say something; lists in an order of their own."""
+        """Fields that differ from their defaults; lists are sorted."""
         if isinstance(message, list):
             return f"[{', '.join(sorted(map(self.shown, message)))}]"
         if not hasattr(message, "FIELDS"):
@@ -78,7 +78,7 @@ class Questions:
         return f"({' '.join(told)})"
 
     async def ready(self) -> None:
-        """A topic of two partitions, and a coordinator that has loaded."""
+        """Creates a topic of two partitions, and waits until the coordinator has loaded."""
         topic = m.CreateTopicsRequest.CreatableTopic(name=self.name("t"), num_partitions=2, replication_factor=1)
         await self.ask(m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
         asked = m.MetadataRequest(topics=[m.MetadataRequest.MetadataRequestTopic(name=self.name("t"))])
@@ -90,7 +90,7 @@ class Questions:
         self.topic_id = found.topics[0].topic_id
 
     async def until(self, ready: Callable[[Any], bool], request: Any, version: int) -> Any:
-        """The first answer that is; no broker tells when it will be."""
+        """The first answer that satisfies the condition; asks again until then."""
         async with asyncio.timeout(LIMIT_S):
             while not ready(answer := await self.ask(request, version)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -193,7 +193,7 @@ class Questions:
         )
 
     def fetch(self, version: int, *groups: str, everything: bool = False, stable: bool = False) -> Any:
-        """Of one group before version 8."""
+        """OffsetFetch for one group, before version 8."""
         asked = m.OffsetFetchRequest
         if version < 8:
             named = [

@@ -11,7 +11,7 @@ from kafkacore.protocol.messages import SyncGroupResponse
 
 
 class Rolls:
-    """The real ones, in an environment whose clock goes as `now_ms` does."""
+    """The real native ones, in an environment whose clock follows `now_ms`."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -34,15 +34,15 @@ class Rolls:
         return Roll(self, self._native.publish(group_id, generation_id, members, protocol_type, protocol_name))
 
     def heartbeat(self, request: Any) -> bool:
-        """Whether it is answered without the shard, and without an error."""
+        """Whether the processor answers it without the shard and without an error."""
         self.go_on()
         noted = self._native.note(request.group_id, request.generation_id, request.member_id, request.group_instance_id)
         self.noted += noted
         return noted
 
     def sync_group(self, request: Any) -> SyncGroupResponse | None:
-        """What is answered without the shard, or None. By the latest version that the request can have, and with what
-        that leaves out of what the shard would say."""
+        """The processor's answer, or None if the request must go to the shard. Uses the latest version that fits the
+        request, and omits what that version omits of the shard's answer."""
         version = 3 if request.protocol_type is None and request.protocol_name is None else 5
         told = self._native.sync_group(request.encode(version), version)
         if told is None:

@@ -1,7 +1,7 @@
 """Consumers of one group, their coordinator and its log in a world of lost, late and repeated messages and crashes.
 
-Everything comes from a seed. Consumers do what Kafka's does: they join, the leader deals the partitions out, they fetch
-the committed offsets, consume (count), commit and send heartbeats; after an error they do what its code asks for.
+A seed decides everything. Consumers act like Kafka's: they join, the leader assigns the partitions, they fetch the
+committed offsets, consume (count), commit and send heartbeats. After an error they do what its code demands.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class World:
         self.lives = 0
         self.shard: GroupShard | None = None
         self.open: deque[Append] = deque()
-        self.waiting: dict[tuple[int, int], int] = {}  # whom this life's shard owes an answer, and since when
-        self.generation = -1  # the last that was given out
-        self.owners: dict[tuple[int, int], str] = {}  # (generation, partition): who was given it
+        self.waiting: dict[tuple[int, int], int] = {}  # requests that this shard must answer, and since when
+        self.generation = -1  # the last one
+        self.owners: dict[tuple[int, int], str] = {}  # (generation, partition): the member that got it
         self.committed: dict[int, int] = {}  # acknowledged to a consumer, by partition
         self.consumers: list[Consumer] = []
         self.dead: list[Consumer] = []
@@ -106,7 +106,7 @@ class World:
         self.carry_out(shard.loaded(self.now))
 
     def crash(self) -> None:
-        """Of what was being appended the first few are in the log."""
+        """Crashes the coordinator; only the first few open appends reach the log."""
         surviving = self.random.randint(0, len(self.open))
         for append in list(self.open)[:surviving]:
             self.log.extend(append.records)
@@ -115,7 +115,7 @@ class World:
         self.later(self.random.randint(10, 3_000), self.start)
 
     def resign(self) -> None:
-        """In order: everybody who waits is told."""
+        """The coordinator resigns in order and answers all waiting requests."""
         shard, life = self.shard, self.lives
         assert shard is not None
         self.carry_out(shard.unload(ErrorCode.NOT_COORDINATOR))
@@ -135,7 +135,7 @@ class World:
             self.later(self.random.randint(1, 20 if self.calm else 400), lambda: self._settle(life))
 
     def _settle(self, life: int) -> None:
-        """What becomes of the oldest open append."""
+        """Decides the result of the oldest open append."""
         if self.shard is None or life != self.lives or not self.open:
             return
         if self.chance(0.03):
@@ -149,7 +149,7 @@ class World:
         self.carry_out(self.shard.committed(append.token, base_offset, self.now))
 
     def _fail(self, error: ErrorCode) -> None:
-        """This one and all behind it."""
+        """Fails this append and all behind it."""
         assert self.shard is not None
         failing = [self.open.popleft() for _ in range(len(self.open))]
         for append in failing:
@@ -158,7 +158,7 @@ class World:
             self.resign()
 
     def heartbeat(self, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
-        """By a processor where that can tell."""
+        """Asks the processor first, and the shard if the processor cannot answer."""
         return HeartbeatResponse() if self.rolls.heartbeat(request) else shard.heartbeat(request, self.now)
 
     def sync_group(self, shard: GroupShard, request: SyncGroupRequest, waiter: Any) -> Effects:
@@ -187,12 +187,12 @@ class World:
         if self.chance(0.03):
             return
         at = max(self._mailed.get(consumer, 0), self.now + self._delay())
-        self._mailed[consumer] = at + 1  # behind a copy
+        self._mailed[consumer] = at + 1  # after the copy
         for copy in range(2 if self.chance(0.04) else 1):
             self.later(at - self.now + copy, lambda copy=copy: self._arrive((number, copy), call))  # type: ignore[misc]
 
     def _straggle(self, consumer: Consumer, number: int, call: Callable[[GroupShard, Any], Any]) -> None:
-        """A copy that arrives when its sender is not what it was any more: what a connection that broke had sent."""
+        """A late copy from a broken connection; its sender has changed since."""
         member_id, generation = consumer.member_id, consumer.generation
 
         def arrive() -> None:
@@ -209,7 +209,7 @@ class World:
 
     def _arrive(self, waiter: tuple[int, int], call: Callable[[GroupShard, Any], Any]) -> None:
         if self.shard is None:
-            return  # connection refused: the consumer gives up by itself
+            return  # connection refused; the consumer gives up by itself
         self.waiting[waiter] = self.now
         done = call(self.shard, waiter)
         if isinstance(done, Effects):
@@ -231,7 +231,7 @@ class World:
         if self._asked.pop(number, None) is not None and consumer.outstanding == number:
             consumer.retry()
 
-    # --- what holds whatever happens ---
+    # --- invariants ---
 
     def note_owner(self, generation: int, partitions: list[int], owner: str) -> None:
         self.generation = max(self.generation, generation)
@@ -240,7 +240,7 @@ class World:
             assert before == owner, f"partition {partition} of generation {generation} has {before} and {owner}"
 
     def check_log(self) -> None:
-        """Offsets never go back in the log, and what was acknowledged is there."""
+        """Offsets never go back in the log, and acknowledged offsets are there."""
         last: dict[int, int] = {}
         for key, value in self.log:
             if records.kind_of(key) == records.OFFSET_COMMIT and value is not None:
@@ -252,7 +252,7 @@ class World:
             assert last.get(partition, 0) >= offset, f"partition {partition} lost {offset}, has {last.get(partition)}"
 
     def check_replay(self) -> None:
-        """Another shard that reads the log says what this one says, as far as it is recorded."""
+        """A new shard that loads the log has the same recorded state as this one."""
         if self.shard is None or self.open:
             return
         other = GroupShard(SETTINGS, self._new_uuid)
@@ -260,13 +260,13 @@ class World:
             other.replay(key, value, offset)
         assert committed_offsets(other) == committed_offsets(self.shard)
         mine, read = (each.describe_groups(Client(), [GROUP])[0] for each in (self.shard, other))
-        # That a group became empty may be missing in the log: its members' sessions end again then.
+        # The log may lack the record of a group that became empty; its members' sessions then expire again.
         if mine.group_state == "Stable":
             assert read == mine
 
 
 class Consumer:
-    """`instance`: static. Its steps follow each other; one request is out at a time but for none."""
+    """`instance` makes it a static member. Each step follows the last; at most one request is under way."""
 
     def __init__(self, world: World, name: str, instance: str | None = None) -> None:
         self.world, self.name, self.instance = world, name, instance
@@ -282,7 +282,7 @@ class Consumer:
 
     @property
     def joins(self) -> bool:
-        """Its JoinGroup may have to wait for others."""
+        """Whether it joins; its JoinGroup may have to wait for others."""
         return self.step == self.join
 
     @property
@@ -293,7 +293,7 @@ class Consumer:
 
     def join(self) -> None:
         self.step, self.positions = self.join, {}
-        # Every so often it wants something else, which makes a rebalance.
+        # Now and then its subscription differs, which causes a rebalance.
         taste = b"%d" % self.world.random.randint(0, 1) if not self.world.calm else b"0"
         request = JoinGroupRequest(
             group_id=GROUP,
@@ -319,7 +319,7 @@ class Consumer:
             self._failed(error)
 
     def sync(self, members: list[str]) -> None:
-        """As leader it deals the partitions to these."""
+        """SyncGroup; the leader assigns the partitions to `members`."""
         self.step = lambda: self.sync(members)
         request = SyncGroupRequest(
             group_id=GROUP,
@@ -360,7 +360,7 @@ class Consumer:
         self.consume()
 
     def consume(self) -> None:
-        """Between heartbeats and commits; now and then it leaves, or is started again."""
+        """Consumes between heartbeats and commits; leaves or restarts now and then."""
         self.step = self.consume
         if self.world.chance(0.02):
             self.leave()
@@ -400,7 +400,7 @@ class Consumer:
             if not error:
                 for index, offset in sent.items():
                     self.world.committed[index] = max(self.world.committed.get(index, 0), offset)
-                self.heartbeat()  # no commit tells of a rebalance
+                self.heartbeat()  # only a heartbeat reports a rebalance; a commit does not
             else:
                 self._failed(ErrorCode(error))
 
@@ -440,14 +440,14 @@ class Consumer:
                 self.member_id, self.generation = "", -1
             self.world.later(RETRY_MS, self._wake(self.join))
         else:
-            assert error.retriable or error == ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.name} is told {error.name}"
+            assert error.retriable or error == ErrorCode.UNKNOWN_SERVER_ERROR, f"{self.name} got {error.name}"
             self.retry()
 
     def _ask(self, call: Callable[[GroupShard, Any], Any], then: Callable[[Any], None]) -> None:
         self.world.ask(self, call, lambda answer: then(answer) if self.alive else None)
 
     def _wake(self, step: Callable[[], None]) -> Callable[[], None]:
-        """Only if nothing else has begun meanwhile."""
+        """Continues only if no other step has begun meanwhile."""
         was = self.outstanding
         return lambda: step() if self.alive and self.outstanding == was else None
 

@@ -1,7 +1,7 @@
-"""One directory that changes hands between Apache Kafka and us, and what must be the same on either side.
+"""One directory that passes between Apache Kafka and us, and the checks that both find the same in it.
 
-`Directory` is a node's files and settings and whoever runs on them; `Story` walks the turns: who takes over finds all
-that the last one told, writes, tells what is there now, and ends by SIGTERM or SIGKILL.
+`Directory` has a node's files and settings and the broker that runs on them. `Story` runs the turns: a broker starts,
+must find all that the last one described, writes more, describes it, and ends by SIGTERM or SIGKILL.
 """
 
 import json
@@ -23,7 +23,7 @@ PARTITIONS = {"codecs": 2, "stamped": 1, "transactions": 2, "compacted": 2, "ids
 NEW_BATCHES = 1000
 METADATA = "__cluster_metadata-0"
 DUMPED = {".log", ".index", ".timeindex", ".txnindex", ".snapshot"}
-# What only Apache Kafka acts on has an authorizer; who comes after a kill waits until the one killed counts as gone.
+# Apache Kafka's turns have an authorizer. After a kill, the next broker waits until the session of the last one ends.
 SETTINGS = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
@@ -34,18 +34,18 @@ SETTINGS = {
     "log.cleaner.dedupe.buffer.size": "2097152",
     "log.cleaner.threads": "1",
 }
-# Without the access control that we would not pretend to have; a snapshot after every batch, at which the log begins.
+# Our turns have no access control, which we lack. There is a snapshot after every batch, and the log begins there.
 OUR_SETTINGS = {
     "authorizer.class.name": "",
     "metadata.log.max.record.bytes.between.snapshots": "1",
     "metadata.max.retention.bytes": "1",
 }
-# 3.9's levels and 4.3's, which an upgrade takes one to the other.
+# The levels of 3.9 and of 4.3; an upgrade changes the former to the latter.
 UPGRADE = ("metadata.version=30", "transaction.version=2", "group.version=1", "eligible.leader.replicas.version=1")
 
 
 class Directory(InTurns):
-    """What changes hands: `release` and `maker` (one of them, or OURS) format it, nobody runs on it at first."""
+    """The directory of a node. `maker` (a release, or OURS) formats it for `release`; no broker runs on it at first."""
 
     def __init__(self, path, tools, *, release, maker, dynamic, directories):
         self.tools, self.maker, self.dynamic = tools, maker, dynamic
@@ -60,7 +60,7 @@ class Directory(InTurns):
         return given
 
     def java(self, tool, *arguments):
-        """Formats, whoever does."""
+        """Formats the directory with the tool of its maker."""
         del tool
         options = ("--standalone",) if self.dynamic else ()
         if self.maker == OURS:
@@ -77,7 +77,7 @@ class Directory(InTurns):
             self.give_to_apache()
 
     def place(self, partition):
-        """The log directory that has it, as files tell."""
+        """The log directory that holds the partition, according to the files."""
         (found,) = (each for each in self.log_dirs if (each / partition).is_dir())
         return found
 
@@ -89,7 +89,7 @@ class Directory(InTurns):
         return sorted(each for each in found if each)
 
     def begins_behind(self, snapshots):
-        """Whether all that the metadata log still has of that time is in a later snapshot."""
+        """Whether the metadata log has a single snapshot, which is newer than `snapshots`."""
         found = self.snapshots()
         return len(found) == 1 and found > snapshots[-1:]
 
@@ -97,7 +97,7 @@ class Directory(InTurns):
         return json.loads((self.log_dirs[0] / METADATA / quorum_state.NAME).read_bytes())["data_version"]
 
     def batches(self, topic, partition="[0-9]"):
-        """Of all its partitions, or of one, in the order of offsets in each."""
+        """The batches of all partitions of a topic, or of one, in the order of offsets."""
         segments = (path for each in self.log_dirs for path in sorted(each.glob(f"{topic}-{partition}/*.log")))
         return [batch for path in segments for batch in Batches(path.read_bytes())]
 
@@ -116,7 +116,7 @@ def offset(line):
 
 
 def newest(batches):
-    """Offset and value of the last record of each key that counts: of a transaction that was aborted none does."""
+    """Offset and value of the last record of each key, without records of aborted transactions."""
     found, undecided = {}, {}
     for batch in batches:
         if not batch.is_control:
@@ -136,7 +136,7 @@ def records_in(batch):
 
 
 def difference(one, other, at="it"):
-    """Where two answers of `java-reads` part, in a line that a person reads; nothing where they do not."""
+    """The first difference between two outputs of `java-reads`, as a line of text; empty if they are equal."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return next((found for key in one if (found := difference(one[key], other[key], f"{at}[{key}]"))), "")
     if isinstance(one, list) and isinstance(other, list):
@@ -148,7 +148,7 @@ def difference(one, other, at="it"):
 
 
 class Story:
-    """`turns` is who has the directory in turn, `ends` how each turn but the last ends: "stop" or "kill"."""
+    """`turns` names the broker of each turn, `ends` how each turn except the last ends: "stop" or "kill"."""
 
     def __init__(self, directory, tools, turns, ends, *, upgrades=False):
         self.directory, self.tools, self.turns, self.ends = directory, tools, turns, ends
@@ -182,13 +182,13 @@ class Story:
     def read(self):
         return json.loads(self.tools.run("java-reads", self.directory.bootstrap, *TOPICS).out)
 
-    # What the one who takes over finds.
+    # --- checks at the start of a turn ---
 
     def find(self, name):
         if name != OURS and self.administered:
             found = self.ask("java-administration", "tell")
             assert found == self.administered, difference(self.administered, found, name)
-        # A release shows no features that came after it.
+        # A release does not show features that came after it.
         found = set(self.ask("java-administration", "features"))
         assert self.features <= found or name == "apache-3.9", (self.features, found)
         if self.told is None:
@@ -202,7 +202,8 @@ class Story:
         assert found == self.told, f"{name} has {difference(self.told, found)}"
 
     def finish_move(self, name, moved, partition):
-        """Apache Kafka drops a move whose fetcher is fenced while the broker registers anew, until its next start."""
+        """Waits for the end of a move. Apache Kafka drops a move until its next start if the broker is fenced
+        meanwhile."""
         try:
             wait_until(moved, what=f"{partition} to be moved")
         except TimeoutError:
@@ -222,7 +223,7 @@ class Story:
         moving = {line[1] for line in rows if line[-1] == "true"}
         return {line[1]: [line[0], *line[2:4]] for line in rows if line[1] not in moving}
 
-    # What he adds.
+    # --- changes during a turn ---
 
     def write(self, name, number):
         if self.told is None:
@@ -235,7 +236,7 @@ class Story:
         self.move(number)
 
     def administer(self):
-        """Apache Kafka's first turn writes what only it acts on; its next ends what was left open."""
+        """Apache Kafka's first turn writes metadata that only it acts on; its next turn ends the open transactions."""
         if self.administered:
             self.ask("java-writes", "end")
             if self.upgrades:
@@ -249,9 +250,9 @@ class Story:
         self.ask("java-administration", "upgrade", *UPGRADE, *quorum)
 
     def compact(self, name):
-        """Lets the log cleaner have all that it may ever have, which is all but the active segments. Of each key it
-        leaves the newest; and it takes away, but where the active segment has all: a marker that it begins with is of
-        now, and records of then roll none.
+        """Waits until the log cleaner has compacted everything except the active segments. It must keep the newest
+        record of each key, and remove some records unless the active segment has them all: that one may begin with a
+        marker, whose time is now, and then records with older times do not roll it.
         """
         before = [self.directory.batches("compacted", number) for number in range(PARTITIONS["compacted"])]
         self.ask("java-writes", "lag", 0)
@@ -272,7 +273,7 @@ class Story:
         return True
 
     def move(self, number):
-        """Each turn another partition, where there is another directory."""
+        """Moves another partition in each turn, if there is another directory."""
         if len(self.directory.log_dirs) == 1:
             return
         topic = ("codecs", "transactions", "compacted")[number % 3]
@@ -291,7 +292,7 @@ class Story:
         for partition, each in uncommitted.items():
             assert each["position"] == each["end"], partition
             assert committed[partition]["position"] == committed[partition]["end"], partition
-        # The story has a subject: gaps that a cleaner made, transactions that are open, and aborted ones.
+        # The test needs gaps from compaction, open transactions and aborted ones.
         for number in range(PARTITIONS["compacted"]):
             found = uncommitted[f"compacted-{number}"]
             assert len(found["records"]) < found["end"] - found["first"]
@@ -304,10 +305,10 @@ class Story:
             aborted = {offset(line) for line in all_of_it["records"]} - {offset(line) for line in settled["records"]}
             assert min(aborted) < settled["end"]
 
-    # What the files say when he is gone.
+    # --- checks of the files after a turn ---
 
     def hold_producer_ids(self, name):
-        """Whoever wrote the thousand batches of this turn had an id that nobody had, and wrote nothing twice."""
+        """Checks that the producer of this turn's thousand batches had a new id and wrote no batch twice."""
         new = self.directory.batches("ids")[-NEW_BATCHES:]
         (producer_id,) = {batch.producer_id for batch in new}
         assert [batch.base_sequence for batch in new] == list(range(NEW_BATCHES))
@@ -317,7 +318,7 @@ class Story:
             self.producer_ids |= {batch.producer_id for batch in self.directory.batches(topic)}
 
     def hold_leader_epochs(self):
-        """Epochs that have records are never told otherwise; of the others a log that was copied does not know."""
+        """Checks that epochs with records never change. A copied log does not know the other epochs."""
         for partition in partitions():
             found, before = self.directory.leader_epochs(partition), self.epochs.get(partition, [])
             assert found == sorted(found) and found[-1:] >= before[-1:], (partition, before, found)
@@ -325,7 +326,7 @@ class Story:
             self.epochs[partition] = found
 
     def hold_dumps(self):
-        """kafka-dump-log and ours print the same of every file."""
+        """Checks that kafka-dump-log and ours print the same for every file."""
         found = sorted(path for each in self.directory.log_dirs for path in each.glob("*/*") if path.suffix in DUMPED)
         logs = [path for path in found if path.suffix == ".log"]
         others = [path for path in found if path.suffix != ".log"]
@@ -336,7 +337,7 @@ class Story:
             assert ours == theirs, difference(theirs, ours, "kafka-dump-log's, then ours")
 
     def leave_half_moved(self, number):
-        """As a kill during a move leaves it: the future log is there beside the current one."""
+        """Makes the state after a kill during a move: the future log lies beside the current one."""
         if len(self.directory.log_dirs) == 1:
             return
         partition = ("codecs-1", "transactions-1", "compacted-1")[number % 3]

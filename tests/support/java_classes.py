@@ -4,13 +4,13 @@ import struct
 import zipfile
 
 _UTF8, _LONG, _DOUBLE, _STRING = 1, 5, 6, 8
-# Bytes of a constant behind its tag (JVM specification, 4.4), but for text.
+# Size of each constant behind its tag (JVM specification, 4.4), except text.
 _SIZES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 _POOL_AT = 8
 
 
 def string_literals(jar, name):
-    """Of the class `name` (with dots) in `jar`, as a set."""
+    """The string literals of the class `name` (with dots) in `jar`, as a set."""
     with zipfile.ZipFile(jar) as archive:
         code = archive.read(name.replace(".", "/") + ".class")
     (count,) = struct.unpack_from(">H", code, _POOL_AT)

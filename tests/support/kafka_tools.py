@@ -45,7 +45,7 @@ MAIN_3_9 = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a tool printed and how it ended."""
+    """Output and exit status of a tool."""
 
     exit: int
     out: str
@@ -57,7 +57,7 @@ class Outcome:
 
 
 class KafkaTools:
-    """One Java process with the tools of one release; `run` is for one thread at a time."""
+    """One Java process with the tools of one release; one thread at a time may call `run`."""
 
     def __init__(self, name):
         self.name, self.release = name, APACHE[name]
@@ -88,6 +88,6 @@ class KafkaTools:
         self.process.stdout.close()
         try:
             self.process.wait(5)
-        except subprocess.TimeoutExpired:  # a forked process still has the other end of its input
+        except subprocess.TimeoutExpired:  # a forked process still holds the other end of its input
             self.process.kill()
             self.process.wait()

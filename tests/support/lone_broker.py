@@ -1,4 +1,4 @@
-"""A broker with its plane, partitions and handlers, and in place of a controller a list of records that grows."""
+"""A broker with its plane, partitions and handlers. A growing list of records replaces the controller."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.storage.log_manager import LogManager
 
 DIRECTORY = Uuid(b"d" * 16)
-# The processors' table holds native counts, which keep no disk but the real one.
+# The processors' table holds native counts, which keep only a real disk alive.
 _outlives_its_partitions: list[Environment] = []
 
 
 class Records:
-    """A controller reduced to what a broker asks of one: everything is granted at once."""
+    """A controller that grants every request of the broker at once."""
 
     def __init__(self, publisher: MetadataPublisher) -> None:
         self.publisher = publisher
@@ -74,7 +74,7 @@ class Records:
 
     def BrokerHeartbeatRequest(self, request: Any) -> Any:
         self.asked_to_leave += request.want_shut_down
-        # Once: a broker that a test has fenced stays so.
+        # Only once, so that a broker that a test fences stays fenced.
         if not request.want_fence and not self.unfenced:
             self.unfenced = True
             self.commit(UnfenceBrokerRecord(id=request.broker_id, epoch=0))
@@ -113,7 +113,7 @@ class Records:
 
 class Started:
     def __init__(self, path: Path, disk: SimulatedDisk | None = None, **overrides: str) -> None:
-        """Its logs lie in `path`, or on `disk`."""
+        """Keeps its logs in `path`, or on `disk`."""
         config = BrokerConfig(
             {
                 "process.roles": "broker",
@@ -156,7 +156,7 @@ class Started:
         return f"127.0.0.1:{self.broker.bound['PLAINTEXT'][1]}"
 
     def create(self, name: str, partitions: int = 1) -> None:
-        """A topic that is served when this returns."""
+        """Creates a topic, which the broker serves when this returns."""
         topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions)
 
         async def created() -> None:

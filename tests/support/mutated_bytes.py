@@ -10,7 +10,7 @@ INTERESTING: Final = (0, 1, -1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF,
 
 
 def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytearray:
-    """A few changes; one kind takes the end of one of `others`."""
+    """`data` with a few changes; one kind replaces its end with the end of one of `others`."""
     changed = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         at = rng.randrange(len(changed) + 1) if rng.random() < 0.6 else rng.randrange(min(len(changed), 90) + 1)

@@ -9,7 +9,8 @@ NOW = 1_400_000_000_000
 
 
 def entries(base_offset, magic, codec, count=3):
-    """Entries of `count` messages; a compressed set is one, stored with its last offset, as brokers stored it."""
+    """Entries of `count` messages. A compressed set is one entry with the offset of its last message, as brokers stored
+    it."""
     builder = LegacyRecordBatchBuilder(magic=magic, compression_type=CODECS[codec], batch_size=1 << 20)
     for at in range(count):
         first = base_offset if codec == "none" or magic == 0 else 0
@@ -21,7 +22,7 @@ def entries(base_offset, magic, codec, count=3):
 
 
 def segment(base_offset=0):
-    """Every magic and codec that Kafka reads (its lz4 of magic 0 has a checksum of its own, which only it reads)."""
+    """Every magic and codec that Kafka reads. Its lz4 of magic 0 is left out: only Kafka knows that checksum."""
     data = b""
     for magic in (0, 1):
         for codec in CODECS:

@@ -1,4 +1,4 @@
-"""Few rows of a product in which every value, or every two values of different factors, still occur."""
+"""Few rows of a product of factors in which every value, or every pair of values, still occurs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def product(factors: Mapping[str, Sequence[object]]) -> list[Row]:
 
 
 def met(row: Row, size: int) -> set[tuple[tuple[str, object], ...]]:
-    """Each `size` values that meet in a row."""
+    """Every combination of `size` values in a row."""
     return set(itertools.combinations(row.items(), size))
 
 
 def covering(factors: Mapping[str, Sequence[object]], size: int) -> list[Row]:
-    """Greedy, and the same each time: the row in which most values meet that have not yet, until none are left."""
+    """Greedy and deterministic: takes the row with the most new combinations until all occur."""
     rows, chosen = product(factors), []
     left = set().union(*(met(row, size) for row in rows))
     while left:

@@ -1,4 +1,4 @@
-"""Real processes for tests: free ports, logs that survive a failure, waiting for the thing itself with a limit."""
+"""Real processes for tests: free ports, logs that survive a failure, and waits for a condition with a limit."""
 
 import contextlib
 import itertools
@@ -15,15 +15,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / ".peers"
 POLL_S = 0.02
-# Below what the kernel gives to whoever does not care: nobody is given one between its choice here and its use. Each
-# process of tests begins far from where its neighbours do, and takes none twice before it has had all.
+# These ports are below the kernel's ephemeral range, so that no other process gets one between its choice here and its
+# use. Each test process begins far from its neighbours, and uses all ports before it takes one again.
 PORTS = range(16_384, 32_768)
 _FIRST = int(os.getpid() * 0.618 * len(PORTS)) % len(PORTS)
 _NEXT_PORTS = itertools.cycle([*PORTS[_FIRST:], *PORTS[:_FIRST]])
 
 
 def free_ports(count):
-    """Ports that nobody listens on."""
+    """Ports without a listener."""
     found = list(itertools.islice(filter(is_free, itertools.islice(_NEXT_PORTS, len(PORTS))), count))
     assert len(found) == count, f"only {len(found)} of {PORTS} are free"
     return found
@@ -31,7 +31,7 @@ def free_ports(count):
 
 def is_free(port):
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as whoever is to listen there does
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the later listener does
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
@@ -50,7 +50,7 @@ def wait_until(condition, timeout_s=30.0, what="the condition"):
 
 
 def accepts(address):
-    """Whether somebody listens at `host:port`."""
+    """Whether `host:port` accepts connections."""
     host, port = address.rsplit(":", 1)
     try:
         socket.create_connection((host, int(port)), timeout=1).close()
@@ -65,7 +65,8 @@ def rss_bytes(pid):
 
 
 def need(present, how):
-    """Skips with one line on how to get what is missing; a failure where CI=true, since nobody reads its skips."""
+    """Skips with a line that says how to install the missing program. With CI=true it fails, since nobody reads skips
+    there."""
     if present:
         return
     if os.environ.get("CI") == "true":
@@ -74,7 +75,7 @@ def need(present, how):
 
 
 class Child:
-    """A process in a session of its own, so that what it started ends with it; its output goes to `log`."""
+    """A process in a session of its own, so that its children end with it. Its output goes to `log`."""
 
     def __init__(self, command, log, **options):
         self.log = Path(log)
@@ -103,7 +104,7 @@ class Child:
             raise TimeoutError(f"{error}\n{self.tail()}") from None
 
     def terminate(self, timeout_s=30.0):
-        """SIGTERM, and SIGKILL to the whole session when that is not enough; returns the exit status."""
+        """Sends SIGTERM, and after a time SIGKILL to the whole session. Returns the exit status."""
         if self.alive():
             self.process.terminate()
         try:
@@ -115,7 +116,7 @@ class Child:
             self.close()
 
     def kill(self):
-        """SIGKILL to the whole session; returns the exit status."""
+        """Sends SIGKILL to the whole session. Returns the exit status."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.close()

@@ -35,7 +35,7 @@ class Replica:
         self.settle()
 
     def settle(self) -> None:
-        """What a driver does between two inputs, at once."""
+        """Does at once the work of a driver between two inputs."""
         state = self.raft.take_state()
         while state is not None:
             self.states.append(state[1])

@@ -1,7 +1,7 @@
-"""The one seed of whatever a test chooses at random.
+"""The one seed of all random choices in tests.
 
-`make test` chooses the same every time, so that what it says depends on the tree alone. KAFKACORE_SEED=N chooses
-otherwise, KAFKACORE_SEED=new anew in each run, as `make fuzz` does; a failing test prints the seed that repeats it.
+`make test` uses the same seed every time, so that its result depends on the tree alone. KAFKACORE_SEED=N uses another
+one, and KAFKACORE_SEED=new a new one in each run, as `make fuzz` does. A failing test prints the seed that repeats it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads Apache Kafka's segment files with nothing but struct: an independent eye on what a broker stored."""
+"""Reads Apache Kafka's segment files with nothing but struct, independently of our own readers."""
 
 import struct
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 
 @dataclass(frozen=True)
 class StoredBatch:
-    """The header of one record batch v2 as it lies in the file, and the CRC-32C of what the header says it covers."""
+    """The header of one record batch v2 in a file, and the CRC-32C of the bytes that it covers."""
 
     base_offset: int
     size_bytes: int
@@ -61,7 +61,7 @@ def segments(log_dir, topic, partition=0):
 
 
 def batches(path):
-    """Every batch of one segment file; raises ValueError where the file is not whole."""
+    """Every batch of one segment file. Raises ValueError if the file is incomplete."""
     data = Path(path).read_bytes()
     position, found = 0, []
     while position < len(data):

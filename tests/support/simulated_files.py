@@ -1,4 +1,4 @@
-"""A disk for small files that loses in a crash what was not made durable, and can fail at any step."""
+"""A disk for small files that loses unsynced changes in a crash and can fail at any step."""
 
 from posixpath import dirname, normpath
 
@@ -8,9 +8,9 @@ class PowerCut(Exception):
 
 
 class SimulatedFiles:
-    """`Files` in memory. `write` makes the content durable; `sync_directory` the names in it, new or moved.
+    """`Files` in memory. `write` makes the content durable; `sync_directory` makes new or moved names durable.
 
-    `steps` operations that change something succeed, the next one raises PowerCut; None for no limit.
+    `steps` operations that change something succeed, and the next one raises PowerCut; None means no limit.
     """
 
     def __init__(self, steps=None):
@@ -22,7 +22,7 @@ class SimulatedFiles:
         self.locked = set()
 
     def crash(self, rng):
-        """Keeps what is durable and, of each directory's changes of names, those before a random one."""
+        """Keeps the durable state and, for each directory, the changes of names before a random one."""
         cut = {}
         for directory, change in self.pending:
             if cut.setdefault(directory, rng.random()) > rng.random():

@@ -1,4 +1,4 @@
-"""Batches as a transactional producer and its coordinator write them (KIP-98), to be appended as a follower does."""
+"""Batches of a transactional producer and its coordinator (KIP-98); tests append them as a follower does."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""A node with several log directories, and what clients hear of its partitions."""
+"""A node with several log directories, and a client that asks about its partitions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TIMEOUT_MS = 10_000
 
 
 class Client:
-    """Requests to the broker at `address`; the directories are named by the ends of their paths."""
+    """Sends requests to the broker at `address`. Directories are named by the last part of their paths."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -48,7 +48,7 @@ class Client:
         return int(ask(self.address, request, 9).responses[0].partition_responses[0].error_code)
 
     def fetch(self, topic: str, index: int, offset: int = 0) -> tuple[int, list[bytes | None]]:
-        """Error code and values, of one response."""
+        """Error code and values of one response."""
         request = FetchRequest(
             max_wait_ms=0,
             min_bytes=0,
@@ -67,7 +67,7 @@ class Client:
         return partition.error_code, [record.value for record in records if record.offset >= offset]
 
     def read(self, topic: str, index: int, count: int) -> list[bytes | None]:
-        """From the beginning."""
+        """All values from the beginning of the partition."""
         found: list[bytes | None] = []
         while len(found) < count:
             error, more = self.fetch(topic, index, len(found))
@@ -104,14 +104,15 @@ class Client:
         return {Path(each.log_dir).name: each for each in results}
 
     def shown(self, name: str, topic: str) -> dict[tuple[int, bool], Any]:
-        """What DescribeLogDirs shows of a topic in a directory, by partition and whether it is a future replica."""
+        """The replicas of a topic in a directory from DescribeLogDirs, by partition and whether they are future
+        ones."""
         topics = {each.name: each for each in self.describe()[name].topics}
         if topic not in topics:
             return {}
         return {(each.partition_index, each.is_future_key): each for each in topics[topic].partitions}
 
     def alter(self, topic: str, index: int, path: str) -> int:
-        """AlterReplicaLogDirs; the error code."""
+        """Sends AlterReplicaLogDirs and returns the error code."""
         request = AlterReplicaLogDirsRequest(
             dirs=[
                 AlterReplicaLogDirsRequest.AlterReplicaLogDir(
@@ -130,7 +131,7 @@ class Client:
 
 
 class Directories(Client):
-    """The metadata log in `m`, logs in `a` and `b`; each is started again on what the last one left."""
+    """Nodes with the metadata log in `m` and logs in `a` and `b`; each starts on the files of the last one."""
 
     def __init__(self, path: Path, *overrides: str) -> None:
         self.path = path
@@ -176,17 +177,17 @@ class Directories(Client):
         return next(one for one in self.broker._logs._manager.native_directories if Path(one.path).name == name)
 
     def fail(self, name: str) -> None:
-        """As an error of the disk would."""
+        """Fails a directory, as a disk error would."""
         self.native(name).fail(5)
 
     def partitions(self, topic: str) -> list[Any]:
-        """As the committed metadata has them."""
+        """The partitions in the committed metadata."""
         image = self.broker.context.image
         found = image.topic(topic)
         return [] if found is None else [image.partition_at(row) for row in found.partition_rows]
 
     def assigned(self, topic: str) -> list[str]:
-        """The directories of this node's replicas, as the committed metadata has them."""
+        """The directories of this node's replicas in the committed metadata."""
         ids = {directory: Path(path).name for directory, path in self.broker._logs._paths.items()}
         return [ids.get(each.directories[0], "?") for each in self.partitions(topic)]
 

@@ -1,4 +1,4 @@
-"""A few requests written by hand, so that what tests a broker shares no code with it."""
+"""A few requests written by hand, so that the test of a broker shares no code with it."""
 
 import socket
 import struct
@@ -26,7 +26,7 @@ def receive_exactly(connection, size):
 
 
 def receive(connection):
-    """One response: (correlation id, what follows it)."""
+    """One response: (correlation id, the rest)."""
     (size,) = struct.unpack(">i", receive_exactly(connection, 4))
     payload = receive_exactly(connection, size)
     return struct.unpack(">i", payload[:4])[0], payload[4:]

@@ -1,12 +1,13 @@
-"""Answers that Apache Kafka has given once, as text that can be read: a part for each story, below its title."""
+"""Answers of Apache Kafka as readable text: a part for each story, below its title."""
 
 import os
 
-REWRITE = "KAFKACORE_REWRITE_ANSWERS"  # of a run on Apache Kafka
+REWRITE = "KAFKACORE_REWRITE_ANSWERS"  # only with --peer
 
 
 def written(path, story, answers):
-    """What the file has of the story, a line for each answer; where it is to be rewritten, `answers` are put there."""
+    """The lines of the story in the file, one per answer. With KAFKACORE_REWRITE_ANSWERS, writes `answers` there
+    first."""
     title = f"# {story.__name__.replace('_', ' ')}"
     parts = dict(part.partition("\n")[::2] for part in path.read_text().rstrip("\n").split("\n\n"))
     if REWRITE in os.environ:

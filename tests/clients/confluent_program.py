@@ -1,6 +1,6 @@
-"""Dialogues of confluent-kafka (librdkafka), one for each function; a program, since two releases of it are tested.
+"""Dialogues with confluent-kafka (librdkafka), one per function. It is a program because tests use two releases of it.
 
-Usage: python confluent_program.py DIALOGUE '{"bootstrap": ..., ...}'; prints one JSON value, what the test asserts on.
+Usage: python confluent_program.py DIALOGUE '{"bootstrap": ..., ...}'; prints one JSON value for the test to check.
 """
 
 import json
@@ -39,7 +39,7 @@ def send(settings, topic, count, size, properties):
 
 
 def receive(settings, topic, count, offset=0, **properties):
-    """The first `count` records of partition 0 from `offset`, by an assigned consumer."""
+    """Reads the first `count` records of partition 0 from `offset` with an assigned consumer."""
     consumer = Consumer({
         "bootstrap.servers": settings["bootstrap"], "group.id": "unused", "enable.auto.commit": False,
         "auto.offset.reset": "error", "check.crcs": True, **properties,
@@ -58,7 +58,7 @@ def receive(settings, topic, count, offset=0, **properties):
 
 
 def round_trip(settings):
-    """Produces and reads back; returns offsets and what differs (nothing, if the broker is right)."""
+    """Produces and reads back; returns offsets and the differences (none, if the broker is right)."""
     topic, count, size = settings["topic"], settings.get("count", 100), settings.get("size", 100)
     make_topic(AdminClient({"bootstrap.servers": settings["bootstrap"]}), topic)
     offsets = send(settings, topic, count, size, settings.get("properties", {}))
@@ -75,7 +75,7 @@ def round_trip(settings):
 
 
 def too_large(settings):
-    """A record over max.message.bytes; returns the name of the error."""
+    """Sends a record over max.message.bytes; returns the name of the error."""
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     make_topic(admin, settings["topic"], config={"max.message.bytes": "1000"})
     try:
@@ -86,7 +86,7 @@ def too_large(settings):
 
 
 def topics(settings):
-    """Creates, describes, widens, deletes; returns what was seen and the error of each wrong request."""
+    """Creates, describes, widens and deletes topics; returns the results and the error of each wrong request."""
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     name = settings["topic"]
     make_topic(admin, name, 3, {"retention.ms": "12345"})
@@ -138,12 +138,12 @@ def failure(future):
 
 
 def offsets(settings):
-    """ListOffsets by each kind of specification, then DeleteRecords; returns offsets by name."""
+    """Lists offsets by each kind of specification, then deletes records; returns offsets by name."""
     topic = settings["topic"]
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     make_topic(admin, topic)
     send(settings, topic, 50, 100, {})
-    # One record from the past at the end: the largest timestamp is not the last offset's.
+    # The last record is from the past: the largest timestamp is not at the last offset.
     producer = Producer({"bootstrap.servers": settings["bootstrap"]})
     producer.produce(topic, partition=0, value=b"late", timestamp=FIRST_TIMESTAMP_MS)
     producer.flush(PATIENCE_S)
@@ -177,7 +177,7 @@ def reset_error(settings, topic, offset):
 
 
 def administration(settings):
-    """Settings, leaders and SCRAM users are changed; returns what is seen, and the errors of wrong requests."""
+    """Changes settings, leaders and SCRAM users; returns the results and the errors of wrong requests."""
     from confluent_kafka import ElectionType
     from confluent_kafka.admin import (
         AlterConfigOpType,
@@ -218,7 +218,7 @@ def administration(settings):
 
 
 def cluster(settings):
-    """Cluster id, controller and brokers as admin clients see them."""
+    """Returns cluster id, controller and brokers as admin clients see them."""
     admin = AdminClient({"bootstrap.servers": settings["bootstrap"]})
     described = admin.describe_cluster().result(PATIENCE_S)
     return {

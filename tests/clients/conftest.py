@@ -1,4 +1,4 @@
-"""The Java side of the client suite: one process with the tools of each release."""
+"""The Java side of the client suite: one process per release runs its tools."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What administrators change with Kafka's own command-line tools, as 4.3 and as 3.9 ship them."""
+"""Administration with Kafka's own command-line tools, as 4.3 and as 3.9 ship them."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def settings(shown):
     return dict(re.findall(r"^\s*([\w.-]+)=(.*?) sensitive=", shown.out, re.MULTILINE))
 
 
-def test_a_topics_settings_come_and_go(configs, topic):
+def test_kafka_configs_sets_and_deletes_settings_of_a_topic(configs, topic):
     configs("topics", topic, "--alter", "--add-config", "retention.ms=3600000,cleanup.policy=[compact,delete]")
     shown = configs("topics", topic, "--describe")
     assert settings(shown) == {"retention.ms": "3600000", "cleanup.policy": "compact,delete"}
@@ -49,7 +49,7 @@ def test_a_topics_settings_come_and_go(configs, topic):
     ("change", "told"),
     [("retention.ms=soon", "retention.ms"), ("colour=blue", "colour"), ("min.compaction.lag.ms=-7", "min.compaction")],
 )
-def test_what_a_topic_may_not_have(configs, topic, change, told):
+def test_kafka_configs_fails_when_a_topic_cannot_have_the_setting(configs, topic, change, told):
     refused = configs("topics", topic, "--alter", "--add-config", change, attempt=True)
     assert refused.exit != 0
     assert "InvalidConfigurationException" in refused.out + refused.err
@@ -57,13 +57,13 @@ def test_what_a_topic_may_not_have(configs, topic, change, told):
     assert settings(configs("topics", topic, "--describe")) == {}
 
 
-def test_a_topic_that_is_not_there_has_no_settings(configs):
+def test_kafka_configs_fails_when_the_topic_does_not_exist(configs):
     refused = configs("topics", "absent", "--alter", "--add-config", "retention.ms=1", attempt=True)
     assert refused.exit != 0
     assert "UnknownTopicOrPartitionException" in refused.out + refused.err
 
 
-def test_a_brokers_settings_go_before_those_of_all(configs, topic):
+def test_setting_of_one_broker_overrides_the_default_of_all(configs, topic):
     try:
         configs("brokers", None, "--alter", "--add-config", "log.segment.bytes=2000000")
         configs("brokers", "1", "--alter", "--add-config", "log.segment.bytes=3000000,log.cleaner.threads=2")
@@ -91,13 +91,13 @@ def test_a_brokers_settings_go_before_those_of_all(configs, topic):
         ("1", "log.segment.bytes=1", "log.segment.bytes"),
     ],
 )
-def test_what_a_broker_may_not_change(configs, name, change, told):
+def test_kafka_configs_fails_when_a_broker_cannot_change_the_setting(configs, name, change, told):
     refused = configs("brokers", name, "--alter", "--add-config", change, attempt=True)
     assert refused.exit != 0
     assert re.search(told, refused.out + refused.err)
 
 
-def test_levels_of_loggers(configs, broker):
+def test_kafka_configs_changes_levels_of_loggers(configs, broker):
     ours = settings(configs("broker-loggers", "1", "--describe"))
     name = "kafkacore.server" if broker.ours else "kafka.server.KafkaApis"
     if not broker.ours and name not in ours:
@@ -111,7 +111,7 @@ def test_levels_of_loggers(configs, broker):
     assert refused.exit != 0
 
 
-def test_quotas_of_users_clients_and_addresses(tools, server, configs):
+def test_kafka_configs_stores_quotas_of_users_clients_and_addresses(tools, server, configs):
     def quotas(*entity):
         shown = tools.run("kafka-configs", *server, "--describe", *entity).out
         return {key: float(value) for key, value in re.findall(r"(\w+)=([\d.E]+)", shown)}
@@ -130,7 +130,7 @@ def test_quotas_of_users_clients_and_addresses(tools, server, configs):
     configs("ips", "10.1.2.3", "--alter", "--delete-config", "connection_creation_rate")
 
 
-def test_groups_and_metrics_of_clients_have_settings(tools, configs):
+def test_kafka_configs_sets_groups_and_client_metrics(tools, configs):
     if tools.name == "apache-3.9":
         pytest.skip("they came with 4.0")
     configs("groups", "g", "--alter", "--add-config", "consumer.session.timeout.ms=50000")
@@ -143,7 +143,7 @@ def test_groups_and_metrics_of_clients_have_settings(tools, configs):
     configs("client-metrics", "m", "--alter", "--delete-config", "interval.ms,match")
 
 
-def test_leaders_are_elected_where_one_is_missing(tools, server, topic, tmp_path):
+def test_leader_election_elects_only_where_a_leader_is_missing(tools, server, topic, tmp_path):
     elect = ["kafka-leader-election", *server]
     preferred = tools.run(*elect, "--election-type", "preferred", "--topic", topic, "--partition", 0)
     assert "Valid replica already elected" in preferred.out
@@ -157,7 +157,7 @@ def test_leaders_are_elected_where_one_is_missing(tools, server, topic, tmp_path
     assert "UnknownTopicOrPartition" in refused.out + refused.err
 
 
-def test_replicas_are_assigned_as_far_as_one_broker_goes(tools, server, topic, tmp_path):
+def test_reassignment_works_as_far_as_one_broker_allows(tools, server, topic, tmp_path):
     reassign = ["kafka-reassign-partitions", *server]
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
@@ -180,7 +180,7 @@ def test_replicas_are_assigned_as_far_as_one_broker_goes(tools, server, topic, t
     assert "Unknown broker id 7" in refused.out + refused.err
 
 
-def test_feature_levels_are_changed_and_refused(tools, server):
+def test_kafka_features_changes_levels_and_reports_refusals(tools, server):
     features = ["kafka-features", *server]
     (line,) = [line for line in tools.run(*features, "describe").lines if "Feature: metadata.version" in line]
     same = re.search(r"FinalizedVersionLevel: (\S+)", line)[1]
@@ -195,7 +195,7 @@ def test_feature_levels_are_changed_and_refused(tools, server):
         assert re.search("Could not|is not supported|Invalid", refused.out + refused.err)
 
 
-def test_users_that_authenticate_by_scram(configs):
+def test_kafka_configs_stores_scram_users(configs):
     configs("users", "carol", "--alter", "--add-config", "SCRAM-SHA-512=[iterations=8192,password=secret]")
     shown = configs("users", "carol", "--describe")
     assert "SCRAM-SHA-512=iterations=8192" in shown.out
@@ -207,7 +207,7 @@ def test_users_that_authenticate_by_scram(configs):
     assert refused.exit != 0
 
 
-def test_producers_and_transactions_of_a_partition(tools, server, topic):
+def test_kafka_transactions_describes_producers_of_a_partition(tools, server, topic):
     tools.run(
         "kafka-producer-perf-test", "--topic", topic, "--num-records", 100, "--record-size", 10, "--throughput", -1,
         "--producer-props", f"bootstrap.servers={server[1]}", "enable.idempotence=true",

@@ -36,7 +36,7 @@ async def consume(broker, topic, count, offset=0, **settings):
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_and_lie_compressed_as_sent(broker, log_dir, topic_name, codec, idempotent):
+def test_records_come_back_and_keep_their_codec_on_disk(broker, log_dir, topic_name, codec, idempotent):
     async def dialogue():
         kind = None if codec == "none" else codec
         sent = await produce(broker, topic_name, 100, compression_type=kind, enable_idempotence=idempotent)
@@ -53,7 +53,7 @@ def test_records_come_back_and_lie_compressed_as_sent(broker, log_dir, topic_nam
     assert {batch.producer_id >= 0 for batch in stored} == {idempotent}
 
 
-def test_a_waiting_consumer_wakes_when_a_record_arrives(broker, topic_name):
+def test_consumer_wakes_when_a_record_arrives(broker, topic_name):
     async def dialogue():
         await produce(broker, topic_name, 1)
         waiting = asyncio.create_task(consume(broker, topic_name, 2, fetch_max_wait_ms=20_000))
@@ -63,7 +63,7 @@ def test_a_waiting_consumer_wakes_when_a_record_arrives(broker, topic_name):
     assert [record.offset for record in asyncio.run(dialogue())] == [0, 1]
 
 
-def test_big_records_and_the_topics_limit(broker, topic_name):
+def test_broker_takes_big_records_up_to_the_topic_limit(broker, topic_name):
     async def dialogue():
         await produce(broker, topic_name, 5, size=900_000)
         received = await consume(broker, topic_name, 5, max_partition_fetch_bytes=1000)
@@ -74,7 +74,7 @@ def test_big_records_and_the_topics_limit(broker, topic_name):
     assert [len(record.value) for record in asyncio.run(dialogue())] == [900_000] * 5
 
 
-def test_topics_offsets_and_deleted_records(broker, topic_name):
+def test_admin_creates_topics_lists_offsets_and_deletes_records(broker, topic_name):
     partition = TopicPartition(topic_name, 0)
 
     async def dialogue():

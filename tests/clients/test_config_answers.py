@@ -1,5 +1,5 @@
-"""Settings that are asked for, sound and not, and what is told of them then: config_answers.txt has it as Apache Kafka
-4.3 answers (`--peer=apache-4.3`). Of a broker only what would be (validate_only), as it is everybody's."""
+"""Valid and invalid changes of settings, and how they are described afterwards. config_answers.txt holds the answers of
+Apache Kafka 4.3 (`--peer=apache-4.3`). Changes to a broker are only validated: all tests share it."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATIONS = ("=", "delete", "+=", "-=")
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 
-# Each is asked for first to be validated, then to be done; the topic is what those before it have made of it.
+# Each change is first validated, then made; it starts from the topic that the changes before it have left.
 OF_A_TOPIC = [
     *[[("cleanup.policy", APPEND, value)] for value in ("compact", "compact", "", "foo", "delete,foo")],
     *[[("cleanup.policy", SUBTRACT, value)] for value in ("delete", "other", "compact")],
@@ -143,7 +143,7 @@ async def of_a_topic(asker):
     for wrong in ("no", "bad name", ""):
         told = await asker.alter(TOPIC, wrong, [("retention.ms", SET, "5")], validate_only=True)
         asker.tell(f"of {wrong!r}", f"{told}, {await asker.described(TOPIC, wrong)}")
-    # What a broker shows is behind what its controller says: until it has the last of the changes.
+    # A broker follows its controller with a delay: wait until it shows the last change.
     await asker.alter(TOPIC, name, [("retention.ms", SET, "88")], validate_only=False)
     async with asyncio.timeout(20):
         while "retention.ms='88'" not in await asker.described(TOPIC, name, "retention.ms"):  # noqa: ASYNC110
@@ -174,7 +174,7 @@ STORIES = of_a_topic, of_a_broker, of_groups_and_metrics
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_settings_are_taken_refused_and_described_as_apache_kafka_does(broker, topic_name, story):
+def test_broker_answers_config_requests_as_apache_kafka_does(broker, topic_name, story):
     if broker.name == "apache-3.9":
         pytest.skip("the answers are those of 4.3, which has other keys")
 

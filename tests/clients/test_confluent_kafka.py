@@ -32,13 +32,13 @@ def dialogue(request, broker, topic_name):
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_and_lie_compressed_as_sent(dialogue, topic_name, log_dir, codec, idempotent):
+def test_records_come_back_and_keep_their_codec_on_disk(dialogue, topic_name, log_dir, codec, idempotent):
     properties = {"compression.type": codec, "enable.idempotence": idempotent}
     seen = dialogue("round_trip", count=200, size=500, properties=properties)
     assert seen["offsets"] == list(range(200))
     assert seen["wrong"] == []
     stored = partition_batches(log_dir, topic_name)
-    # librdkafka leaves alone what does not get smaller: a batch of few records, when the machine is slow.
+    # librdkafka sends a batch uncompressed when compression does not shrink it; slow machines send small batches.
     assert codec in {batch.codec for batch in stored}
     assert {batch.codec for batch in stored if batch.record_count > 10} <= {codec}
     assert all(batch.crc == batch.computed_crc for batch in stored)
@@ -47,24 +47,24 @@ def test_records_come_back_and_lie_compressed_as_sent(dialogue, topic_name, log_
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_kind_of_acknowledgement(dialogue, acks):
+def test_producer_succeeds_with_every_kind_of_acknowledgement(dialogue, acks):
     seen = dialogue("round_trip", properties={"acks": acks})
     assert seen["wrong"] == []
-    # Without acknowledgement nobody tells the producer an offset.
+    # Without an acknowledgement the producer learns no offset.
     assert len(seen["offsets"]) == 100
 
 
-def test_records_of_half_a_megabyte(dialogue):
+def test_broker_takes_records_of_half_a_megabyte(dialogue):
     seen = dialogue("round_trip", count=20, size=500_000, properties={"message.max.bytes": 1_000_000})
     assert seen["wrong"] == []
     assert seen["offsets"] == list(range(20))
 
 
-def test_a_record_over_the_topics_limit_is_refused(dialogue):
+def test_broker_refuses_a_record_over_the_topic_limit(dialogue):
     assert dialogue("too_large") == "MSG_SIZE_TOO_LARGE"
 
 
-def test_topics_are_made_described_widened_and_deleted(dialogue):
+def test_admin_creates_describes_widens_and_deletes_topics(dialogue):
     seen = dialogue("topics")
     assert seen["errors"] == {
         "exists": "TOPIC_ALREADY_EXISTS",
@@ -88,7 +88,7 @@ def test_topics_are_made_described_widened_and_deleted(dialogue):
     }
 
 
-def test_offsets_are_listed_by_time_and_records_deleted(dialogue):
+def test_admin_lists_offsets_by_time_and_deletes_records(dialogue):
     assert dialogue("offsets") == {
         "earliest": 0,
         "latest": 51,
@@ -103,7 +103,7 @@ def test_offsets_are_listed_by_time_and_records_deleted(dialogue):
     }
 
 
-def test_settings_leaders_and_users_are_administered(dialogue):
+def test_admin_changes_settings_leaders_and_users(dialogue):
     assert dialogue("administration") == {
         "errors": [None, None, None, "INVALID_CONFIG", "INVALID_CONFIG"],
         "config": ["88000", "delete,compact"],
@@ -112,12 +112,12 @@ def test_settings_leaders_and_users_are_administered(dialogue):
     }
 
 
-def test_the_cluster_is_described(dialogue, broker):
+def test_admin_describes_the_cluster(dialogue, broker):
     seen = dialogue("cluster")
     assert list(seen["brokers"].values()) == [broker.bootstrap]
     assert str(seen["controller"]) in seen["brokers"]
     assert len(seen["cluster_id"]) == 22
 
 
-def test_an_unknown_topic_is_made_on_first_use(dialogue):
+def test_broker_creates_an_unknown_topic_on_first_use(dialogue):
     assert dialogue("unknown_topic") == [0]

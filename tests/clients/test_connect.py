@@ -1,4 +1,4 @@
-"""Kafka Connect 4.3 in distributed mode: groups of the protocol "connect", its compacted topics, what it commits."""
+"""Kafka Connect 4.3 in distributed mode: groups of the protocol "connect", its compacted topics and its commits."""
 
 import json
 import urllib.error
@@ -16,7 +16,7 @@ LINES = [f"line {number}" for number in range(500)]
 
 
 class Worker:
-    """A process of Connect's, by its REST interface."""
+    """A Connect worker process, driven by its REST interface."""
 
     def __init__(self, broker, name, directory):
         need_jars(RELEASE)
@@ -37,7 +37,7 @@ class Worker:
         self.child.wait_ready(self.in_group, START_S, "a worker that takes connectors")
 
     def ask(self, method, path, body=None):
-        """Again, while the worker says that it is busy with its group."""
+        """Repeats the request while the worker answers that it is busy with its group."""
         answers = wait_until(lambda: self.try_to_ask(method, path, body), PATIENCE_S, f"an answer to {method} {path}")
         return answers[0]
 
@@ -53,7 +53,7 @@ class Worker:
             return []
 
     def in_group(self):
-        """Its interface is there before it is a member and has read what is configured."""
+        """Its interface answers before the worker has joined its group and read its configuration."""
         try:
             return bool(self.try_to_ask("GET", "/connectors", None))
         except OSError:
@@ -73,7 +73,7 @@ def worker(broker, topic_name, tmp_path):
     one.child.terminate()
 
 
-def test_a_worker_carries_a_file_through_a_topic_and_its_successor_goes_on(worker, broker, topic_name, tmp_path):
+def test_connect_worker_resumes_where_its_predecessor_stopped(worker, broker, topic_name, tmp_path):
     source, sink = tmp_path / "source.txt", tmp_path / "sink.txt"
     sink.touch()
 

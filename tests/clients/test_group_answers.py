@@ -1,5 +1,5 @@
-"""Every request about a group, right and wrong, in every version, and what it is told: group_answers.txt has it word
-for word, as Apache Kafka 4.3 answers (`--peer=apache-4.3`)."""
+"""Every request about a group, right and wrong, in every version. group_answers.txt holds the answers of Apache Kafka
+4.3 word for word (`--peer=apache-4.3`)."""
 
 import asyncio
 from pathlib import Path
@@ -14,7 +14,7 @@ ANSWERS = Path(__file__).with_name("group_answers.txt")
 
 
 async def nobody_is_there(q):
-    """Of groups that are not there, and of what no group can be asked."""
+    """Requests for groups that do not exist, and requests that no group accepts."""
     await q.every("join of no group", lambda version: q.join(""))
     await q.every("join with a short session", lambda version: q.join("n", session_ms=5))
     await q.every("join with a session below zero", lambda version: q.join("n", session_ms=-1))
@@ -44,7 +44,7 @@ async def offsets_from_outside(q):
 
     await commits("commit in a generation of nobody", member="m", generation=3)
     await commits("commit", topics=("t", "no"), partitions=(0, 1, 9))
-    await commits("commit for a topic that there is not", topics=("no",))
+    await commits("commit for an unknown topic", topics=("no",))
     await commits("commit with long metadata", metadata="x" * 5000, partitions=(0, 1))
     await commits("commit without metadata", metadata=None)
     await commits("commit of an offset below zero", offset=-7, partitions=(1,))
@@ -61,11 +61,11 @@ async def offsets_from_outside(q):
 
 
 async def a_static_member(q):
-    """Never is anybody waited for: who joins is the only one."""
+    """The group never waits for anybody: its only member is the one that joins."""
     for group in ("s8", "s9"):
         await q.ask(q.commit(group, 9), 9)
     first = await q.tell("join", q.join("g", instance="i1"), 9)
-    # Nobody is shown a group before its record is committed.
+    # DescribeGroups shows a group only after its record is committed.
     await q.until(lambda answer: answer.groups[0].group_state != "Dead", q.describe(5, "g"), 5)
     await q.every("describe what completes", lambda version: q.describe(version, "g", "n0", "s8"))
     await q.tell("commit while it completes", q.commit("g", 9, first.member_id, 1), 9)
@@ -116,7 +116,7 @@ STORIES = nobody_is_there, offsets_from_outside, a_static_member
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_every_version_is_told_what_apache_kafka_tells(broker, topic_name, story):
+def test_broker_answers_every_version_as_apache_kafka_does(broker, topic_name, story):
     if broker.name == "apache-3.9":
         pytest.skip("the answers are those of 4.3, which has other versions")
 

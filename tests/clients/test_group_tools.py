@@ -13,7 +13,7 @@ RECORDS = 20
 
 @pytest.fixture
 def topic(tools, broker, topic_name):
-    """RECORDS records in each of its partitions."""
+    """A topic with RECORDS records in each of its partitions."""
     server = ["--bootstrap-server", broker.bootstrap]
     tools.run("kafka-topics", *server, "--create", "--topic", topic_name, "--partitions", PARTITIONS)
     tools.run(
@@ -37,7 +37,7 @@ def groups(tools, broker):
 
 @pytest.fixture
 def consumed(tools, broker, topic):
-    """A group without members that has read everything: its name is the topic's."""
+    """A group without members that has read everything. It has the topic's name."""
     shown = tools.run(
         "kafka-verifiable-consumer", "--bootstrap-server", broker.bootstrap, "--topic", topic, "--group-id", topic,
         "--reset-policy", "earliest", "--max-messages", RECORDS * PARTITIONS,
@@ -51,7 +51,7 @@ def consumed(tools, broker, topic):
 
 
 def by_header(rows, key, value):
-    """Columns of a table by the names in its header."""
+    """Returns the columns of a table by the names in its header."""
     at = next(index for index, row in enumerate(rows) if key in row)
     header = [word for word in rows[at] if re.fullmatch("[#A-Z-]{2,}", word)]
     table = rows[at + 1 :]
@@ -60,7 +60,7 @@ def by_header(rows, key, value):
     return {row[header.index(key)]: row[header.index(value)] for row in table if len(row) >= len(header)}
 
 
-def test_a_group_is_listed_and_its_offsets_described(groups, consumed):
+def test_consumer_groups_lists_a_group_and_describes_its_offsets(groups, consumed):
     assert [consumed] in groups("--list")
     assert by_header(groups("--list", "--state"), "GROUP", "STATE")[consumed] == "Empty"
     assert [consumed] not in [row[:1] for row in groups("--list", "--state", "Stable")]
@@ -72,7 +72,7 @@ def test_a_group_is_listed_and_its_offsets_described(groups, consumed):
     assert by_header(mine, "PARTITION", "LAG") == {"0": "0", "1": "0"}
 
 
-def test_members_and_state_of_a_group_that_lives_are_described(tools, groups, broker, topic):
+def test_consumer_groups_describes_members_and_state_of_an_active_group(tools, groups, broker, topic):
     member = ConfluentMember(broker, topic, topic)
     try:
         poll_until([member], lambda: len(member.partitions()) == PARTITIONS, "the member has its partitions")
@@ -92,7 +92,7 @@ def test_members_and_state_of_a_group_that_lives_are_described(tools, groups, br
         member.close()
 
 
-def test_offsets_are_reset_and_deleted_and_the_group_too(groups, consumed):
+def test_consumer_groups_resets_and_deletes_offsets_and_the_group(groups, consumed):
     reset = ["--reset-offsets", "--group", consumed, "--topic", consumed]
     wanted = by_header(groups(*reset, "--to-offset", 7, "--dry-run"), "PARTITION", "NEW-OFFSET")
     assert wanted == {"0": "7", "1": "7"}
@@ -110,7 +110,7 @@ def test_offsets_are_reset_and_deleted_and_the_group_too(groups, consumed):
     assert [consumed] not in groups("--list")
 
 
-def test_the_performance_consumer(tools, broker, topic):
+def test_performance_consumer_reads_every_record(tools, broker, topic):
     shown = tools.run(
         "kafka-consumer-perf-test", "--bootstrap-server", broker.bootstrap, "--topic", topic, "--messages",
         RECORDS * PARTITIONS, "--group", topic, "--timeout", 20_000,
@@ -119,7 +119,7 @@ def test_the_performance_consumer(tools, broker, topic):
     assert int(float(figures[4])) == RECORDS * PARTITIONS
 
 
-def test_offsets_are_reset_in_every_form(groups, tools, broker, consumed, tmp_path):
+def test_consumer_groups_resets_offsets_in_every_form(groups, tools, broker, consumed, tmp_path):
     reset = ["--reset-offsets", "--group", consumed, "--topic", consumed]
 
     def wanted(*form):
@@ -131,7 +131,7 @@ def test_offsets_are_reset_in_every_form(groups, tools, broker, consumed, tmp_pa
     assert wanted("--to-earliest") == (0, 0)
     assert wanted("--to-latest") == end
     assert wanted("--to-current") == end
-    assert wanted("--to-offset", 3 * RECORDS) == end  # within what there is
+    assert wanted("--to-offset", 3 * RECORDS) == end  # within the offsets that exist
     assert wanted("--shift-by", -3) == (RECORDS - 3, RECORDS - 3)
     assert wanted("--by-duration", "P1D") == (0, 0)
     assert wanted("--to-datetime", "2000-01-01T00:00:00.000") == (0, 0)
@@ -149,7 +149,7 @@ def test_offsets_are_reset_in_every_form(groups, tools, broker, consumed, tmp_pa
     assert by_header(described, "PARTITION", "CURRENT-OFFSET") == {"0": "2", "1": "2"}
 
 
-def test_all_groups_are_described_and_listed_by_type(groups, tools, consumed):
+def test_consumer_groups_describes_all_groups_and_lists_them_by_type(groups, tools, consumed):
     [state] = [row for row in groups("--describe", "--all-groups", "--state") if consumed in row]
     assert "Empty" in state
     if tools.name == "apache-3.9":

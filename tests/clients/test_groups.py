@@ -1,4 +1,4 @@
-"""Groups of real clients: partitions are shared, rebalanced and taken over, and offsets are kept."""
+"""Groups of real clients share, rebalance and take over partitions, and keep their offsets."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ MEMBERS = {
 
 
 def fill(broker, topic, first=0):
-    """RECORDS records over PARTITIONS partitions."""
+    """Spreads RECORDS records over PARTITIONS partitions."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     if not first:
         admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(PATIENCE_S)
@@ -39,8 +39,8 @@ def values(first=0):
 
 
 def commit_all(members, member, count):
-    """Commits what `member` has read, until that are `count` records: a rebalance, which a slow machine may add at any
-    time, lets it begin again where nothing was committed yet."""
+    """Commits what `member` has read until `count` records are committed. A slow machine may add a rebalance at any
+    time; the member then reads uncommitted records again."""
 
     def is_committed():
         member.commit()
@@ -55,7 +55,7 @@ def describe(broker, group):
 
 
 @pytest.mark.parametrize("kind", MEMBERS)
-def test_two_members_share_partitions_and_the_one_that_stays_takes_all(broker, topic_name, kind):
+def test_remaining_member_takes_all_partitions_when_the_other_leaves(broker, topic_name, kind):
     member_class, strategy = MEMBERS[kind]
     fill(broker, topic_name)
     first = member_class(broker, topic_name, topic_name, strategy)
@@ -83,7 +83,7 @@ def test_two_members_share_partitions_and_the_one_that_stays_takes_all(broker, t
             member.close()
 
 
-def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(broker, topic_name):
+def test_static_member_keeps_its_partitions_when_it_restarts(broker, topic_name):
     fill(broker, topic_name)
     names = ("a", "b")
     members = {name: ConfluentMember(broker, topic_name, topic_name, instance=name) for name in names}
@@ -106,7 +106,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(broker
             member.close()
 
 
-def test_a_member_that_dies_is_replaced_by_those_that_live(fresh_broker, topic_name):
+def test_group_takes_over_partitions_when_a_member_dies(fresh_broker, topic_name):
     broker = fresh_broker({"group.min.session.timeout.ms": "500"})
     fill(broker, topic_name)
     survivor = ConfluentMember(broker, "g", topic_name, session_ms=700)
@@ -123,7 +123,7 @@ def test_a_member_that_dies_is_replaced_by_those_that_live(fresh_broker, topic_n
         survivor.close()
 
 
-def test_kafkajs_takes_over_from_a_member_that_dies_and_goes_on_after_a_restart(fresh_broker, topic_name):
+def test_kafkajs_takes_over_when_a_member_dies_and_resumes_after_a_restart(fresh_broker, topic_name):
     broker = fresh_broker({"group.min.session.timeout.ms": "500"})
     fill(broker, topic_name)
     survivor, victim = (KafkaJsMember(broker, "g", topic_name, session_ms=700) for _ in range(2))
@@ -147,7 +147,7 @@ def test_kafkajs_takes_over_from_a_member_that_dies_and_goes_on_after_a_restart(
             member.close()
 
 
-def test_groups_and_offsets_outlive_a_sigkill_of_the_node(fresh_broker, topic_name):
+def test_groups_and_offsets_survive_when_the_node_is_killed(fresh_broker, topic_name):
     broker = fresh_broker()
     fill(broker, topic_name)
     member = ConfluentMember(broker, "g", topic_name)

@@ -11,7 +11,7 @@ FIRST_TIMESTAMP_MS = 1_700_000_000_000
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("acks", ["all", "1"])
-def test_records_come_back_and_lie_compressed_as_sent(tools, broker, log_dir, topic_name, codec, acks):
+def test_records_come_back_and_keep_their_codec_on_disk(tools, broker, log_dir, topic_name, codec, acks):
     server = f"bootstrap.servers={broker.bootstrap}"
     idempotent = acks == "all"
     sent = tools.run(
@@ -28,7 +28,7 @@ def test_records_come_back_and_lie_compressed_as_sent(tools, broker, log_dir, to
     assert {batch.producer_id >= 0 for batch in stored} == {idempotent}
 
 
-def test_a_consumer_reads_on_while_more_is_produced(tools, broker, topic_name):
+def test_consumer_reads_on_while_a_producer_adds_records(tools, broker, topic_name):
     server = f"bootstrap.servers={broker.bootstrap}"
     for round_number in range(3):
         tools.run("java-client", "produce", topic_name, 50, 10, server)
@@ -36,7 +36,7 @@ def test_a_consumer_reads_on_while_more_is_produced(tools, broker, topic_name):
         assert len(received.lines) == 50 * (round_number + 1)
 
 
-def test_big_records_cross_one_fetch(tools, broker, topic_name):
+def test_consumer_reads_records_larger_than_one_fetch(tools, broker, topic_name):
     server = f"bootstrap.servers={broker.bootstrap}"
     tools.run("java-client", "produce", topic_name, 9, 900_000, server)
     received = tools.run("java-client", "consume", topic_name, 9, server, "max.partition.fetch.bytes=1000")
@@ -48,7 +48,7 @@ COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 
 
 @pytest.mark.parametrize("assignor", [RANGE, COOPERATIVE])
-def test_two_members_share_partitions_and_the_one_that_stays_takes_all(tools, broker, topic_name, assignor):
+def test_remaining_member_takes_all_partitions_when_the_other_leaves(tools, broker, topic_name, assignor):
     server = f"bootstrap.servers={broker.bootstrap}"
     tools.run(
         "kafka-topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", topic_name, "--partitions", 4

@@ -52,7 +52,7 @@ def admin(broker):
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("codec", CODECS)
-def test_records_come_back_and_lie_compressed_as_sent(broker, log_dir, topic_name, codec, idempotent):
+def test_records_come_back_and_keep_their_codec_on_disk(broker, log_dir, topic_name, codec, idempotent):
     kind = None if codec == "none" else codec
     sent = produce(broker, topic_name, 100, compression_type=kind, enable_idempotence=idempotent)
     assert sent == list(range(100))
@@ -65,13 +65,13 @@ def test_records_come_back_and_lie_compressed_as_sent(broker, log_dir, topic_nam
     assert {batch.producer_id >= 0 for batch in stored} == {idempotent}
 
 
-def test_a_record_over_the_topics_limit_is_refused(broker, topic_name, admin):
+def test_broker_refuses_a_record_over_the_topic_limit(broker, topic_name, admin):
     admin.create_topics({topic_name: {"num_partitions": 1, "configs": {"max.message.bytes": "1000"}}})
     with pytest.raises(MessageSizeTooLargeError):
         produce(broker, topic_name, 1, size=2000)
 
 
-def test_topics_are_made_described_widened_and_deleted(admin, topic_name):
+def test_admin_creates_describes_widens_and_deletes_topics(admin, topic_name):
     admin.create_topics(
         {topic_name: {"num_partitions": 2, "replication_factor": 1, "configs": {"retention.ms": "777"}}}
     )
@@ -96,7 +96,7 @@ def test_topics_are_made_described_widened_and_deleted(admin, topic_name):
         admin.delete_topics([topic_name])
 
 
-def test_offsets_are_listed_by_time_and_records_deleted(broker, topic_name, admin):
+def test_client_lists_offsets_by_time_and_deletes_records(broker, topic_name, admin):
     partition = TopicPartition(topic_name, 0)
     produce(broker, topic_name, 20)
 
@@ -112,7 +112,7 @@ def test_offsets_are_listed_by_time_and_records_deleted(broker, topic_name, admi
         admin.delete_records({partition: 100})
 
 
-def test_the_cluster_is_described(broker, admin):
+def test_admin_describes_the_cluster(broker, admin):
     described = admin.describe_cluster()
     (node,) = described["brokers"]
     assert f"{node['host']}:{node['port']}" == broker.bootstrap
@@ -122,7 +122,7 @@ def test_the_cluster_is_described(broker, admin):
     assert all(one["error_code"] == 0 for one in directories["log_dirs"])
 
 
-def test_settings_replicas_leaders_and_producers_are_administered(broker, admin, topic_name):
+def test_admin_changes_settings_replicas_and_leaders(broker, admin, topic_name):
     partition = TopicPartition(topic_name, 0)
     admin.create_topics({topic_name: {"num_partitions": 1, "replication_factor": 1}})
     resource = ConfigResource(

@@ -21,7 +21,7 @@ def topic(tools, broker, topic_name):
 
 @pytest.fixture(params=["broker", "controller"])
 def endpoint(request, broker):
-    """How a tool is told where to go: the broker, or the controller itself (KIP-919)."""
+    """The options that send a tool to the broker, or to the controller itself (KIP-919)."""
     if request.param == "broker":
         return ["--bootstrap-server", broker.bootstrap]
     if not broker.controller:
@@ -30,7 +30,7 @@ def endpoint(request, broker):
 
 
 def produce(tools, broker, topic, lines, codec="none"):
-    """Lines `key=value` to a topic, by the console producer."""
+    """Writes lines `key=value` to a topic with the console producer."""
     tools.run(
         "kafka-console-producer", "--bootstrap-server", broker.bootstrap, "--topic", topic,
         "--property", "parse.key=true", "--property", "key.separator==", "--compression-codec", codec,
@@ -52,7 +52,7 @@ def get_offsets(tools, broker, topic, *arguments):
     return {int(line.split(":")[1]): int(line.split(":")[2]) for line in shown.lines if line.startswith(f"{topic}:")}
 
 
-def test_topics_are_listed_described_altered_and_deleted(tools, broker, topic):
+def test_kafka_topics_lists_describes_alters_and_deletes(tools, broker, topic):
     server = ["--bootstrap-server", broker.bootstrap]
     assert topic in tools.run("kafka-topics", *server, "--list").lines
     described = tools.run("kafka-topics", *server, "--describe", "--topic", topic)
@@ -67,7 +67,7 @@ def test_topics_are_listed_described_altered_and_deleted(tools, broker, topic):
     assert topic not in tools.run("kafka-topics", *server, "--list").lines
 
 
-def test_a_topic_that_exists_is_not_made_again(tools, broker, topic):
+def test_kafka_topics_fails_when_the_topic_exists(tools, broker, topic):
     server = ["--bootstrap-server", broker.bootstrap]
     again = tools.attempt("kafka-topics", *server, "--create", "--topic", topic)
     assert again.exit == 1
@@ -75,14 +75,14 @@ def test_a_topic_that_exists_is_not_made_again(tools, broker, topic):
     assert tools.run("kafka-topics", *server, "--create", "--topic", topic, "--if-not-exists").exit == 0
 
 
-def test_problems_that_do_not_exist_are_not_shown(tools, broker, topic):
+def test_kafka_topics_shows_no_problems_when_there_are_none(tools, broker, topic):
     for question in ("--under-replicated-partitions", "--unavailable-partitions", "--under-min-isr-partitions"):
         shown = tools.run("kafka-topics", "--bootstrap-server", broker.bootstrap, "--describe", question)
         assert topic not in shown.out
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_console_producer_and_consumer(tools, broker, log_dir, topic_name, codec):
+def test_console_consumer_reads_what_the_console_producer_wrote(tools, broker, log_dir, topic_name, codec):
     lines = [f"k{number}=value of {number}" for number in range(50)]
     produce(tools, broker, topic_name, lines, codec)
     received = consume(tools, broker, topic_name, 50)
@@ -91,7 +91,7 @@ def test_console_producer_and_consumer(tools, broker, log_dir, topic_name, codec
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_dump_log_agrees_with_what_lies_in_the_file(tools, broker, log_dir, topic_name, codec):
+def test_dump_log_agrees_with_the_file(tools, broker, log_dir, topic_name, codec):
     produce(tools, broker, topic_name, [f"a{n}=b{n}" for n in range(30)], codec)
     (file,) = segments(log_dir, topic_name)
     shown = tools.run("kafka-dump-log", "--files", file, "--print-data-log", "--deep-iteration")
@@ -102,7 +102,7 @@ def test_dump_log_agrees_with_what_lies_in_the_file(tools, broker, log_dir, topi
     assert [re.search(r"payload: (\S+)", line)[1] for line in records] == [f"b{n}" for n in range(30)]
 
 
-def test_dump_log_finds_the_indexes_of_a_stopped_broker_sound(tools, fresh_broker, topic_name):
+def test_dump_log_finds_sound_indexes_when_the_broker_has_stopped(tools, fresh_broker, topic_name):
     broker = fresh_broker({"log.segment.bytes": "1048576"})
     tools.run(
         "kafka-producer-perf-test", "--topic", topic_name, "--num-records", 1500, "--record-size", 1000,
@@ -120,7 +120,7 @@ def test_dump_log_finds_the_indexes_of_a_stopped_broker_sound(tools, fresh_broke
     assert sum(line.startswith("offset: ") for line in entries) > 50
 
 
-def test_dump_log_reads_the_metadata_log(tools, broker, log_dir, topic):
+def test_dump_log_decodes_the_metadata_log(tools, broker, log_dir, topic):
     if tools.name == "apache-3.9":
         pytest.skip("3.9's tool does not know every metadata record of 4.3")
     (file,) = segments(log_dir, "__cluster_metadata")
@@ -131,7 +131,7 @@ def test_dump_log_reads_the_metadata_log(tools, broker, log_dir, topic):
     assert topic in {payload["data"]["name"] for payload in payloads if payload["type"] == "TOPIC_RECORD"}
 
 
-def test_the_performance_producer(tools, broker, topic):
+def test_performance_producer_sends_every_record(tools, broker, topic):
     shown = tools.run(
         "kafka-producer-perf-test", "--topic", topic, "--num-records", 20_000, "--record-size", 200, "--throughput", -1,
         "--producer-props", f"bootstrap.servers={broker.bootstrap}", "acks=all", "compression.type=lz4",
@@ -140,18 +140,18 @@ def test_the_performance_producer(tools, broker, topic):
     assert sum(get_offsets(tools, broker, topic).values()) == 20_000
 
 
-def test_offsets_by_time(tools, broker, topic_name):
+def test_get_offsets_lists_offsets_by_time(tools, broker, topic_name):
     produce(tools, broker, topic_name, [f"{n}=x" for n in range(7)])
     assert get_offsets(tools, broker, topic_name) == {0: 7}
     assert get_offsets(tools, broker, topic_name, "--time", "earliest") == {0: 0}
     assert get_offsets(tools, broker, topic_name, "--time", "max-timestamp")[0] in range(7)
     assert get_offsets(tools, broker, topic_name, "--time", 0) == {0: 0}
     assert get_offsets(tools, broker, topic_name, "--time", "earliest-local") == {0: 0}
-    # No tier: 4.3 prints -1 as the offset, 3.9's tool too.
+    # There is no tiered storage: the tools of 4.3 and of 3.9 print -1 as the offset.
     assert get_offsets(tools, broker, topic_name, "--time", "latest-tiered") in ({0: -1}, {})
 
 
-def test_records_are_deleted_up_to_an_offset(tools, broker, topic_name, tmp_path):
+def test_delete_records_deletes_up_to_an_offset(tools, broker, topic_name, tmp_path):
     produce(tools, broker, topic_name, [f"{n}=x" for n in range(9)])
     plan = tmp_path / "delete.json"
     wanted = [{"topic": topic_name, "partition": 0, "offset": 5}]
@@ -162,7 +162,7 @@ def test_records_are_deleted_up_to_an_offset(tools, broker, topic_name, tmp_path
     assert consume(tools, broker, topic_name, 1)[0][0] == "Offset:5"
 
 
-def test_log_directories_show_the_partitions_size(tools, broker, log_dir, topic_name):
+def test_log_dirs_shows_the_size_of_partitions(tools, broker, log_dir, topic_name):
     produce(tools, broker, topic_name, ["a=b"])
     shown = tools.run(
         "kafka-log-dirs", "--bootstrap-server", broker.bootstrap, "--describe", "--topic-list", topic_name
@@ -177,14 +177,14 @@ def test_log_directories_show_the_partitions_size(tools, broker, log_dir, topic_
     ]
 
 
-def test_every_advertised_version_is_usable(tools, broker):
+def test_api_versions_shows_every_advertised_version_as_usable(tools, broker):
     shown = tools.run("kafka-broker-api-versions", "--bootstrap-server", broker.bootstrap)
     assert broker.bootstrap in shown.out
     usable = dict(re.findall(r"(\w+)\(\d+\): .*\[usable: (\d+)\]", shown.out))
     assert {"Produce", "Fetch", "ListOffsets", "Metadata", "CreateTopics", "DescribeCluster"} <= set(usable)
 
 
-def test_the_quorum_is_described(tools, endpoint):
+def test_metadata_quorum_describes_the_quorum(tools, endpoint):
     status = tools.run("kafka-metadata-quorum", *endpoint, "describe", "--status").out
     leader = re.search(r"LeaderId:\s+(\d+)", status)[1]
     assert int(re.search(r"HighWatermark:\s+(\d+)", status)[1]) > 0
@@ -193,25 +193,25 @@ def test_the_quorum_is_described(tools, endpoint):
     assert [line.split()[0] for line in replication if "Leader" in line.split()] == [leader]
 
 
-def test_features_are_described(tools, endpoint):
+def test_kafka_features_describes_features(tools, endpoint):
     shown = tools.run("kafka-features", *endpoint, "describe")
     levels = {line.split()[1]: line for line in shown.lines if line.startswith("Feature:")}
     assert "FinalizedVersionLevel" in levels["metadata.version"]
 
 
-def test_the_cluster_has_an_id(tools, endpoint):
+def test_kafka_cluster_shows_the_cluster_id(tools, endpoint):
     shown = tools.run("kafka-cluster", "cluster-id", *endpoint)
     assert re.search(r"Cluster ID: \S{22}", shown.out)
 
 
-def test_endpoints_are_listed(tools, endpoint):
+def test_kafka_cluster_lists_endpoints(tools, endpoint):
     if tools.name == "apache-3.9":
         pytest.skip("list-endpoints came with 4.0")
     shown = tools.run("kafka-cluster", "list-endpoints", *endpoint)
     assert endpoint[1].rsplit(":", 1)[1] in shown.out
 
 
-def test_configuration_is_described(tools, broker, topic):
+def test_kafka_configs_describes_configuration(tools, broker, topic):
     server = ["--bootstrap-server", broker.bootstrap]
     shown = tools.run("kafka-configs", *server, "--describe", "--entity-type", "topics", "--entity-name", topic)
     assert "segment.bytes=1048576" in shown.out

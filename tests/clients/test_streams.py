@@ -1,4 +1,4 @@
-"""Kafka Streams of 4.3 and 3.9: groups with an assignor of its own, topics that it makes, changelogs and commits."""
+"""Kafka Streams of 4.3 and 3.9: groups with their own assignor, internal topics, changelogs and commits."""
 
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -15,8 +15,8 @@ def say(broker, topic, words):
 
 
 def count(tools, broker, topic, total, state_dir):
-    """What a program has counted when it ends, which begins where the last one of its name has come to: once that one's
-    members are gone, which Streams leaves to the end of their sessions."""
+    """Runs a program that continues where the last one of its name stopped; returns its counts. It starts to count
+    when the sessions of the last program's members have ended: Streams does not leave its group."""
     outcome = tools.run(
         "streams-word-count", topic, f"{topic}-counts", total,
         f"bootstrap.servers={broker.bootstrap}", f"application.id={topic}", f"state.dir={state_dir}",
@@ -27,7 +27,7 @@ def count(tools, broker, topic, total, state_dir):
 
 
 def newest_counts(broker, topic, total):
-    """By word, of what the program has written, read until they are `total` in sum."""
+    """The counts by word that the program has written, read until their sum is `total`."""
     consumer = Consumer({
         "bootstrap.servers": broker.bootstrap, "group.id": f"{topic}-reader", "auto.offset.reset": "earliest",
     })  # fmt: skip
@@ -49,7 +49,7 @@ def cleanup_policy(broker, topic):
     return configs.result(PATIENCE_S)["cleanup.policy"].value
 
 
-def test_a_program_counts_words_and_its_next_run_goes_on_from_its_changelog(tools, broker, topic_name, tmp_path):
+def test_streams_program_resumes_from_its_changelog_when_it_runs_again(tools, broker, topic_name, tmp_path):
     for topic in (topic_name, f"{topic_name}-counts"):
         tools.run(
             "kafka-topics", "--bootstrap-server", broker.bootstrap, "--create", "--topic", topic, "--partitions", 3
@@ -58,6 +58,6 @@ def test_a_program_counts_words_and_its_next_run_goes_on_from_its_changelog(tool
     assert count(tools, broker, topic_name, 300, tmp_path / "first") == "{rice=100, salt=100, tea=100}"
     assert newest_counts(broker, topic_name, 300) == dict.fromkeys(WORDS, 100)
     assert cleanup_policy(broker, f"{topic_name}-counts-changelog") == "compact"
-    # Its counts are on the broker alone: the next run has an empty directory.
+    # Only the broker has the counts: the next run starts with an empty directory.
     say(broker, topic_name, ["tea"] * 50)
     assert count(tools, broker, topic_name, 350, tmp_path / "second") == "{rice=100, salt=100, tea=150}"

@@ -1,4 +1,4 @@
-"""A child after fork: the native handles that it inherited refuse to work, and their sockets do not live on in it."""
+"""A forked child: its inherited native handles raise, and it does not keep their sockets open."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ def echo(context: RequestContext, body: memoryview) -> bytes:
 
 
 def in_child(check: Callable[[], bool]) -> int:
-    """Runs `check` in a forked child; the pid. Exit code 0: it was true."""
+    """Runs `check` in a forked child and returns the pid. Exit code 0: the check was true."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -54,7 +54,7 @@ def plane(runtime: Runtime) -> Iterator[Plane]:
     made.loop.run(made.stop(), 10)
 
 
-def test_native_handles_refuse_in_a_child(runtime: Runtime, plane: Plane) -> None:
+def test_native_handles_raise_when_a_forked_child_uses_them(runtime: Runtime, plane: Plane) -> None:
     plane.open()
     plane.loop.run(plane.start())
     acts = [
@@ -71,8 +71,8 @@ def test_native_handles_refuse_in_a_child(runtime: Runtime, plane: Plane) -> Non
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_child_does_not_keep_a_connection_alive(plane: Plane) -> None:
-    """The node closes a connection while a forked child lives: the peer hears it."""
+def test_connection_ends_when_the_node_closes_it_while_a_forked_child_lives(plane: Plane) -> None:
+    """The peer sees the end of the connection, and the port refuses new ones."""
     port = plane.open()["L"][1]
     plane.loop.run(plane.start())
     with socket.create_connection(("127.0.0.1", port), 10) as peer:

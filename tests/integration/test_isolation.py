@@ -51,17 +51,17 @@ def consume(node, count):
     return values
 
 
-def test_a_request_that_is_passed_on_does_not_wait_behind_the_fetch_of_the_metadata_log(node):
+def test_forwarded_request_does_not_wait_behind_a_fetch_of_the_metadata_log(node):
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     started = time.monotonic()
     for _ in range(10):
         [answer] = admin.create_topics([NewTopic(TOPIC, 1)]).values()
         assert answer.exception(10).args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-    # Half a second each while they shared its connection.
+    # Each took half a second while they shared one connection.
     assert time.monotonic() - started < 2.5
 
 
-def test_the_controller_is_another_process_and_the_node_serves_as_any_other(node):
+def test_node_serves_clients_when_its_controller_is_another_process(node):
     (controller,) = children(node.pid)
     assert b"kafkacore.tools.isolated" in Path(f"/proc/{controller}/cmdline").read_bytes()
     produce(node, 100)
@@ -73,7 +73,7 @@ def test_the_controller_is_another_process_and_the_node_serves_as_any_other(node
         assert (host, int(port) > 0) == ("127.0.0.1", True)
 
 
-def test_both_end_in_order_and_go_on_with_what_they_had(node):
+def test_node_and_controller_keep_their_data_when_they_stop_and_start(node):
     produce(node, 10)
     (controller,) = children(node.pid)
     assert node.stop() == 0
@@ -83,7 +83,7 @@ def test_both_end_in_order_and_go_on_with_what_they_had(node):
     assert len(consume(node, 20)) == 20
 
 
-def test_a_signal_to_both_is_the_node_s_to_answer(node):
+def test_controller_leaves_signals_to_its_node(node):
     (controller,) = children(node.pid)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         os.kill(controller, number)
@@ -94,7 +94,7 @@ def test_a_signal_to_both_is_the_node_s_to_answer(node):
     assert not is_alive(controller)
 
 
-def test_nothing_is_imported_from_where_the_node_was_started(tmp_path, monkeypatch):
+def test_controller_imports_nothing_from_the_current_directory(tmp_path, monkeypatch):
     (tmp_path / "json.py").write_text("raise SystemExit('imported from the current directory')")
     monkeypatch.chdir(tmp_path)
     running = Node(tmp_path / "node", overrides={"isolation": "process"})
@@ -104,10 +104,10 @@ def test_nothing_is_imported_from_where_the_node_was_started(tmp_path, monkeypat
         running.kill()
 
 
-def test_a_killed_node_takes_its_controller_along_and_nobody_else_has_the_directory_before(node):
+def test_directory_stays_locked_until_the_controller_of_a_killed_node_ends(node):
     produce(node, 10)
     (controller,) = children(node.pid)
-    os.kill(controller, signal.SIGSTOP)  # alive, and not able to notice
+    os.kill(controller, signal.SIGSTOP)  # alive, but unable to notice
     node.kill()
     with pytest.raises(LogDirectoryError, match="in use by another node"):
         DirectoryLocks([str(node.log_dir)])
@@ -117,14 +117,14 @@ def test_a_killed_node_takes_its_controller_along_and_nobody_else_has_the_direct
     assert len(consume(node, 10)) == 10
 
 
-def test_a_node_whose_controller_dies_ends_and_says_so(node):
+def test_node_exits_with_the_reason_when_its_controller_dies(node):
     (controller,) = children(node.pid)
     os.kill(controller, signal.SIGKILL)
-    assert node.child.process.wait(20) == 1  # no hand-over is waited for
+    assert node.child.process.wait(20) == 1  # it waits for no hand-over
     assert f"its controller, process {controller}, ended with status -9" in node.child.tail()
 
 
-def test_the_controller_is_configured_as_in_the_whole_but_alone(tmp_path):
+def test_controller_process_gets_the_controller_part_of_the_configuration(tmp_path):
     from kafkacore.config import BrokerConfig
     from kafkacore.server.controller_process import properties
 

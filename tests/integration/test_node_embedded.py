@@ -1,4 +1,4 @@
-"""Nodes inside a running Python process: made and ended from it, beside each other, leaving nothing behind."""
+"""Nodes inside a running Python process: it starts and stops them, side by side, and they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def produce_to(running: Node, topic: str) -> None:
     assert failures == []
 
 
-def test_nodes_beside_each_other_share_threads_and_nothing_else(tmp_path: Path) -> None:
+def test_nodes_in_one_process_share_threads_and_nothing_else(tmp_path: Path) -> None:
     with node(tmp_path / "a") as one, node(tmp_path / "b") as other:
         assert one.bootstrap != other.bootstrap
         for running in (one, other):
@@ -52,12 +52,12 @@ def test_nodes_beside_each_other_share_threads_and_nothing_else(tmp_path: Path) 
         assert again == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_node_that_ended_left_nothing_and_starts_again(tmp_path: Path) -> None:
+def test_node_leaves_nothing_when_it_stops_and_starts_again(tmp_path: Path) -> None:
     def left() -> object:
         gc.collect()
         return plane.live(), watch.live(), produce.live(), io.live_count(), Runtime._shared
 
-    before = left()  # a broker of the whole run's, or what a test that failed has kept
+    before = left()  # a broker of the whole run, or objects that a failed test holds
     running = node(tmp_path / "a")
     for _ in range(3):
         running.start()
@@ -68,10 +68,11 @@ def test_a_node_that_ended_left_nothing_and_starts_again(tmp_path: Path) -> None
     assert left() == before
 
 
-def test_a_start_that_was_refused_leaves_its_directory_as_clean_as_it_was(
+def test_refused_start_leaves_the_clean_shutdown_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else the next start is one after a crash: with eligible leader replicas its partitions would lose their ISR."""
+    """Otherwise the next start would count as one after a crash, and partitions with eligible leader replicas would
+    lose their ISR."""
     running = node(tmp_path / "a")
     with running:
         produce_to(running, "t")
@@ -83,14 +84,14 @@ def test_a_start_that_was_refused_leaves_its_directory_as_clean_as_it_was(
         with pytest.raises(NodeFailed, match="run a release that knows it"):
             running.start()
     refused = [record for record in caplog.records if record.levelname == "CRITICAL"]
-    assert len(refused) == 1 and refused[0].exc_info is None  # told once, in words
+    assert len(refused) == 1 and refused[0].exc_info is None  # reported once, in words
     assert clean_shutdown.read_epoch(str(tmp_path / "a")) == epoch
     with running:
         produce_to(running, "t")
     assert clean_shutdown.read_epoch(str(tmp_path / "a")) > epoch
 
 
-def test_a_directory_that_is_in_use_in_this_process_is_refused(tmp_path: Path) -> None:
+def test_start_is_refused_when_another_node_of_the_process_uses_the_directory(tmp_path: Path) -> None:
     with node(tmp_path / "a") as one:
         second = Node(one.config)
         with pytest.raises(LogDirectoryError, match="in use by another node"):
@@ -98,12 +99,12 @@ def test_a_directory_that_is_in_use_in_this_process_is_refused(tmp_path: Path) -
         produce_to(one, "t")
 
 
-def test_a_node_that_runs_is_not_started_twice(tmp_path: Path) -> None:
+def test_start_raises_when_the_node_runs(tmp_path: Path) -> None:
     with node(tmp_path / "a") as one, pytest.raises(RuntimeError, match="runs already"):
         one.start()
 
 
-def test_a_failed_disk_takes_along_what_lies_on_it_and_the_last_one_the_node(tmp_path: Path) -> None:
+def test_node_loses_the_logs_of_a_failed_disk_and_ends_when_the_last_disk_fails(tmp_path: Path) -> None:
     faults: list[BaseException] = []
     dirs = f"log.dirs={tmp_path}/a,{tmp_path}/b", f"metadata.log.dir={tmp_path}/m"
     with node(tmp_path / "m", *dirs) as one:
@@ -117,7 +118,7 @@ def test_a_failed_disk_takes_along_what_lies_on_it_and_the_last_one_the_node(tmp
             topic = image.topic("t")
             return [image.partition_at(row) for row in topic.partition_rows] if topic is not None else []
 
-        # The controller hears where each replica lies.
+        # The controller learns the directory of each replica.
         wait_until(lambda: len({each.directories for each in partitions()}) == 2)
         first, second = broker._logs._manager.native_directories
         first.fail(5)
@@ -127,11 +128,11 @@ def test_a_failed_disk_takes_along_what_lies_on_it_and_the_last_one_the_node(tmp
         wait_until(lambda: len(faults) == 1)
 
 
-def test_ten_thousand_partitions_are_served_at_once(tmp_path: Path) -> None:
+def test_ten_thousand_partitions_are_served_at_once_when_they_are_created(tmp_path: Path) -> None:
     with node(tmp_path / "a") as one:
         started = time.monotonic()
         told = one.create_topics([(f"topic-{number}", 10) for number in range(900)])
         assert {error for _, error, _ in told} == {0}
-        # Minutes in Apache Kafka; the limit is far above what it takes here, and far below that.
+        # Apache Kafka needs minutes. The limit is far above the time it takes here, and far below Kafka's.
         assert time.monotonic() - started < 20
         produce_to(one, "topic-899")

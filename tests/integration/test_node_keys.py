@@ -34,7 +34,7 @@ def started(path: Path, *overrides: str) -> Iterator[Node]:
         yield node
 
 
-def test_as_many_processors_serve_clients_as_are_asked_for(tmp_path: Path) -> None:
+def test_node_has_as_many_processors_as_num_network_threads(tmp_path: Path) -> None:
     asked = default_processors() + 1
     with started(tmp_path, f"num.network.threads={asked}"):
         runtime = Runtime.shared()
@@ -44,7 +44,7 @@ def test_as_many_processors_serve_clients_as_are_asked_for(tmp_path: Path) -> No
             runtime.release()
 
 
-def test_as_many_threads_wait_for_disks_as_are_asked_for(tmp_path: Path) -> None:
+def test_node_has_as_many_disk_threads_as_configured(tmp_path: Path) -> None:
     with started(tmp_path, "num.io.threads=3") as node:
         broker = node._broker
         assert broker is not None
@@ -62,18 +62,18 @@ def test_as_many_threads_wait_for_disks_as_are_asked_for(tmp_path: Path) -> None
         assert [future.result(20) for future in futures] == [None] * 4
 
 
-def test_a_start_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
+def test_node_gives_up_when_its_start_takes_too_long(tmp_path: Path) -> None:
     with (
         pytest.raises(TimeoutError, match=r"server\.max\.startup\.time\.ms=0"),
         started(tmp_path, "server.max.startup.time.ms=0"),
     ):
         pass
-    # All that was begun is undone: the directory is free for the next.
+    # The node undoes everything that it began: the directory is free for the next node.
     with started(tmp_path) as node:
         assert node.bootstrap
 
 
-def test_segments_of_the_metadata_log_are_as_small_as_is_asked_for(tmp_path: Path) -> None:
+def test_metadata_log_rolls_at_the_configured_segment_size(tmp_path: Path) -> None:
     with started(tmp_path, "internal.metadata.log.segment.bytes=2000") as node:
         for n in range(20):
             assert node.create_topics([(f"t{n}", 1)]) == [(f"t{n}", 0, "")]
@@ -81,7 +81,7 @@ def test_segments_of_the_metadata_log_are_as_small_as_is_asked_for(tmp_path: Pat
 
 
 def ask(address: str | None, request: Message, version: int | None = None) -> Any:
-    """A whole dialogue with a node by a connection of its own."""
+    """Sends one request to a node on a connection of its own, and returns the answer."""
     assert address is not None
     host, _, port = address.rpartition(":")
 
@@ -111,17 +111,17 @@ def produce(node: Node, name: str, value: bytes) -> int:
     return error
 
 
-def test_topics_have_as_many_partitions_as_the_node_says(tmp_path: Path) -> None:
+def test_topic_gets_the_default_number_of_partitions(tmp_path: Path) -> None:
     with started(tmp_path, "num.partitions=7") as node:
         assert create(node, "t").num_partitions == 7
 
 
-def test_topics_have_as_many_replicas_as_the_node_says(tmp_path: Path) -> None:
+def test_topic_gets_the_default_replication_factor(tmp_path: Path) -> None:
     with started(tmp_path, "default.replication.factor=2") as node:
         assert create(node, "t").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_topics_are_deleted_only_where_that_is_allowed(tmp_path: Path) -> None:
+def test_topic_deletion_is_refused_when_it_is_disabled(tmp_path: Path) -> None:
     with started(tmp_path, "delete.topic.enable=false") as node:
         create(node, "t")
         topic = m.DeleteTopicsRequest.DeleteTopicState(name="t")
@@ -129,13 +129,13 @@ def test_topics_are_deleted_only_where_that_is_allowed(tmp_path: Path) -> None:
         assert answer.error_code == ErrorCode.TOPIC_DELETION_DISABLED
 
 
-def test_the_rack_is_told_to_clients(tmp_path: Path) -> None:
+def test_metadata_shows_the_rack_of_the_broker(tmp_path: Path) -> None:
     with started(tmp_path, "broker.rack=cellar") as node:
         (broker,) = ask(node.bootstrap, m.MetadataRequest(topics=[])).brokers
         assert broker.rack == "cellar"
 
 
-def test_a_fetch_gives_no_more_than_the_node_allows(tmp_path: Path) -> None:
+def test_fetch_returns_no_more_than_fetch_max_bytes(tmp_path: Path) -> None:
     with started(tmp_path, "fetch.max.bytes=100000") as node:
         create(node, "t", 1)
         for _ in range(4):
@@ -152,14 +152,14 @@ def test_a_fetch_gives_no_more_than_the_node_allows(tmp_path: Path) -> None:
         assert answer.high_watermark == 4 and 60_000 < len(answer.records) <= 100_000
 
 
-def test_what_is_larger_than_the_node_takes_is_refused(tmp_path: Path) -> None:
+def test_produce_is_refused_when_the_batch_exceeds_message_max_bytes(tmp_path: Path) -> None:
     with started(tmp_path, "message.max.bytes=1000") as node:
         create(node, "t", 1)
         assert produce(node, "t", bytes(500)) == 0
         assert produce(node, "t", bytes(1000)) == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_metrics_are_where_they_are_asked_for(tmp_path: Path) -> None:
+def test_metrics_are_served_at_the_configured_address(tmp_path: Path) -> None:
     with started(tmp_path, "metrics.port=-1") as node:
         assert node.metrics_address is None
     with started(tmp_path, "metrics.port=0") as node:
@@ -170,7 +170,7 @@ def test_metrics_are_where_they_are_asked_for(tmp_path: Path) -> None:
         assert len(headers) == len(set(headers)), "the listeners' metrics of one name stand together"
 
 
-def test_metrics_tell_what_a_start_has_yet_to_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_show_the_logs_that_a_start_has_yet_to_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with started(tmp_path, "metrics.port=0") as node:
         create(node, "t", 3)
         assert produce(node, "t", b"x") == 0
@@ -202,7 +202,7 @@ def page_of(address: str) -> str:
         return str(page.read(), "utf-8")
 
 
-def test_logs_are_opened_by_as_many_threads_as_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_opens_logs_with_the_configured_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     class Counted(LogManager):

@@ -1,4 +1,4 @@
-"""`kafkacore` as a user runs it: processes, signals, directories that are kept, and what goes wrong at the start."""
+"""`kafkacore` as a user runs it: processes, signals, kept directories, and failures at the start."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Dev:
         self.bootstrap: str = self.told["bootstrap"]
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Exit code and what was written to stderr."""
+        """Ends the process; returns its exit code and its stderr."""
         self.process.send_signal(number)
         _, errors = self.process.communicate(timeout=30)
         return self.process.returncode, errors
@@ -63,7 +63,7 @@ def dev(*arguments: str, **popen: Any) -> Iterator[Dev]:
 
 
 def fails(*arguments: str, **run: Any) -> str:
-    """What a command that exits with 1 says on stderr."""
+    """Runs a command that must exit with 1; returns its stderr."""
     ended = subprocess.run([*KAFKACORE, *arguments], capture_output=True, text=True, timeout=60, check=False, **run)
     assert ended.returncode == 1, (ended.stdout, ended.stderr)
     return ended.stderr
@@ -96,7 +96,7 @@ def consume(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     return found
 
 
-def test_dev_tells_where_it_is_serves_and_leaves_nothing_behind() -> None:
+def test_dev_prints_its_addresses_serves_clients_and_leaves_nothing_behind() -> None:
     with dev("--topic", "orders:3") as running:
         assert set(running.told) == {"bootstrap", "controller", "metrics", "pid", "dir"}
         assert running.told["pid"] == running.process.pid
@@ -109,7 +109,7 @@ def test_dev_tells_where_it_is_serves_and_leaves_nothing_behind() -> None:
     assert not os.path.exists(os.path.dirname(running.told["dir"]))
 
 
-def test_what_a_killed_dev_has_left_goes_with_the_next_one_and_what_another_uses_stays() -> None:
+def test_dev_removes_the_directory_of_a_killed_dev_and_keeps_one_in_use() -> None:
     with dev() as killed, dev() as other:
         killed.process.kill()
         killed.process.communicate()
@@ -118,7 +118,7 @@ def test_what_a_killed_dev_has_left_goes_with_the_next_one_and_what_another_uses
             assert os.path.exists(other.told["dir"]) and os.path.exists(running.told["dir"])
 
 
-def test_a_directory_is_gone_on_with_and_marked_clean(tmp_path: Path) -> None:
+def test_dev_keeps_data_and_marks_a_clean_shutdown_when_it_has_a_directory(tmp_path: Path) -> None:
     with dev("--dir", str(tmp_path), "--topic", "t:2") as running:
         produce(running.bootstrap, "t", [])
         produce(running.bootstrap, "kept", [b"1", b"2", b"3"])
@@ -127,13 +127,13 @@ def test_a_directory_is_gone_on_with_and_marked_clean(tmp_path: Path) -> None:
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     with dev("--dir", str(tmp_path), "--topic", "t:5") as running:
         assert not (tmp_path / ".kafka_cleanshutdown").exists()
-        # The topic that is there is left as it is.
+        # An existing topic stays as it is.
         assert topics(running.bootstrap) == {"t": 2, "kept": 1}
         assert AdminClient({"bootstrap.servers": running.bootstrap}).list_topics(timeout=20).cluster_id == cluster
         assert consume(running.bootstrap, "kept", 3) == [b"1", b"2", b"3"]
 
 
-def test_nothing_acknowledged_is_lost_to_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_when_the_node_is_killed(tmp_path: Path) -> None:
     with dev("--dir", str(tmp_path)) as running:
         produce(running.bootstrap, "t", [b"%d" % number for number in range(500)])
         running.end(signal.SIGKILL)
@@ -142,7 +142,7 @@ def test_nothing_acknowledged_is_lost_to_a_kill(tmp_path: Path) -> None:
         assert consume(running.bootstrap, "t", 500) == [b"%d" % number for number in range(500)]
 
 
-def test_the_port_and_keys_are_as_asked_for() -> None:
+def test_dev_uses_the_given_port_and_overrides() -> None:
     [port] = free_ports(1)
     with dev("--port", str(port), "--override", "auto.create.topics.enable=false") as running:
         assert running.bootstrap == f"127.0.0.1:{port}"
@@ -154,7 +154,7 @@ def test_the_port_and_keys_are_as_asked_for() -> None:
         assert topics(running.bootstrap) == {}
 
 
-def test_with_parent_ends_when_its_parent_does() -> None:
+def test_dev_with_parent_ends_when_its_parent_ends() -> None:
     script = (
         "import subprocess, sys\n"
         f"command = {[*KAFKACORE, 'dev', '--json', '--with-parent']!r}\n"
@@ -221,14 +221,14 @@ def started(path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def ready(process: subprocess.Popen[str], node_id: int = 1) -> dict[str, str]:
-    """Addresses by listener, from the line that says so."""
+    """The addresses by listener from the line that says ready."""
     assert process.stdout is not None
     line, head = process.stdout.readline(), f"ready: node {node_id}, "
     assert line.startswith(head), line or process.communicate()
     return dict(part.split(" ", 1) for part in line.removeprefix(head).strip().split(", "))
 
 
-def test_start_says_ready_and_a_signal_ends_it_clean(tmp_path: Path) -> None:
+def test_start_prints_ready_and_shuts_down_cleanly_when_it_gets_sigterm(tmp_path: Path) -> None:
     path = properties(tmp_path)
     format_directories(path)
     with started(path) as process:
@@ -240,7 +240,7 @@ def test_start_says_ready_and_a_signal_ends_it_clean(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
 
 
-def test_an_override_goes_before_the_file(tmp_path: Path) -> None:
+def test_override_takes_precedence_over_the_file(tmp_path: Path) -> None:
     path = properties(tmp_path)
     format_directories(path)
     with started(path, "--override", "num.partitions=4") as process:
@@ -249,11 +249,11 @@ def test_an_override_goes_before_the_file(tmp_path: Path) -> None:
         assert topics(address) == {"t": 4}
 
 
-def test_an_unformatted_directory_is_refused(tmp_path: Path) -> None:
+def test_start_fails_when_the_directory_is_not_formatted(tmp_path: Path) -> None:
     assert "format it first" in fails("start", str(properties(tmp_path)))
 
 
-def test_what_the_start_says_to_do_is_what_helps(tmp_path: Path) -> None:
+def test_start_succeeds_when_its_advice_was_followed(tmp_path: Path) -> None:
     path = properties(tmp_path, controller_quorum_voters="", controller_quorum_bootstrap_servers="127.0.0.1:0")
     command = fails("start", str(path)).strip().rpartition("format it first: ")[2].replace("FILE", str(path))
     command = command.replace("kafkacore", f"{sys.executable} -m kafkacore.tools.main")
@@ -262,21 +262,21 @@ def test_what_the_start_says_to_do_is_what_helps(tmp_path: Path) -> None:
         assert set(ready(process)) == {"PLAINTEXT", "CONTROLLER"}
 
 
-def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+def test_start_fails_when_the_directory_belongs_to_another_node(tmp_path: Path) -> None:
     format_directories(properties(tmp_path))
     other = properties(tmp_path, node_id="2", controller_quorum_voters="2@127.0.0.1:0")
     assert "belongs to another node" in fails("start", str(other))
 
 
-def test_a_directory_of_an_older_level_is_refused_by_its_name(tmp_path: Path) -> None:
-    """While it starts: who waited for the broker would wait for ever."""
+def test_start_fails_when_the_metadata_version_is_too_old(tmp_path: Path) -> None:
+    """The start itself fails: a client that waited for the broker would wait for ever."""
     path = properties(tmp_path)
     format_directories(path)
     bootstrap.write_bootstrap(str(tmp_path / "logs"), {"metadata.version": 20}, 0)
     assert "kafka-features upgrade --release-version 3.9" in fails("start", str(path))
 
 
-def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+def test_start_fails_when_directories_belong_to_two_clusters(tmp_path: Path) -> None:
     one = properties(tmp_path, log_dirs=str(tmp_path / "a"))
     format_directories(one)
     two = properties(tmp_path, log_dirs=str(tmp_path / "b"))
@@ -285,7 +285,7 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     assert "belongs to another cluster" in fails("start", str(both))
 
 
-def test_a_second_process_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+def test_start_fails_when_another_process_uses_the_directory(tmp_path: Path) -> None:
     path = properties(tmp_path)
     format_directories(path)
     with started(path) as process:
@@ -293,7 +293,7 @@ def test_a_second_process_on_the_same_directory_is_refused(tmp_path: Path) -> No
         assert "in use by another node" in fails("start", str(path))
 
 
-def test_a_port_that_is_used_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_start_fails_with_advice_when_a_port_is_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -308,23 +308,23 @@ def test_a_port_that_is_used_is_told_with_what_to_do(tmp_path: Path) -> None:
         assert errors.startswith(f"kafkacore: cannot listen on http://127.0.0.1:{port}: {said} metrics.port,")
 
 
-def test_a_wrong_value_is_told_with_its_key(tmp_path: Path) -> None:
+def test_start_fails_with_the_key_when_a_value_is_wrong(tmp_path: Path) -> None:
     errors = fails("start", str(properties(tmp_path, num_partitions="many")))
     assert "num.partitions=many" in errors and "an int" in errors
 
 
-def test_a_file_that_is_not_there_is_told_by_its_name() -> None:
+def test_start_fails_with_the_path_when_the_file_does_not_exist() -> None:
     assert fails("start", "/nowhere.properties") == (
         "kafkacore: /nowhere.properties: cannot be read: No such file or directory\n"
     )
 
 
-def test_an_unknown_log_level_is_told_with_those_there_are(tmp_path: Path) -> None:
+def test_start_fails_with_the_valid_log_levels_when_the_level_is_unknown(tmp_path: Path) -> None:
     errors = fails("start", str(properties(tmp_path)), env=os.environ | {"KAFKACORE_LOG_LEVEL": "loud"})
     assert errors.startswith("kafkacore: KAFKACORE_LOG_LEVEL=LOUD: must be one of DEBUG, INFO")
 
 
-def test_what_would_be_open_to_everyone_does_not_start(tmp_path: Path) -> None:
+def test_start_fails_when_a_security_setting_is_not_supported(tmp_path: Path) -> None:
     protocols = "CONTROLLER:PLAINTEXT,SSL:SSL,OPEN:PLAINTEXT"
     listeners = "SSL://127.0.0.1:0,OPEN://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
     secured = properties(
@@ -365,7 +365,7 @@ def test_controller_and_broker_run_as_processes_of_their_own(apart: tuple[Path, 
         admin = AdminClient({"bootstrap.servers": address})
         [future] = admin.create_topics([NewTopic("u", 3)]).values()
         future.result(20)
-        # The controller has answered; the broker hears of it a moment later.
+        # The controller has answered; the broker learns of the topic a moment later.
         wait_until(lambda: topics(address) == {"t": 1, "u": 3}, what="the topic on the broker")
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(30) == 0
@@ -373,12 +373,12 @@ def test_controller_and_broker_run_as_processes_of_their_own(apart: tuple[Path, 
         assert controller.wait(30) == 0
 
 
-def test_a_broker_that_finds_no_controller_gives_up_with_a_reason(apart: tuple[Path, Path]) -> None:
+def test_broker_exits_with_a_reason_when_it_finds_no_controller(apart: tuple[Path, Path]) -> None:
     errors = fails("start", str(apart[1]), "--override", "initial.broker.registration.timeout.ms=1000")
     assert "is a majority of the controllers running?" in errors
 
 
-def test_a_broker_serves_while_its_controller_is_away_and_hears_of_it_again(apart: tuple[Path, Path]) -> None:
+def test_broker_serves_while_its_controller_is_away_and_follows_it_again(apart: tuple[Path, Path]) -> None:
     with started(apart[1]) as broker:
         with started(apart[0]) as controller:
             ready(controller, 9)

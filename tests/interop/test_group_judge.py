@@ -1,8 +1,8 @@
 """Random lives of groups, step by step beside Apache Kafka's own GroupCoordinatorShard.
 
-Both are asked the same, at the same times; answers and records must be the same. Member ids are random on Apache
-Kafka's side, so each side is asked with its own, and compared by what they begin with. A story ends where Apache Kafka
-chooses a leader by the order of its hash map.
+Both sides get the same requests at the same times, and must give the same answers and write the same records. Apache
+Kafka makes random member ids, so each side gets its own ids, and the test compares only their beginnings. A story ends
+where Apache Kafka chooses a leader by the order of its hash map.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ OFFERS: tuple[tuple[tuple[str, bytes], ...], ...] = (
 )
 
 
-# What every run of 50 stories meets, at the least.
+# Every run of 50 stories meets at least these answers.
 EXPECTED = {
     *(("JoinGroupResponse", code) for code in (0, 23, 25, 79, 82)),
     *(("SyncGroupResponse", code) for code in (0, 22, 23, 25, 27)),
@@ -89,7 +89,7 @@ class Judge:
         )
 
     def tell(self, *words: object) -> list[list[str]]:
-        """The lines that follow."""
+        """Sends one line; returns the lines of the answer."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -116,7 +116,7 @@ def judge() -> Iterator[Judge]:
 
 
 class OtherLeaderError(Exception):
-    """Apache Kafka took another of several: what follows cannot be compared."""
+    """Apache Kafka chose another leader among equals: the rest of the story cannot be compared."""
 
 
 class Story:
@@ -208,7 +208,7 @@ class Story:
 
     def compare(self) -> None:
         mine, other = self.ours.answers, self.theirs
-        # Where a member asks again, Apache Kafka never answers what it had asked before.
+        # When a member repeats a request, Apache Kafka never answers the earlier one.
         for waiter in mine.keys() - other.keys():
             if mine[waiter].error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 del mine[waiter]
@@ -241,7 +241,7 @@ class Story:
         return "\n".join(self.told)
 
     def exchange_logs(self) -> None:
-        """Both begin anew, each with what the other has written. A group that was rebalancing is what it was before."""
+        """Restarts both sides, each on the other's log. A group that was rebalancing returns to its last generation."""
         self.told.append("exchange")
         now_ms = self.ours.now_ms
         self.judge.tell("new", now_ms, MAX_SIZE)
@@ -278,7 +278,7 @@ class Story:
         return self.random.choice((*GROUPS, *GROUPS[:1] * 3))
 
     def somebody(self, group: str) -> tuple[Any, Any]:
-        """What a JoinGroup of the group was answered, on both sides; now and then of somebody who never was."""
+        """The answers of both sides to a JoinGroup of the group; now and then of a member that never existed."""
         known = self.ids.get(group, {})
         if not known or self.random.random() < 0.05:
             return (JoinGroupResponse(member_id="who", generation_id=1),) * 2
@@ -288,13 +288,13 @@ class Story:
         return known[self.random.choice(list(known)[-6:])]
 
     def current(self, group: str) -> list[tuple[Any, Any]]:
-        """Answers of those who joined the last generation that anybody was told of."""
+        """The answers to those who joined the newest generation that any member knows."""
         joined = [each for each in self.ids.get(group, {}).values() if not each[0].error_code]
         last = max((each[0].generation_id for each in joined), default=0)
         return [each for each in joined if each[0].generation_id == last]
 
     def member(self, group: str, static: float = 0.3) -> tuple[tuple[Any, Any], int, str | None]:
-        """Answers, generation and instance id, most often those that fit."""
+        """Answers, generation and instance id; most often they fit together."""
         answers = self.somebody(group)
         generation = answers[0].generation_id + (self.random.random() < 0.1)
         begins = name(answers[0].member_id)
@@ -315,7 +315,7 @@ class Story:
     def _join(self, group: str, ids: tuple[str, str], instance: str | None) -> None:
         offer = self.random.choice(OFFERS[:3] * 6 + OFFERS)
         protocol_type = self.random.choice(("consumer",) * 12 + ("connect", ""))
-        # No two sessions end together: which of them ends first would be the hash map's choice, too.
+        # No two sessions end together: the hash map would choose which of them ends first.
         session_ms = self.random.choice((6_000, 10_000, 45_000)) + 7 * self.count
         rebalance_ms = self.random.choice((5_000, 30_000))
         each = JoinGroupRequest.JoinGroupRequestProtocol
@@ -333,7 +333,7 @@ class Story:
         )
 
     def settle(self) -> None:
-        """Everybody who has joined syncs; some of them then send heartbeats and commit."""
+        """Every member that has joined syncs; some then send heartbeats and commit."""
         group = self.group()
         self.wait(self.random.choice((0, 3_100, 6_100)))
         for answers in self.current(group):
@@ -481,7 +481,7 @@ class Caller:
 
 
 def refused(request: Any, code: int) -> Any:
-    """What Kafka's GroupCoordinatorService makes of an error of the shard."""
+    """The answer that Kafka's GroupCoordinatorService makes from an error of the shard."""
     if request.API_KEY == ApiKey.LEAVE_GROUP and code == ErrorCode.UNKNOWN_MEMBER_ID:
         response = LeaveGroupResponse.MemberResponse
         return LeaveGroupResponse(
@@ -494,12 +494,12 @@ def refused(request: Any, code: int) -> Any:
 
 
 def name(member_id: str) -> str:
-    """What a member's id begins with: of its client id or instance id."""
+    """The beginning of a member's id: its client id or instance id."""
     return member_id[:-UUID_LENGTH] if len(member_id) > UUID_LENGTH else member_id
 
 
 def error_of(answer: Any) -> int:
-    """The first of it."""
+    """The first error code in an answer."""
     for field in ("topics", "partitions", "members", "groups", "results"):
         if not getattr(answer, "error_code", 0) and getattr(answer, field, None):
             return error_of(getattr(answer, field)[0])
@@ -507,7 +507,7 @@ def error_of(answer: Any) -> int:
 
 
 def shown(message: Any) -> Any:
-    """Comparable: member ids by their names, what has no order in an order of its own."""
+    """A comparable form: member ids by their beginnings, unordered lists sorted."""
     if isinstance(message, list):
         made = [shown(each) for each in message]
         return sorted(made, key=repr) if made and isinstance(made[0], tuple) else made
@@ -517,7 +517,7 @@ def shown(message: Any) -> Any:
             value = getattr(message, field)
             if field in ("member_id", "leader") and value:
                 value = name(value)
-            # Where one says nothing and the other an empty text, the wire says the same.
+            # None and an empty text are the same on the wire.
             values.append((field, shown(value) or None))
         return tuple(values)
     return message
@@ -532,7 +532,7 @@ def told_record(record: GroupRecord) -> str:
 
 
 @pytest.mark.parametrize("first", range(0, STORIES, 50))
-def test_a_group_lives_as_it_does_on_apache_kafka(judge: Judge, first: int) -> None:
+def test_coordinator_answers_and_writes_as_apache_kafka_does_over_random_lives(judge: Judge, first: int) -> None:
     steps, seen = 0, set()
     for seed in range(first, first + 50):
         story = Story(judge, seed)
@@ -547,7 +547,7 @@ def test_a_group_lives_as_it_does_on_apache_kafka(judge: Judge, first: int) -> N
     assert seen >= EXPECTED, EXPECTED - seen
 
 
-def test_each_goes_on_with_what_the_other_has_written(judge: Judge) -> None:
+def test_coordinator_resumes_from_a_log_that_apache_kafka_wrote_and_back(judge: Judge) -> None:
     members = 0
     for seed in range(1_000, 1_020):
         story = Story(judge, seed)

@@ -1,4 +1,4 @@
-"""A group whose node is ours and Apache Kafka 4.3 in turns: its member goes on without a rebalance, and its offsets."""
+"""A group whose node is ours and Apache Kafka 4.3 in turns keeps its member, without a rebalance, and its offsets."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def produce(node, count):
 
 
 def goes_on(node, member, rounds):
-    """Another round of records comes to the same member, and is committed."""
+    """Sends another round of records; the same member reads and commits them."""
     produce(node, RECORDS)
     poll_until([member], lambda: len(member.values) == rounds * RECORDS, f"round {rounds} is read")
     member.commit()
@@ -43,7 +43,7 @@ def goes_on(node, member, rounds):
 
 
 def decoded(tools, node):
-    """What kafka-dump-log says of the coordinator's log: (type of the key, key, value), null values as None."""
+    """The coordinator's log as kafka-dump-log prints it: (type of the key, key, value), null values as None."""
     rows = []
     for file in segments(node.log_dir, OFFSETS):
         shown = tools.run("kafka-dump-log", "--offsets-decoder", "--files", file)
@@ -55,7 +55,7 @@ def decoded(tools, node):
     return rows
 
 
-def test_a_member_outlives_the_change_of_its_broker_and_back(node, tools):
+def test_member_keeps_its_group_when_its_broker_changes_and_changes_back(node, tools):
     node.give_to_us()
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic("t", PARTITIONS)])["t"].result(20)
@@ -74,7 +74,7 @@ def test_a_member_outlives_the_change_of_its_broker_and_back(node, tools):
     rows = decoded(tools, node)
     generations = [value["generation"] for kind, _, value in rows if kind == "2" and value]
     assert generations
-    assert set(generations) <= {0, 1}  # an empty group, and the one that nobody rebalanced
+    assert set(generations) <= {0, 1}  # an empty group, and the generation that was never rebalanced
     committed = {}
     for kind, key, value in rows:
         if kind == "1":

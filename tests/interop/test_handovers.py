@@ -1,7 +1,7 @@
-"""A directory goes from Apache Kafka to us and back, and from us to Apache Kafka and back, and nothing gets lost.
+"""A directory changes hands between Apache Kafka and us, in both directions and back, and loses nothing.
 
-Apache Kafka 3.9 and 4.3, either form of a quorum, one log directory and two, after SIGTERM and after SIGKILL: each of
-these in some row. KAFKACORE_HANDOVERS=pairs walks rows in which every two of them meet, `all` the whole product.
+Apache Kafka 3.9 and 4.3, either form of a quorum, one and two log directories, SIGTERM and SIGKILL: some row has each
+of these. KAFKACORE_HANDOVERS=pairs runs rows in which every two of them meet; `all` runs the whole product.
 """
 
 import os
@@ -24,7 +24,7 @@ ROWS = covering(FACTORS, MEETING[os.environ.get("KAFKACORE_HANDOVERS", "each")])
 
 @pytest.fixture
 def directory(tmp_path, tools_of_either):
-    """`directory(row)` makes one; who has it at the end of a test is stopped."""
+    """`directory(row)` makes one; the fixture kills the node that runs on it at the end of a test."""
     made = []
 
     def make(row):
@@ -46,8 +46,8 @@ def directory(tmp_path, tools_of_either):
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row.values()))
-def test_a_directory_goes_there_and_back(tools_of_either, directory, row):
-    """Each side's turn ends by SIGKILL once and by SIGTERM once; the last to have it are we."""
+def test_directory_keeps_everything_when_it_changes_hands_and_comes_back(tools_of_either, directory, row):
+    """Each side's turn ends by SIGKILL once and by SIGTERM once; our node has the last turn."""
     earlier, later = (f"apache-{row['release'].split('-to-')[at]}" for at in (0, -1))
     turns = [earlier, OURS, later, OURS] if row["first"] == "apache" else [OURS, earlier, OURS, later, OURS]
     ends = ["kill", "kill", "stop", "stop"] if row["end"] == "kill" else ["stop", "stop", "kill", "kill"]
@@ -55,7 +55,7 @@ def test_a_directory_goes_there_and_back(tools_of_either, directory, row):
     Story(directory(row), tools_of_either["apache-4.3"], turns, ends[: len(turns) - 1], upgrades=upgrades).run()
 
 
-def test_what_is_to_meet_meets_in_a_few_rows():
+def test_covering_rows_meet_every_combination_of_factors():
     every = product(FACTORS)
     for size in MEETING.values():
         met_in_few, met_in_all = (

@@ -1,6 +1,6 @@
-"""Histories of metadata records of every type, and the snapshot of what they make: ours and Apache Kafka's.
+"""Histories of metadata records of every type: our snapshot of each beside Apache Kafka's.
 
-`golden.Images` makes them at random, at level 21 and at level 30, and asks MetadataDelta and MetadataImage of 4.3.
+`golden.Images` makes random histories at levels 21 and 30, and asks MetadataDelta and MetadataImage of 4.3.
 """
 
 import json
@@ -22,28 +22,28 @@ def histories():
 
 
 def read(value):
-    """A record, with what has no order in one."""
+    """A record as text, with its unordered lists sorted."""
     record = decode_record(bytes.fromhex(value))
     for field in ("log_dirs", "cordoned_log_dirs"):
         if getattr(record, field, None):
             setattr(record, field, sorted(getattr(record, field)))
-    if record.NAME == "ProducerIdsRecord":  # who was given the last ones is kept here, and not there
+    if record.NAME == "ProducerIdsRecord":  # our image keeps the broker that got the last block
         record.broker_id = record.broker_epoch = -1
     if record.NAME == "ClientQuotaRecord":
         record.entity.sort(key=lambda each: each.entity_type)
     return repr(record)
 
 
-def test_a_snapshot_says_what_apache_kafka_s_says(histories):
+def test_snapshot_has_the_records_of_apache_kafkas_snapshot(histories):
     for history in histories:
         image = image_of([decode_record(bytes.fromhex(value)) for value in history["records"]], 0, 1, 0)
         writer = RecordWriter(image.metadata_version)
         ours = [writer.encode(record).hex() for record in records_of(image)]
         assert Counter(map(read, ours)) == Counter(map(read, history["snapshot"]))
-        # At the same versions: the first three bytes are the frame.
+        # The first three bytes are the frame: type and version agree.
         assert {value[:6] for value in ours} == {value[:6] for value in history["snapshot"]}
 
 
-def test_the_histories_have_records_of_every_type(histories):
+def test_histories_have_records_of_every_type(histories):
     seen = {bytes.fromhex(value)[1] for history in histories for value in history["records"]}
     assert {RECORD_TYPES[number] for number in seen} == set(RECORD_TYPES.values()) - NOT_IN_AN_IMAGE

@@ -1,4 +1,4 @@
-"""What becomes of partitions and their eligible leader replicas (KIP-966), beside Apache Kafka's own controller.
+"""Changes of partitions and their eligible leader replicas (KIP-966), beside Apache Kafka's own controller.
 
 Thousands of random partitions, ISR changes, elections, reassignments and unclean shutdowns; `golden.PartitionChanges`
 asks PartitionChangeBuilder of 4.3 for the record of each and for the partition after it.
@@ -49,7 +49,7 @@ def cases():
     return json.loads(golden_file("4.3", "PartitionChanges").read_text())
 
 
-def test_every_change_of_a_partition_is_the_one_that_apache_kafka_s_controller_makes(cases):
+def test_partition_change_is_the_one_that_apache_kafkas_controller_makes(cases):
     with_elr = 0
     for case in cases:
         asked, row = case["asked"], partition(case["before"])

@@ -186,7 +186,10 @@ def check(path: Path) -> Iterator[str]:
     source = path.read_text(encoding="utf-8", errors="replace")
     if path.suffix == "" and path.name != "Makefile" and not source.startswith("#!"):
         return
-    found = {find for begin, block in READERS[path.suffix](source) for find in finds(begin, block)}
+    try:
+        found = {find for begin, block in READERS[path.suffix](source) for find in finds(begin, block)}
+    except (SyntaxError, tokenize.TokenError) as error:
+        found = {(1, f"cannot be parsed: {error}")}
     yield from (f"{path}:{line}: {text}" for line, text in sorted(found))
 
 

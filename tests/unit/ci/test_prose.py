@@ -130,3 +130,8 @@ def test_a_folder_is_read_whole_and_a_missing_path_is_refused(tmp_path):
     missing = subprocess.run([sys.executable, PROSE, tmp_path / "no"], capture_output=True, text=True, check=False)
     assert missing.returncode == 2
     assert f"{tmp_path}/no" in missing.stderr
+
+
+def test_a_file_that_cannot_be_parsed_is_named(tmp_path):
+    (found,) = check(tmp_path, "a.py", 'x = """an open string\n')
+    assert found.startswith("1: cannot be parsed: ")

@@ -163,6 +163,9 @@ class Harness:
         self.uuids += 1
         return Uuid((5000 + self.uuids).to_bytes(16, "big"))
 
+    def caller(self) -> Any:
+        return Caller()
+
     async def until(self, done: Callable[[], Any]) -> None:
         async with asyncio.timeout(LIMIT_S):
             while not done():

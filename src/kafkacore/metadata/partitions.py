@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -361,13 +362,13 @@ def rows_with_elr(chunks: Chunks, broker_id: int) -> Iterator[int]:
                 yield number * CHUNK_ROWS + index
 
 
-def rows_in_directory(chunks: Chunks, broker_id: int, directory: Uuid) -> Iterator[int]:
-    """Rows whose replica on a broker lies in one of its log directories."""
+def rows_in_directories(chunks: Chunks, broker_id: int, directories: AbstractSet[Uuid]) -> Iterator[int]:
+    """Rows whose replica on a broker lies in one of these log directories."""
     for row in rows_with_replica(chunks, broker_id):
         chunk, index = chunks[row // CHUNK_ROWS], row % CHUNK_ROWS
         start = index * chunk.width
         at = 16 * (start + chunk.replicas[start : start + chunk.width].index(broker_id))
-        if bytes(chunk.directories[at : at + 16]) == directory:
+        if bytes(chunk.directories[at : at + 16]) in directories:
             yield row
 
 

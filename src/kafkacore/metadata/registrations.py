@@ -45,8 +45,7 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def has_uncordoned_directory(self) -> bool:
-        cordoned = self.cordoned_directories or ()
-        return not self.directories or any(each not in cordoned for each in self.directories)
+        return not self.directories or not set(self.directories).issubset(self.cordoned_directories or ())
 
     @property
     def default_directory(self) -> Uuid:

@@ -6,7 +6,8 @@ take turns, and a fenced broker is never the first replica.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -21,6 +22,19 @@ class UsableBroker(NamedTuple):
 
 class PlacementError(ValueError):
     """There is no such placement: INVALID_REPLICATION_FACTOR."""
+
+
+def replicas_problem(replicas: Sequence[int], registered: Container[int]) -> str | None:
+    """What is wrong with replicas that a request names: the first problem in the order of their ids, as in Kafka."""
+    if not replicas:
+        return "The manual partition assignment includes an empty replica list."
+    counts = Counter(replicas)
+    wrong = min((each for each, count in counts.items() if count > 1 or each not in registered), default=None)
+    if wrong is None:
+        return None
+    if wrong not in registered:
+        return f"The manual partition assignment includes broker {wrong}, but no such broker is registered."
+    return f"The manual partition assignment includes the broker {wrong} more than once."
 
 
 class _Ring:

@@ -11,7 +11,7 @@ from kafkacore.controller.quorum.decisions import Decision, Settings
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partition_records import Record
-from kafkacore.metadata.partitions import rows_in_directory, rows_led_by, rows_with_elr, rows_with_isr
+from kafkacore.metadata.partitions import rows_in_directories, rows_led_by, rows_with_elr, rows_with_isr
 from kafkacore.metadata.registrations import BrokerRegistration
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.features import METADATA_VERSION
@@ -126,11 +126,11 @@ def _check_directories(image: MetadataImage, broker_id: int, directories: Sequen
         problem = "No directories specified in request"
     elif any(each.is_reserved for each in directories):
         problem = "Reserved directory ID in request"
-    elif len(set(directories)) != len(directories):
+    elif len(wanted := set(directories)) != len(directories):
         problem = "Duplicate directory ID in request"
     else:
         for other in image.brokers.values():
-            shared = set(other.directories) & set(directories)
+            shared = wanted.intersection(other.directories)
             if other.broker_id != broker_id and shared:
                 problem = f"Broker {other.broker_id} is already registered with directory {min(shared)}"
                 break
@@ -280,13 +280,11 @@ def _led_anew(image: MetadataImage, settings: Settings, rows: Iterable[int], **b
 def _directories_offline(
     image: MetadataImage, settings: Settings, broker: BrokerRegistration, offline: Sequence[Uuid]
 ) -> list[Record]:
-    failed = [each for each in broker.directories if each in offline]
+    failed = set(broker.directories).intersection(offline)
     if not failed:
         return []
-    records: list[Record] = []
-    for directory in failed:
-        rows = rows_in_directory(image.partition_chunks, broker.broker_id, directory)
-        records += _led_anew(image, settings, rows, removed=broker.broker_id)
+    rows = rows_in_directories(image.partition_chunks, broker.broker_id, failed)
+    records = _led_anew(image, settings, rows, removed=broker.broker_id)
     left = [each for each in broker.directories if each not in failed]
     records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left))
     return records

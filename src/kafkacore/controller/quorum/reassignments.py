@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kafkacore.controller.common.partition_change import Election, Target, change
+from kafkacore.controller.common.placement import replicas_problem
 from kafkacore.controller.quorum.decisions import Decision, Settings, limit_records, min_isr, unclean_elections
 from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.metadata.image import MetadataImage, Topic
@@ -63,29 +64,15 @@ class Reassignment:
         if asked.replicas is None:
             target = self._reverted(topic, was)
         else:
-            self._check(asked.replicas)
+            problem = replicas_problem(asked.replicas, self._image.brokers)
+            if problem:
+                raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
             if not another_factor:
                 _check_factor(was, asked.replicas)
             target = _reassigned(was, asked.replicas)
         rules = self._changes.rules(was, min_isr(self._image, self._settings, topic))
         record: Message | None = change(was, topic.topic_id, target, rules)
         return record
-
-    def _check(self, replicas: Sequence[int]) -> None:
-        problem = None
-        if not replicas:
-            problem = "The manual partition assignment includes an empty replica list."
-        for before, broker_id in zip([None, *sorted(replicas)], sorted(replicas), strict=False):
-            if broker_id not in self._image.brokers:
-                problem = (
-                    f"The manual partition assignment includes broker {broker_id}, but no such broker is registered."
-                )
-            elif broker_id == before:
-                problem = f"The manual partition assignment includes the broker {broker_id} more than once."
-            if problem:
-                break
-        if problem:
-            raise error_for(ErrorCode.INVALID_REPLICA_ASSIGNMENT, problem)
 
     def _reverted(self, topic: Topic, was: Partition) -> Target:
         """Back to what there was before the reassignment that is under way."""

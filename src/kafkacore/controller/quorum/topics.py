@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from kafkacore.config import BrokerConfig, ConfigError, TopicConfig
-from kafkacore.controller.common.placement import PlacementError, UsableBroker, place
+from kafkacore.controller.common.placement import PlacementError, UsableBroker, place, replicas_problem
 from kafkacore.controller.quorum.decisions import (
     MAX_PARTITIONS_PER_REQUEST,
     Decision,
@@ -343,16 +343,8 @@ class Placement:
             )
 
     def _check_assignment(self, replicas: Sequence[int], factor: int | None) -> None:
-        problem = None
-        if not replicas:
-            problem = "The manual partition assignment includes an empty replica list."
-        unknown = [each for each in sorted(replicas) if each not in self._image.brokers]
-        twice = [each for each in sorted(replicas) if replicas.count(each) > 1]
-        if unknown:
-            problem = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
-        elif twice:
-            problem = f"The manual partition assignment includes the broker {twice[0]} more than once."
-        elif factor is not None and len(replicas) != factor:
+        problem = replicas_problem(replicas, self._image.brokers)
+        if problem is None and factor is not None and len(replicas) != factor:
             problem = (
                 f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
                 f"not consistent with previous partitions, which have {factor} replica(s)."

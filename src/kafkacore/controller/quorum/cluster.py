@@ -236,6 +236,9 @@ def _next_state(
         if request.want_shut_down:
             return State.CONTROLLED_SHUTDOWN if _leads(image, broker) else State.SHUTDOWN_NOW
         return State.UNFENCED
+    if not request.want_shut_down:
+        # The broker never asked to leave: somebody guessed its epoch, which is an offset.
+        return State.FENCED if request.want_fence else State.UNFENCED
     active = {each.broker_id for each in image.brokers.values() if each.active}
     stays = _leads(image, broker) or not liveness.may_leave(broker.broker_id, active)
     return State.CONTROLLED_SHUTDOWN if stays else State.SHUTDOWN_NOW
@@ -254,8 +257,13 @@ def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) 
 
 
 def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Then it may lead what has no leader."""
-    change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE)
+    """Then it may lead what has no leader. Only a registration ends a controlled shutdown: no change of one can."""
+    change: Record = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
+    )
+    if broker.in_controlled_shutdown:
+        version = image.metadata_version.record_version(RegisterBrokerRecord.NAME)
+        change = broker._replace(fenced=False, in_controlled_shutdown=False).to_record(version)
     rows = rows_led_by(image.partition_chunks, -1)
     return [change, *_led_anew(image, settings, rows, added=broker.broker_id)]
 

@@ -402,7 +402,7 @@ class QuorumController:
             if broker is None or broker.fenced:
                 self._liveness.gone(broker_id)
             if broker is not None:
-                self._liveness.registered(broker_id, broker.epoch, now)
+                self._liveness.registered(broker_id, broker.epoch, now, broker.in_controlled_shutdown)
 
     def _writer_for(self, edit: Edit) -> RecordWriter:
         level = edit.features[METADATA_VERSION]

@@ -37,11 +37,14 @@ class Liveness:
     def check_interval_ms(self) -> int:
         return max(1, self.session_timeout_ms // CHECKS_PER_SESSION)
 
-    def registered(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """A broker is in the image, at `epoch`: it has a session's time to be heard."""
+    def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
+        """A broker is in the image, at `epoch`: it has a session's time to be heard. `leaving`: it is in controlled
+        shutdown."""
         known = self._contacts.get(broker_id)
         if known is None or known.epoch != epoch:
             self._contacts[broker_id] = Contact(epoch, now_ms)
+        elif not leaving:
+            known.shutdown_offset = NEVER
 
     def gone(self, broker_id: int) -> None:
         self._contacts.pop(broker_id, None)

@@ -372,8 +372,10 @@ class BrokerServer:
             self.plane.forget(changed)
 
     def _nudge(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """A controller that waits for this broker to catch up hears of it at once."""
-        if self.registrar.lifecycle.state is not BrokerState.RUNNING:
+        """The next heartbeat goes at once when the controller waits for this broker to catch up, or has fenced it or
+        lets it leave although it runs."""
+        lifecycle = self.registrar.lifecycle
+        if lifecycle.state is not BrokerState.RUNNING or not image.is_active(lifecycle.node_id):
             self.registrar.nudge()
 
     def _publish_table(self, changed: list[Placed], gone: list[Uuid]) -> None:

@@ -12,11 +12,11 @@ import controllers
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
 from kafkacore.metadata.image import MetadataImage
-from kafkacore.metadata.snapshot import records_of
+from kafkacore.metadata.snapshot import image_of, records_of
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import CreateTopicsRequest, DescribeQuorumRequest, FetchSnapshotRequest
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.raft import messages
+from kafkacore.raft import messages, snapshots
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import OffsetAndEpoch
@@ -334,3 +334,44 @@ def test_a_leader_is_not_somewhere_else(run) -> None:
         assert driver.leader_elsewhere == ("there", 9093)
 
     run(story)
+
+
+WEEK_MS = 604_800_000
+
+
+def test_image_of_the_active_controller_has_the_times_of_its_batches(run) -> None:
+    async def story(harness):
+        for name in ("a", "b"):
+            harness.wall += WEEK_MS
+            harness.now += 1000
+            await harness.brokers(1)
+            await create(harness, name)
+            for image in (harness.controller.image, harness.adopted.image, harness.applied.publisher.image):
+                assert (image.timestamp_ms, image.epoch) == (harness.wall, harness.driver.epoch)
+            contents = harness.controller.snapshot()
+            made = OffsetAndEpoch(contents.offset + 1, contents.epoch)
+            await harness.driver.write_snapshot(made, contents.values, contents.timestamp_ms)
+            assert snapshots.read_timestamp(harness.log, made) == harness.wall
+            # A start takes the image from the snapshot, and its time from the header.
+            assert image_of([], *made, snapshots.read_timestamp(harness.log, made)).timestamp_ms == harness.wall
+
+    run(story)
+
+
+def test_snapshots_of_this_week_are_kept_although_the_controller_leads_for_longer(run) -> None:
+    async def story(harness):
+        made = snapshotter(harness, bytes_between=1, retention_ms=WEEK_MS, retention_bytes=-1)
+        await harness.brokers(1)
+        harness.wall += 2 * WEEK_MS
+        for day in range(4):
+            harness.wall += 86_400_000
+            await create(harness, f"t{day}")
+            await harness.until(lambda: made._task is not None and made._task.done())
+        times = [snapshots.read_timestamp(harness.log, each) for each in harness.log.snapshots()]
+        assert len(times) >= 3
+        assert [harness.wall - each <= WEEK_MS for each in times] == [True] * len(times)
+        harness.wall = times[-2] + WEEK_MS + 1
+        made.clean()
+        assert [snapshots.read_timestamp(harness.log, each) for each in harness.log.snapshots()] == times[-1:]
+
+    run(story, log=SizedLog())

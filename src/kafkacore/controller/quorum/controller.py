@@ -240,7 +240,12 @@ class QuorumController:
             self._head, delta = next_root(self.image, batch.records, offsets, batch.epoch, batch.timestamp_ms)
             self._commit(self._head, delta)
         elif uncommitted[0][0].offset == batch.last_offset:
-            self._commit(*uncommitted.popleft())
+            root, delta = uncommitted.popleft()
+            # The log has stamped the batch when it was appended.
+            root = root._replace(timestamp_ms=batch.timestamp_ms)
+            if not uncommitted:
+                self._head = root
+            self._commit(root, delta)
         waiting = self._waiting
         while waiting and waiting[0][0] <= batch.last_offset:
             _, future = waiting.popleft()

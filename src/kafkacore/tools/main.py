@@ -20,6 +20,9 @@ COMMANDS: Final = {
     "demo": "show the main job on real input, with real clients and a SIGKILL in the middle",
     "storage": "format log directories, or show what is in them",
     "dump-log": "print segments, indexes and snapshots, or verify them",
+    "metadata-quorum": "describe the quorum of controllers, or change its voters",
+    "features": "describe the features of a cluster, or change their levels",
+    "cluster": "show a cluster's id and endpoints, or unregister a broker",
 }
 INTERRUPTED: Final = 130
 

@@ -1,0 +1,152 @@
+"""What the commands about a live cluster share: how they reach it, and one request with its answer.
+
+A command is given brokers or controllers (KIP-919). Brokers forward what the controller decides; among controllers the
+active one is asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from kafkacore.config.addresses import Address, AddressError, parse_address
+from kafkacore.network.client import NodeClient
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
+
+CLIENT_ID: Final = "kafkacore-tool"
+LIMIT_S: Final = 30
+RETRY_S: Final = 0.1
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+_LOOK_AGAIN: Final = {
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_CONTROLLER_ID,
+}
+
+T = TypeVar("T")
+
+
+class AdminError(Exception):
+    """What the command cannot do, in one line for its user."""
+
+
+def add_endpoints(parser: argparse.ArgumentParser, *short: str) -> None:
+    """The options that say where the cluster is; `short` are their short forms."""
+    brokers, controllers = short or ("", "")
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument(
+        *filter(None, ("--bootstrap-server", brokers)), metavar="HOST:PORT,...", help="brokers of the cluster"
+    )
+    group.add_argument(
+        *filter(None, ("--bootstrap-controller", controllers)),
+        metavar="HOST:PORT,...",
+        help="controllers of the cluster; any of them, the active one is found",
+    )
+
+
+def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
+    """Runs `story` with the cluster that the arguments name. Raises AdminError."""
+    kind = BROKERS if arguments.bootstrap_server else CONTROLLERS
+    text = arguments.bootstrap_server or arguments.bootstrap_controller
+    try:
+        bootstrap = [parse_address(entry.strip()) for entry in text.split(",")]
+    except AddressError as error:
+        raise AdminError(str(error)) from None
+
+    async def whole() -> T:
+        admin = Admin(bootstrap, kind)
+        try:
+            return await story(admin)
+        finally:
+            await admin.close()
+
+    return asyncio.run(whole())
+
+
+class Admin:
+    """One cluster. `kind` is BROKERS or CONTROLLERS, as KIP-919's endpoint types."""
+
+    def __init__(self, bootstrap: list[Address], kind: int) -> None:
+        self.kind = kind
+        self._bootstrap = bootstrap
+        self._clients: dict[Address, NodeClient] = {}
+
+    async def close(self) -> None:
+        for client in self._clients.values():
+            await client.close()
+
+    async def ask(self, request: Any) -> Any:
+        """The answer of any node; its error code is the caller's to look at. Raises AdminError."""
+        return await self._until(lambda: self._ask_any(request))
+
+    async def ask_controller(self, request: Any, error_of: Callable[[Any], int]) -> Any:
+        """The active controller's answer: a broker forwards the request. Raises AdminError.
+
+        `error_of` finds in an answer the error that says that another node is the active controller.
+        """
+
+        async def attempt() -> Any:
+            answer = await (self._ask_any(request) if self.kind == BROKERS else self._ask_active(request))
+            return None if error_of(answer) in _LOOK_AGAIN else answer
+
+        return await self._until(attempt)
+
+    async def describe_cluster(self, *, include_fenced: bool = False) -> Any:
+        """The DescribeCluster answer about nodes of this kind. Raises AdminError."""
+        request = apis.request_class(ApiKey.DESCRIBE_CLUSTER)(
+            endpoint_type=self.kind, include_fenced_brokers=include_fenced
+        )
+        answer = await self.ask(request)
+        check(answer.error_code, answer.error_message)
+        return answer
+
+    async def _ask_active(self, request: Any) -> Any:
+        cluster = await self.describe_cluster()
+        for node in cluster.brokers:
+            if node.broker_id == cluster.controller_id:
+                return await self._client(Address(node.host, node.port)).request(request)
+        raise ConnectionError("there is no active controller")
+
+    async def _ask_any(self, request: Any) -> Any:
+        failed = []
+        for address in self._bootstrap:
+            try:
+                return await self._client(address).request(request)
+            except OSError as error:
+                failed.append(str(error))
+        raise ConnectionError("; ".join(failed))
+
+    async def _until(self, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        """Repeats the attempt until it gives an answer, for as long as Kafka's tools would wait for one."""
+        why = "no active controller was found"
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                while True:
+                    try:
+                        if (answer := await attempt()) is not None:
+                            return answer
+                    except (OSError, ProtocolError) as error:
+                        why = str(error)
+                    except KafkaError as error:
+                        raise AdminError(str(error)) from error
+                    await asyncio.sleep(RETRY_S)
+        except TimeoutError:
+            where = ", ".join(map(str, self._bootstrap))
+            raise AdminError(f"no answer from {where} within {LIMIT_S} s: {why}") from None
+
+    def _client(self, address: Address) -> NodeClient:
+        if address not in self._clients:
+            self._clients[address] = NodeClient(address.host, address.port, CLIENT_ID)
+        return self._clients[address]
+
+
+def check(code: int, message: str | None) -> None:
+    """Raises AdminError for an error code other than 0."""
+    if code:
+        raise AdminError(message or str(error_for(code)))

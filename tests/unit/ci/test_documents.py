@@ -1,0 +1,80 @@
+"""The documents name files, folders and locks that exist, and the lock order names every lock of the code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCE = ROOT / "src" / "kafkacore"
+DESIGN = ROOT / "docs" / "design.md"
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")),
+    ROOT / "examples" / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+# Folders that a build or a run makes, and files on the reader's machine.
+MADE = ("build/", "dist/", ".venv", ".peers", "data", "/", "./")
+PATH = re.compile(r"`([\w.*-]+(?:/[\w.*-]+)+/?)`")
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+
+
+def without_code(document):
+    return re.sub(r"^```.*?^```", "", document.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_path_in_a_document_exists(document):
+    text = without_code(document)
+    # Upper case stands for something that the reader fills in.
+    paths = {path for path in PATH.findall(text) if not re.search(r"\b[A-Z]{3,}\b", path) and not path.startswith(MADE)}
+    places = (ROOT, SOURCE, SOURCE / "_fast", SOURCE / "server", document.parent)
+    assert [path for path in sorted(paths) if not any(list(place.glob(path.rstrip("/"))) for place in places)] == []
+    assert [link for link in LINK.findall(text) if not (document.parent / link).exists()] == []
+
+
+def native_locks():
+    """`Struct.field` of each mutex in a native struct."""
+    for path in sorted((SOURCE / "_fast").rglob("*.p*")):
+        if path.suffix not in {".pxd", ".pyx"} or path.name == "sync.pxd":
+            continue
+        struct = None
+        for line in path.read_text().splitlines():
+            if opened := re.match(r"(?:ctypedef|cdef) struct (\w+):", line):
+                struct = opened[1]
+            elif struct and (field := re.match(r"    Mutex (\w+)", line)):
+                yield f"{struct}.{field[1]}"
+
+
+def python_locks():
+    """`Class.attribute` of each lock and condition."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        owner = None
+        for line in path.read_text().splitlines():
+            if opened := re.match(r"class (\w+)", line):
+                owner = opened[1]
+            elif re.search(r"threading\.(?:R?Lock|Condition)\(", line) and (
+                made := re.match(r"\s+(?:self\.)?(\w+)(?:: [^=]+)? = ", line)
+            ):
+                yield f"{owner}.{made[1]}", path.relative_to(SOURCE).as_posix()
+
+
+def test_the_lock_order_names_every_native_lock():
+    text = DESIGN.read_text()
+    assert [lock for lock in native_locks() if f"`{lock}`" not in text] == []
+
+
+def test_the_lock_order_names_every_lock_of_python():
+    text = DESIGN.read_text()
+    # Not shared: the loop that ends with its process waits on it for ever, and `_idle` is `_mutex` with a condition.
+    alone = {("LoopThread.forever", "runtime/loops.py"), ("FutureLogs._idle", "storage/future_logs.py")}
+    found = [lock for lock in python_locks() if lock not in alone]
+    assert found
+    assert [lock for lock, _ in found if f"`{lock}`" not in text] == []
+
+
+def test_every_lock_of_the_lock_order_exists():
+    text = DESIGN.read_text()
+    text = text[text.index("## Locks") : text.index("## Ownership")]
+    named = set(re.findall(r"`([A-Z]\w+\.\w*(?:lock|mutex|changed|checkpointing))`", text))
+    assert named - {lock for lock, _ in python_locks()} - set(native_locks()) == set()

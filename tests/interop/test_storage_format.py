@@ -11,6 +11,7 @@ from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.record.batch import Batches
 from kafkacore.config import BrokerConfig
 from kafkacore.config.addresses import Address
+from kafkacore.inspection.codecs import describe_codecs
 from kafkacore.protocol.features import default_levels, parse_metadata_version
 from kafkacore.protocol.messages import VotersRecord
 from kafkacore.storage import bootstrap, meta_properties
@@ -75,7 +76,9 @@ def test_apache_kafka_tells_of_our_directories_what_we_tell(kafka_storage, relea
     assert main(["storage", "format", "-c", file, "-t", CLUSTER_ID, "--standalone"]) == 0
     capsys.readouterr()
     assert main(["storage", "info", "-c", file]) == 0
-    assert capsys.readouterr().out == kafka_storage(release, "info", "-c", file)
+    ours, codecs = capsys.readouterr().out.split("Found codecs:\n")
+    assert ours == kafka_storage(release, "info", "-c", file)
+    assert codecs.splitlines() == [f"  {line}" for line in describe_codecs()]
 
 
 DIRECTORY_IDS = {node_id: str(Uuid(bytes([node_id]) * 16)) for node_id in (1, 2, 3)}

@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable
 
+from kafkacore.inspection.codecs import log_codecs
 from kafkacore.runtime import open_files
 from kafkacore.runtime.collecting import LOOK_EVERY_MS, FullCollections
 from kafkacore.server.node import Node
@@ -43,6 +44,7 @@ def run(node: Node, announce: Callable[[Node], None], *, parent: int = -1, alone
         collections = FullCollections()
         collections.postpone()
         announce(node)
+        log_codecs()  # not before: it opens their libraries, and clients wait for the node
         waits = select.poll()
         waits.register(ended, select.POLLIN)
         if parent >= 0:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore.config import BrokerConfig
+from kafkacore.inspection.codecs import describe_codecs
 from kafkacore.inspection.directories import describe_directories
 from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 
@@ -84,7 +85,11 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _info(arguments: argparse.Namespace) -> int:
-    return 0 if describe_directories(BrokerConfig.load(arguments.config, arguments.override)) else 1
+    sound = describe_directories(BrokerConfig.load(arguments.config, arguments.override))
+    print("Found codecs:")
+    for line in describe_codecs():
+        print(f"  {line}")
+    return 0 if sound else 1
 
 
 def _format(arguments: argparse.Namespace) -> int:

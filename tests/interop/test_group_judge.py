@@ -43,6 +43,7 @@ from kafkacore.protocol.messages import (
     OffsetFetchResponse,
     SyncGroupRequest,
 )
+from kafkacore.runtime.slices import finish_now
 
 pytestmark = pytest.mark.peer("apache-4.3")
 
@@ -183,9 +184,11 @@ class Story:
             case ApiKey.DELETE_GROUPS:
                 effects = shard.delete_groups(request.groups_names, waiter, now)
             case ApiKey.DESCRIBE_GROUPS:
-                log.answers[waiter] = DescribeGroupsResponse(groups=shard.describe_groups(caller, request.groups))
+                log.answers[waiter] = DescribeGroupsResponse(
+                    groups=[shard.describe_group(caller, each) for each in request.groups]
+                )
             case ApiKey.LIST_GROUPS:
-                listed = shard.list_groups(request.states_filter, request.types_filter)
+                listed = finish_now(shard.list_groups(request.states_filter, request.types_filter))
                 log.answers[waiter] = ListGroupsResponse(groups=listed)
         log.carry_out(effects)
         answer = log.answers.get(waiter)

@@ -55,7 +55,7 @@ def test_a_group_through_trouble(seed: int) -> None:
     world.check_replay()
     assert world.shard is not None
     before = committed_offsets(world.shard)
-    described = world.shard.describe_groups(Client(), [GROUP])[0]
+    described = world.shard.describe_group(Client(), GROUP)
     assert described.group_state == "Stable"
     owned = sorted(partition for each in world.consumers for partition in each.positions)
     assert owned == list(range(PARTITIONS))
@@ -84,4 +84,4 @@ def test_every_prefix_of_a_log_is_read_and_its_offsets_only_go_forward() -> None
             for at, record in enumerate(world.log[: offset + 1]):
                 again.replay(*record, offset=at)
             assert committed_offsets(again) == now
-            assert again.describe_groups(Client(), [GROUP]) == shard.describe_groups(Client(), [GROUP])
+            assert again.describe_group(Client(), GROUP) == shard.describe_group(Client(), GROUP)

@@ -305,7 +305,7 @@ class GroupLog:
         return self.answers.get(waiter)
 
     def describe(self, group: str = "g", version: int = 6) -> Any:
-        return self.shard.describe_groups(Client(api_version=version), [group])[0]
+        return self.shard.describe_group(Client(api_version=version), group)
 
     # --- shortcuts ---
 

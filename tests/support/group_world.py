@@ -259,7 +259,7 @@ class World:
         for offset, (key, value) in enumerate(self.log):
             other.replay(key, value, offset)
         assert committed_offsets(other) == committed_offsets(self.shard)
-        mine, read = (each.describe_groups(Client(), [GROUP])[0] for each in (self.shard, other))
+        mine, read = (each.describe_group(Client(), GROUP) for each in (self.shard, other))
         # The log may lack the record of a group that became empty; its members' sessions then expire again.
         if mine.group_state == "Stable":
             assert read == mine

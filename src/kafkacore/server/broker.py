@@ -147,7 +147,7 @@ class BrokerServer:
             DATA,
             [Listener(each.listener, each.host, each.port) for each in self.config.data_plane_listeners],
             self.dispatcher.answer,
-            self.context.api_ranges,
+            self.dispatcher.known_ranges(),
             runtime=runtime,
             environment=environment,
             limits=limits_from(self.config),

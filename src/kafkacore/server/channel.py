@@ -11,6 +11,7 @@ from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import Message
+from kafkacore.protocol.response_errors import error_codes
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.dispatch import Dispatcher
@@ -46,7 +47,7 @@ class ActiveController:
                 changed = self._changed
                 try:
                     answer = await self._attempt(call, request)
-                    if answer is not None and not _is_not_controller(answer):
+                    if answer is not None and not _is_not_controller(answer, call):
                         return answer
                 except (OSError, TimeoutError):
                     pass  # it is gone, or going: the quorum finds another one
@@ -122,15 +123,10 @@ class ControllerChannel:
         return answer
 
 
-def _is_not_controller(answer: Any) -> bool:
-    """At the top of the answer, or in the first thing it names."""
-    if getattr(answer, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-        return True
-    for field in ("topics", "responses", "results", "entries", "replica_election_results", "partition_result"):
-        named = getattr(answer, field, None)
-        if named:
-            return _is_not_controller(named[0])
-    return False
+def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
+    """Whether another node is the active controller. That error is the answer's only one: its first code tells."""
+    version = apis.api(answer.API_KEY).highest if call is None else call.api_version
+    return next(error_codes(answer, version), ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
 
 
 def _envelope(call: RequestContext, request: Message) -> Message:

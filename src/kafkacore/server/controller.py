@@ -64,7 +64,7 @@ class ControllerServer:
         self.node_id = config.node_id
         listeners = [Listener(each.listener, each.host, each.port) for each in config.controller_listeners]
         self.plane = Plane(
-            CONTROLLER, listeners, self._answer, apis.api_versions_for("controller", frozenset(HANDLERS)),
+            CONTROLLER, listeners, self._answer, apis.api_versions_for("controller"),
             runtime=runtime, environment=environment, limits=limits_from(config),
         )  # fmt: skip
         self.bound = self.plane.open()

@@ -1,17 +1,18 @@
-"""From a request's bytes to its answer's: version check, decode, handler, encode, and what an error looks like.
+"""From a request's bytes to the bytes of its answer: version check, decode, handler, encode, and error answers.
 
-One Dispatcher for each kind of listener of a node. It is called on that plane's handler loop, and in process by a
-broker that asks the controller beside it.
+A node has one Dispatcher for each kind of listener. The plane calls it on its handler loop; a broker calls the
+dispatcher of the controller beside it in process.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from importlib import import_module
+from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
 from kafkacore.network.lasting import LastingAnswer
@@ -19,46 +20,60 @@ from kafkacore.network.later import Later
 from kafkacore.network.request import RequestContext
 from kafkacore.observability import request_log
 from kafkacore.protocol import apis
-from kafkacore.protocol.apis import ApiKey, ApiRange
+from kafkacore.protocol.apis import Api, ApiKey, ApiRange
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from kafkacore.protocol.messages import Message
+from kafkacore.protocol.response_errors import error_response_steps
+from kafkacore.runtime.slices import Work, finish, finish_now, in_slices
 
 LOG: Final = logging.getLogger("kafkacore.server")
+UNSERVED: Final = "kafkacore.server.handlers.unserved"  # the handler of APIs that no table names
 
-# A handler that encodes its answer itself, because it keeps it, gives the whole frame. None: there is no answer
-# (acks=0).
+# Larger requests are decoded in slices, and what is made of them is encoded in slices.
+SLICED_BYTES: Final = 16 << 10
+_SLICED_STRUCTS: Final = 500  # decoded or encoded between two looks at the clock
+# Their answers may wait for minutes, and must not keep the request's memory for so long.
+_PARKED_APIS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+
+# A handler returns a message; a whole frame, when it keeps encoded answers; or None when there is no answer (acks=0).
 Response = Message | bytes | None
 
 
 class Lasting(NamedTuple):
-    """A response that every other request with the same bytes on the same listener gets, too, until one of what it
-    `depends` on changes; None: until anything does."""
+    """A response to every other request with the same bytes on the same listener, until one of the things it
+    `depends` on changes; with None, until anything changes."""
 
     response: Message | bytes
     depends: AbstractSet[object] | None
 
 
-Answered = bytes | LastingAnswer | Later[bytes | None] | Awaitable[bytes | None] | None
-Handler = Callable[[Any, RequestContext, Any], Response | Lasting | Awaitable[Response]]
+Frame = bytes | Sequence[bytes] | None
+Answered = bytes | LastingAnswer | Later[bytes | None] | Awaitable[Frame] | None
+Handled = Response | Lasting | Work[Response | Lasting] | Awaitable[Response]
+Handler = Callable[[Any, RequestContext, Any], Handled]
 Reader = Callable[[bytes | memoryview, int], Any]
 
 
 class _Served(NamedTuple):
-    """An API of these versions, and what its module has. One with a `read` of its own takes requests of many parts
-    without an object for each; what it makes of one has the object as `message()`."""
+    """The versions and the module of an API. A module may have a `read` of its own, which makes no object for each
+    part of a request; what it returns has the whole request as `message()`."""
 
     lowest: int
     highest: int
     read: Reader
+    decodes_in_slices: bool
     handle: Handler
 
 
-_AT_ONCE: Final = (bytes, Message)  # what most handlers give; to look for an awaitable costs more
+_AT_ONCE: Final = (bytes, Message)  # what most handlers return; a look for an awaitable costs more
 
 
 class Dispatcher:
-    """`table` names a module for each API key; `context` is what its `handle` is given, with the request's message or
-    what its `read` makes of the body and the version."""
+    """`table` names a module for each API key. Its `handle` is called with `context`, the call, and the request's
+    message or what the module's own `read` makes of the body and the version.
+
+    A handler that loops over what a client names is a generator (`runtime.slices`): it yields in each round.
+    """
 
     def __init__(self, listener_kind: str, context: Any, table: Mapping[int, str]) -> None:
         self.listener_kind = listener_kind
@@ -67,28 +82,38 @@ class Dispatcher:
         self._served: dict[int, _Served] = {}
 
     def api_ranges(self) -> list[ApiRange]:
-        """What this kind of listener advertises."""
+        """The APIs that this kind of listener advertises."""
         return apis.api_versions_for(self.listener_kind, frozenset(self._table))
 
-    def answer(self, call: RequestContext, body: bytes | memoryview) -> Answered:
-        """The response's header and body, at once where the handler does not wait; None when there is to be none.
+    def known_ranges(self) -> list[ApiRange]:
+        """The APIs that this kind of listener answers: those that Apache Kafka knows and this node does not serve are
+        answered with an error, as Kafka answers them where they are turned off."""
+        return apis.api_versions_for(self.listener_kind)
 
-        Raises ProtocolError when the connection must be closed: bytes that are no such message, an API that this kind
-        of listener does not serve, a version that it does not speak.
+    def answer(self, call: RequestContext, body: bytes | memoryview) -> Answered:
+        """The response's header and body, at once if the handler does not wait; None when there is no answer.
+
+        Raises ProtocolError when the connection must be closed: the bytes are not such a message, or Apache Kafka's
+        listener of this kind has no such API or version.
         """
-        request = self._decode(call, body)
+        served = self._api(call.api_key)
+        if len(body) > SLICED_BYTES and served.decodes_in_slices and self._supports(served, call):
+            return self._answer_in_slices(call, served, body)
+        request = self._decode(call, served, body)
         if isinstance(request, bytes):
             return request
         try:
-            response = self._api(call.api_key).handle(self._context, call, request)
-        except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
-            response = _failed(call, request, error)
+            response: Any = served.handle(self._context, call, request)
+            if isinstance(response, GeneratorType):
+                response = in_slices(response)
+        except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
+            response = finish_now(_failed(call, request, error))
         if isinstance(response, asyncio.Future):
             _let_go(body)
-            return Later(response, partial(_told_later, call, request))
+            return Later(response, partial(_parked_answer, call, request))
         if not isinstance(response, _AT_ONCE) and isinstance(response, Awaitable):
             _let_go(body)
-            return _encode_later(call, request, response)
+            return _answer_later(call, request, response)
         depends: AbstractSet[object] | None = None
         lasts = isinstance(response, Lasting)
         if isinstance(response, Lasting):
@@ -100,22 +125,35 @@ class Dispatcher:
 
     async def ask(self, call: RequestContext, request: Message) -> Message:
         """The same without bytes, for a caller in this process. Only for APIs that always answer with a message."""
-        try:
-            response = self._api(call.api_key).handle(self._context, call, request)
-            if isinstance(response, Awaitable):
-                response = await response
-        except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
-            response = _failed(call, request, error)
+        response = await self._handled(call, self._api(call.api_key), request)
         assert isinstance(response, Message)
         return response
 
-    def _decode(self, call: RequestContext, body: bytes | memoryview) -> Any:
-        """The request, or bytes: the answer to one whose version is unknown where the protocol has such an answer
+    async def _answer_in_slices(self, call: RequestContext, served: _Served, body: bytes | memoryview) -> Frame:
+        request = await finish(_decoding(call, body))
+        _let_go(body)
+        return await _frame(call, request, await self._handled(call, served, request))
+
+    async def _handled(self, call: RequestContext, served: _Served, request: Any) -> Response:
+        try:
+            response: Any = served.handle(self._context, call, request)
+            if isinstance(response, GeneratorType):
+                response = await finish(response)
+            elif isinstance(response, Awaitable):
+                response = await response
+        except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
+            response = await finish(_failed(call, request, error))
+        return response.response if isinstance(response, Lasting) else response
+
+    def _supports(self, served: _Served, call: RequestContext) -> bool:
+        return served.lowest <= call.api_version <= served.highest
+
+    def _decode(self, call: RequestContext, served: _Served, body: bytes | memoryview) -> Any:
+        """The request; or bytes, the answer to one whose version is unknown if the protocol has such an answer
         (KIP-511).
         """
-        served = self._api(call.api_key)
         version = call.api_version
-        if served.lowest <= version <= served.highest:
+        if self._supports(served, call):
             return served.read(body, version)
         if call.api_key == ApiKey.API_VERSIONS:
             return _unknown_api_versions(call)
@@ -124,37 +162,51 @@ class Dispatcher:
         if floor <= version < api.lowest:
             # Advertised for old librdkafka, which looks at the range alone (KAFKA-18659): refused when used.
             old = apis.request_class(call.api_key).decode_prefix(body, version)[0]
-            refused = _error_response(old, call, ErrorCode.UNSUPPORTED_VERSION, None)
+            refused = finish_now(error_response_steps(old, version, ErrorCode.UNSUPPORTED_VERSION))
             return apis.encode_response(call.api_key, version, call.correlation_id, refused)
         raise ProtocolError(f"{api.name} {version} is not supported; {api.lowest} to {api.highest} are")
 
     def _api(self, api_key: int) -> _Served:
-        """Raises ProtocolError for one that is not served here."""
+        """Raises ProtocolError for an API that Apache Kafka does not have on this kind of listener."""
         served = self._served.get(api_key)
         if served is None:
-            if api_key not in self._table:
-                raise ProtocolError(f"API {api_key} is not served on a {self.listener_kind} listener")
-            module, api = import_module(self._table[api_key]), apis.api(api_key)
-            read = getattr(module, "read", None) or _reader(api_key)
-            served = self._served[api_key] = _Served(api.lowest, api.highest, read, module.handle)
+            api = apis.api(api_key)
+            if self.listener_kind not in api.listeners:
+                raise ProtocolError(f"{api.name} is not an API of a {self.listener_kind} listener")
+            served = self._served[api_key] = _served(api, self._table.get(api_key, UNSERVED))
         return served
+
+
+def _served(api: Api, module_name: str) -> _Served:
+    module = import_module(module_name)
+    read = getattr(module, "read", None)
+    in_parts = read is None and api.key not in _PARKED_APIS
+    return _Served(api.lowest, api.highest, read or _reader(api.key), in_parts, module.handle)
 
 
 def _reader(api_key: int) -> Reader:
     decode = apis.request_class(api_key).decode_prefix
 
     def read(body: bytes | memoryview, version: int) -> Message:
-        """What stands behind the message is not looked at, as in Apache Kafka: librdkafka leaves bytes behind a
-        Metadata request for all topics."""
+        """Bytes behind the message are ignored, as in Apache Kafka: librdkafka leaves some behind a Metadata request
+        for all topics."""
         message: Message = decode(body, version)[0]
         return message
 
     return read
 
 
+def _decoding(call: RequestContext, body: bytes | memoryview) -> Work[Message]:
+    parts = apis.request_class(call.api_key).decode_parts(body, call.api_version, _SLICED_STRUCTS, prefix=True)
+    while (request := next(parts)) is None:
+        yield
+    made: Message = request
+    return made
+
+
 def _let_go(body: bytes | memoryview) -> None:
-    """What is read is not kept for as long as its answer takes: a JoinGroup may be parked for minutes. A request that
-    points into its frame, as Produce's records do, keeps it."""
+    """Gives back the request's memory before its answer is ready: a JoinGroup may be parked for minutes. A request
+    that points into its frame, as Produce's records do, keeps it."""
     if isinstance(body, memoryview):
         try:
             body.release()
@@ -162,13 +214,13 @@ def _let_go(body: bytes | memoryview) -> None:
             LOG.debug("a request keeps its frame")
 
 
-def _told_later(call: RequestContext, request: Any, done: asyncio.Future[Response]) -> bytes | None:
-    """Of a future that is done, and was not cancelled."""
+def _parked_answer(call: RequestContext, request: Any, done: asyncio.Future[Response]) -> bytes | None:
+    """The answer that a future brings which is done and was not cancelled."""
     error = done.exception()
     if error is None:
         response = done.result()
     elif isinstance(error, Exception):
-        response = _failed(call, request, error)
+        response = finish_now(_failed(call, request, error))
     else:
         raise error
     if request_log.enabled():
@@ -176,14 +228,22 @@ def _told_later(call: RequestContext, request: Any, done: asyncio.Future[Respons
     return _encoded(call, response)
 
 
-async def _encode_later(call: RequestContext, request: Any, waiting: Awaitable[Response]) -> bytes | None:
+async def _answer_later(call: RequestContext, request: Any, waiting: Awaitable[Any]) -> Frame:
     try:
         response = await waiting
-    except Exception as error:  # noqa: BLE001 - one request fails, and its client is told
-        response = _failed(call, request, error)
+        if isinstance(response, Lasting):
+            response = response.response
+    except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
+        response = await finish(_failed(call, request, error))
+    return await _frame(call, request, response)
+
+
+async def _frame(call: RequestContext, request: Any, response: Response) -> Frame:
     if request_log.enabled():
         request_log.log(call, request, response)
-    return _encoded(call, response)
+    if response is None or isinstance(response, bytes):
+        return response
+    return await finish(_encoding(call, response))
 
 
 def _encoded(call: RequestContext, response: Response) -> bytes | None:
@@ -192,23 +252,25 @@ def _encoded(call: RequestContext, response: Response) -> bytes | None:
     return apis.encode_response(call.api_key, call.api_version, call.correlation_id, response)
 
 
-def _failed(call: RequestContext, request: Any, error: Exception) -> Message:
+def _encoding(call: RequestContext, response: Message) -> Work[Frame]:
+    parts = [apis.response_header(call.api_key, call.api_version, call.correlation_id)]
+    for part in response.encode_parts(call.api_version, _SLICED_STRUCTS):
+        parts.append(part)
+        yield
+    return parts if len(parts) > 2 else b"".join(parts)
+
+
+def _failed(call: RequestContext, request: Any, error: Exception) -> Work[Message]:
     """The API's error response to what its handler raised. Raises ProtocolError again: it closes the connection."""
     if isinstance(error, ProtocolError):
         raise error
     if not isinstance(request, Message):
         request = request.message()
     if isinstance(error, KafkaError):
-        return _error_response(request, call, ErrorCode(error.code), str(error) or None)
+        return (yield from error_response_steps(request, call.api_version, error.code, str(error) or None))
     name = apis.api(call.api_key).name
     LOG.error("%s %d of client %r failed", name, call.api_version, call.client_id, exc_info=error)
-    return _error_response(request, call, ErrorCode.UNKNOWN_SERVER_ERROR, None)
-
-
-def _error_response(request: Message, call: RequestContext, error: ErrorCode, message: str | None) -> Message:
-    from kafkacore.server.error_responses import error_response  # not needed before something is refused
-
-    return error_response(request, call, error, message)
+    return (yield from error_response_steps(request, call.api_version, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _unknown_api_versions(call: RequestContext) -> bytes:

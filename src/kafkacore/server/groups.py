@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, Final
 
@@ -180,12 +180,6 @@ class Groups:
         """Raises as `ask`."""
         self._check_open()
         return self.runtime.shard(self.partition_of(group_id))
-
-    def by_partition(self, group_ids: Iterable[str]) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for group_id in group_ids:
-            found.setdefault(self.partition_of(group_id), []).append(group_id)
-        return found
 
     def now_ms(self) -> int:
         """As the runtime tells it to shards: what is asked of one without the runtime has no other time."""

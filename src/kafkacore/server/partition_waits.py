@@ -9,6 +9,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_watch import PartitionWatch
 from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduler
+from kafkacore.runtime.slices import Slice
 
 
 class PartitionWaits:
@@ -38,7 +39,9 @@ class PartitionWaits:
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         try:
+            slice_ = Slice()
             for partition, kind, at in waits:
+                await slice_.give_way()
                 if not self._watch.arm(future, partition, kind, at):
                     return True
             deadline = self._timers.after(

@@ -14,6 +14,7 @@ from kafkacore.network.request import RequestContext
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 from kafkacore.protocol.messages import ConsumerProtocolAssignment, OffsetFetchRequest
+from kafkacore.runtime.slices import finish
 from kafkacore.server.node import Node
 from kafkacore.testing.words import UnknownName, unknown
 
@@ -113,8 +114,10 @@ class Groups(Mapping[str, GroupInfo]):
         if groups is None:
             return []
         await self._loaded()
-        listed = [each.group_id for shard in groups.runtime.active() for each in shard.list_groups([], [CLASSIC])]
-        return sorted(listed)
+        found = []
+        for shard in tuple(groups.runtime.active()):
+            found += [each.group_id for each in await finish(shard.list_groups([], [CLASSIC]))]
+        return sorted(found)
 
     async def _look(self, group_id: str) -> GroupInfo | None:
         groups = self._node.broker.context.groups_made
@@ -125,7 +128,7 @@ class Groups(Mapping[str, GroupInfo]):
             shard: GroupShard = groups.shard_of(group_id)
         except KafkaError:
             return None  # its partition is not there yet
-        told = shard.describe_groups(_DESCRIBE, [group_id])[0]
+        told = shard.describe_group(_DESCRIBE, group_id)
         if told.error_code or told.group_state == _DEAD:
             return None
         return GroupInfo(

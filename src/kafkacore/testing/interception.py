@@ -13,9 +13,8 @@ from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import FetchResponse
+from kafkacore.protocol.response_errors import error_response
 from kafkacore.server.broker import BrokerServer
-from kafkacore.server.error_responses import error_response
 from kafkacore.testing.faults import TOPIC_LISTS, Dropped, RequestFault, named_topics, topic_name
 from kafkacore.testing.recorder import RecordedRequest, Requests
 
@@ -192,10 +191,9 @@ class Interception:
     def _error(self, call: RequestContext, request: Any, error: ErrorCode) -> bytes:
         told = f"{error.message} (as a test asked)"
         version = call.api_version
-        if call.api_key == ApiKey.FETCH and error not in _OF_SESSIONS and request.topics:
-            response: Any = _fetch_error(request, error)
-        else:
-            response = error_response(request, call, error, told)
+        # Leaders report an error of a Fetch at each partition, and only one of its session at the top.
+        at_items = error not in _OF_SESSIONS and bool(getattr(request, "topics", ()))
+        response = error_response(request, version, error, told, at_items=at_items)
         if call.api_key == ApiKey.API_VERSIONS and error == ErrorCode.UNSUPPORTED_VERSION:
             version = 0  # as every client can read it (KIP-511)
         return apis.encode_response(call.api_key, version, call.correlation_id, response)
@@ -213,21 +211,3 @@ def _request(call: RequestContext, body: bytes | memoryview) -> Any:
 def _response(call: RequestContext, frame: bytes) -> Any:
     header = len(apis.response_header(call.api_key, call.api_version, call.correlation_id))
     return apis.response_class(call.api_key).decode_prefix(memoryview(frame)[header:], call.api_version)[0]
-
-
-def _fetch_error(request: Any, error: ErrorCode) -> FetchResponse:
-    """Told of each partition, as leaders tell it."""
-    topic_class, partition_class = FetchResponse.FetchableTopicResponse, FetchResponse.PartitionData
-    return FetchResponse(
-        responses=[
-            topic_class(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    partition_class(partition_index=each.partition, error_code=error, high_watermark=-1, records=b"")
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

@@ -14,6 +14,7 @@ from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
+from kafkacore.protocol.response_errors import error_codes
 from kafkacore.testing.words import api_named
 
 MAX_REQUESTS: Final = 1_000
@@ -83,7 +84,7 @@ class RecordedRequest:
     def errors(self) -> list[str]:
         """Every error in the answer, by Kafka's name, each once."""
         try:
-            codes = dict.fromkeys(_error_codes(self.response))
+            codes = dict.fromkeys(() if self.response is None else error_codes(self.response, self.version))
         except ProtocolError:
             return []
         return [ErrorCode(code).name for code in codes if code]
@@ -278,21 +279,6 @@ class Requests:
 
     def __repr__(self) -> str:
         return f"<Requests: {len(self._kept)} kept{'' if self._users else ', not recording'}>"
-
-
-def _error_codes(message: Any) -> Iterator[int]:
-    """Of a message and all that it holds, from the top."""
-    if isinstance(message, list):
-        for each in message:
-            yield from _error_codes(each)
-        return
-    fields = getattr(message, "FIELDS", ())
-    if "error_code" in fields:
-        yield message.error_code
-    for name in fields:
-        value = getattr(message, name)
-        if isinstance(value, list) or hasattr(value, "FIELDS"):
-            yield from _error_codes(value)
 
 
 def _topic_names(message: Any) -> Iterator[str]:

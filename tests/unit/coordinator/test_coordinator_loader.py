@@ -57,6 +57,6 @@ def test_what_the_shard_refuses_is_left_out_and_the_others_are_loaded(caplog: py
     shard = GroupShard(SETTINGS, Uuids())
     summary = asyncio.run(Loader("words-0", log, 0, shard, 1 << 20, here).load())
     assert (summary.records, summary.end_offset) == (5, 5)
-    described = shard.describe_groups(Client(), ["first", "undecided", "last"])
+    described = [shard.describe_group(Client(), each) for each in ("first", "undecided", "last")]
     assert [each.group_state for each in described] == ["Stable", "Dead", "Stable"]
     assert [f"offset {offset} is left out" in caplog.text for offset in range(5)] == [False, True, True, True, False]

@@ -6,6 +6,7 @@ from group_log import SETTINGS, Client, GroupLog, loaded
 from kafkacore.coordinator.group import expiry, records
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.uuid import ZERO, Uuid
+from kafkacore.runtime.slices import finish_now
 
 DAY_MS = 86_400_000
 RETENTION_MS = SETTINGS.offsets_retention_ms
@@ -15,7 +16,7 @@ TOPIC_ID = Uuid(bytes(range(16)))
 
 
 def groups(log: GroupLog) -> list[str]:
-    return [each.group_id for each in log.shard.list_groups([], [])]
+    return [each.group_id for each in finish_now(log.shard.list_groups([], []))]
 
 
 # --- expiry ---
@@ -95,7 +96,7 @@ def test_a_look_takes_no_longer_than_a_few_thousand_offsets(monkeypatch: pytest.
         log.commit_offsets(number, {("t", index): 5 for index in range(10)}, f"g-{number}", retention_ms=1, version=3)
     log.now_ms += LOOK_MS
     ticks = 0
-    while len(log.restarted().shard.list_groups([], [])) > 0:
+    while len(finish_now(log.restarted().shard.list_groups([], []))) > 0:
         effects = log.shard.tick(log.now_ms)
         assert all(len(each.records) <= 9 for each in effects.appends)
         log.carry_out(effects)
@@ -276,12 +277,15 @@ def test_groups_are_listed_by_state_and_type() -> None:
     log.commit_offsets("c", {("t", 0): 5}, "simple")
     log.form(1, "busy")
     listed = {
-        each.group_id: (each.protocol_type, each.group_state, each.group_type) for each in log.shard.list_groups([], [])
+        each.group_id: (each.protocol_type, each.group_state, each.group_type)
+        for each in finish_now(log.shard.list_groups([], []))
     }
     assert listed == {"simple": ("", "Empty", "classic"), "busy": ("consumer", "Stable", "classic")}
-    assert [each.group_id for each in log.shard.list_groups([" STABLE", "Dead"], [])] == ["busy"]
-    assert len(log.shard.list_groups([], ["Classic"])) == 2
-    assert log.shard.list_groups([], ["consumer"]) == log.shard.list_groups([], ["nonsense"]) == []
+    assert [each.group_id for each in finish_now(log.shard.list_groups([" STABLE", "Dead"], []))] == ["busy"]
+    assert len(finish_now(log.shard.list_groups([], ["Classic"]))) == 2
+    assert (
+        finish_now(log.shard.list_groups([], ["consumer"])) == finish_now(log.shard.list_groups([], ["nonsense"])) == []
+    )
 
 
 @pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])

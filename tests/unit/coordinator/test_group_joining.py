@@ -7,6 +7,7 @@ import pytest
 from group_log import SESSION_MS, SETTINGS, Client, GroupLog, loaded
 from kafkacore.coordinator.group import joining, records
 from kafkacore.protocol.errors import ErrorCode
+from kafkacore.runtime.slices import finish_now
 
 OLD = Client(api_version=3)  # before a member needs its id first
 RANGE = ("range", b"\0\0")
@@ -255,7 +256,7 @@ def test_a_group_that_could_not_be_written_is_not_there() -> None:
     log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert code(log.answers["a"]) == ErrorCode.NOT_COORDINATOR
     assert code(log.answers["b"]) == ErrorCode.NOT_COORDINATOR
-    assert log.shard.list_groups([], []) == []
+    assert finish_now(log.shard.list_groups([], [])) == []
 
 
 def test_when_the_leader_is_gone_somebody_who_has_joined_leads() -> None:
@@ -280,7 +281,7 @@ def test_a_group_goes_on_in_the_next_generation_after_it_was_empty() -> None:
 def test_an_id_that_would_be_too_long_for_a_record_is_refused_before_anything_is_done(asked: dict[str, Any]) -> None:
     log = GroupLog()
     assert code(log.join("a", **asked)) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert log.shard.list_groups([], []) == []
+    assert finish_now(log.shard.list_groups([], [])) == []
     assert log.records == []
 
 

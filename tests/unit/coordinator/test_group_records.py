@@ -25,6 +25,7 @@ from kafkacore.protocol.messages import (
     StreamsGroupMemberMetadataKey,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.slices import finish_now
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 LONG = st.integers(-(2**63), 2**63 - 1)
@@ -239,7 +240,7 @@ def test_whatever_lies_in_the_log_no_other_error_comes_of_it(raw_key: bytes, val
     try:
         log.shard.replay(raw_key, value, 0)
     except (ProtocolError, UnsupportedVersionError, InvalidRecordError):
-        assert log.shard.list_groups([], []) == []
+        assert finish_now(log.shard.list_groups([], [])) == []
 
 
 # --- groups of other kinds ---
@@ -271,7 +272,7 @@ def test_a_group_of_another_kind_is_no_classic_group() -> None:
         ErrorCode.GROUP_ID_NOT_FOUND,
         "Group g is not a classic group.",
     )
-    (listed,) = log.shard.list_groups([], ["consumer"])
+    (listed,) = finish_now(log.shard.list_groups([], ["consumer"]))
     assert (listed.group_state, listed.protocol_type) == ("Stable", "consumer")
     assert log.records == []
 
@@ -311,13 +312,13 @@ def test_offsets_that_come_before_the_records_of_their_group() -> None:
     log.commit_offsets("c", {("t", 0): 5})
     member = key(StreamsGroupMemberMetadataKey(group_id="g", member_id="m"))
     again = loaded([*log.records, (member, b"\0\0")])
-    assert [each.group_type for each in again.shard.list_groups([], [])] == ["streams"]
+    assert [each.group_type for each in finish_now(again.shard.list_groups([], []))] == ["streams"]
     assert again.offsets() == {("t", 0): 5}
 
 
 def test_a_group_of_another_kind_ends_with_its_own_tombstone() -> None:
     log = loaded([*CONSUMER, (CONSUMER[0][0], None), (CONSUMER[1][0], None)])
-    assert log.shard.list_groups([], []) == []
+    assert finish_now(log.shard.list_groups([], [])) == []
     assert of(log.join("j")) == ErrorCode.MEMBER_ID_REQUIRED
 
 
@@ -394,4 +395,4 @@ def test_a_group_does_not_expire_while_a_transaction_is_open() -> None:
     log = loaded([])
     transactional(log, 1, 5, at=0)
     log.wait(2 * log.settings.offsets_retention_ms)
-    assert [each.group_id for each in log.shard.list_groups([], [])] == ["g"]
+    assert [each.group_id for each in finish_now(log.shard.list_groups([], []))] == ["g"]

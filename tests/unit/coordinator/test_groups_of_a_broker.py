@@ -17,6 +17,7 @@ from kafkacore.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
 )
+from kafkacore.runtime.slices import finish_now
 from kafkacore.server import groups
 from kafkacore.server.groups import Groups, java_hash
 from kafkacore.server.handlers.broker import describe_groups, find_coordinator, heartbeat
@@ -109,26 +110,26 @@ def test_who_lost_patience_with_the_topic_is_not_kept(monkeypatch: pytest.Monkey
 
 
 def test_a_group_that_is_named_twice_is_described_once() -> None:
-    part: Any = SimpleNamespace(by_partition=lambda ids: {0: list(ids)}, shard_of=lambda group_id: Shard)
+    part: Any = SimpleNamespace(shard_of=lambda group_id: Shard)
     described: list[str] = []
 
     class Shard:
         @staticmethod
-        def describe_groups(call: Any, group_ids: list[str]) -> list[describe_groups.Group]:
-            described.extend(group_ids)
-            return [describe_groups.Group(group_id=each) for each in group_ids]
+        def describe_group(call: Any, group_id: str) -> describe_groups.Group:
+            described.append(group_id)
+            return describe_groups.Group(group_id=group_id)
 
     broker: Any = SimpleNamespace(groups=part)
-    answer = describe_groups.handle(broker, CALL, DescribeGroupsRequest(groups=["b", "a", "b", "b", "a"]))
+    answer = finish_now(describe_groups.handle(broker, CALL, DescribeGroupsRequest(groups=["b", "a", "b", "b", "a"])))
     assert [each.group_id for each in answer.groups] == described == ["b", "a"]
 
 
 def test_a_coordinator_that_is_asked_for_twice_is_told_once() -> None:
     broker: Any = SimpleNamespace(image=IMAGE)
     asked = FindCoordinatorRequest(key_type=find_coordinator.TRANSACTION, coordinator_keys=["b", "a", "b"])
-    answer: Any = find_coordinator.handle(broker, CALL, asked)
+    answer: Any = finish_now(find_coordinator.handle(broker, CALL, asked))
     assert [each.key for each in answer.coordinators] == ["b", "a"]
-    assert {each.error_code for each in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert {each.error_code for each in answer.coordinators} == {ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 
 
 def one_by_one(text: str) -> int:

@@ -31,6 +31,7 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.slices import finish_now
 from kafkacore.server.handlers.broker import (
     alter_configs,
     describe_client_quotas,
@@ -263,7 +264,7 @@ def quotas(*components: tuple[str, int, str | None], strict: bool = False) -> li
         strict=strict,
     )
     broker: Any = SimpleNamespace(image=QUOTAS)
-    answer: Any = describe_client_quotas.handle(broker, RequestContext(48, 1, 0, None, "", ""), request)
+    answer: Any = finish_now(describe_client_quotas.handle(broker, RequestContext(48, 1, 0, None, "", ""), request))
     answer = type(answer).decode(answer.encode(1), 1)
     return sorted(value.value for entry in answer.entries for value in entry.values)
 
@@ -309,7 +310,9 @@ def resources(version: int, *kinds: int) -> Any:
     )
     broker: Any = SimpleNamespace(image=stored)
     call = RequestContext(74, version, 0, None, "PLAINTEXT", "")
-    answer: Any = list_config_resources.handle(broker, call, ListConfigResourcesRequest(resource_types=list(kinds)))
+    answer: Any = finish_now(
+        list_config_resources.handle(broker, call, ListConfigResourcesRequest(resource_types=list(kinds)))
+    )
     return answer.error_code or [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
 
@@ -333,10 +336,10 @@ def test_a_broker_without_transactions_says_so() -> None:
     answer = transactions.handle(broker, listing, ListTransactionsRequest(state_filters=["Ongoing", "Lost"]))
     assert (answer.error_code, answer.unknown_state_filters, answer.transaction_states) == (0, ["Lost"], [])
     asked = DescribeTransactionsRequest(transactional_ids=["a", ""])
-    told = [each.error_code for each in transactions.handle(broker, describing, asked).transaction_states]
+    told = [each.error_code for each in finish_now(transactions.handle(broker, describing, asked)).transaction_states]
     assert told == [ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_REQUEST]
     # What Apache Kafka has left is nobody's until it is back.
     assert transactions.handle(left, listing, ListTransactionsRequest()).error_code == 15
-    assert transactions.handle(left, describing, asked).transaction_states[0].error_code == 15
+    assert finish_now(transactions.handle(left, describing, asked)).transaction_states[0].error_code == 15
     with pytest.raises(KafkaError, match="regular expression"):
         transactions.handle(broker, listing, ListTransactionsRequest(transactional_id_pattern="("))

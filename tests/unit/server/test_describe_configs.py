@@ -9,6 +9,7 @@ from kafkacore.metadata.image import CLIENT_METRICS, GROUP
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DescribeConfigsRequest
+from kafkacore.runtime.slices import finish_now
 from kafkacore.server.handlers import describe_configs
 
 CONFIG = BrokerConfig(
@@ -36,7 +37,7 @@ def describe(kind: int, name: str, keys: list[str] | None = None, version: int =
         resource_type=kind, resource_name=name, configuration_keys=keys
     )
     request = DescribeConfigsRequest(resources=[resource], **flags)
-    response = describe_configs.handle(CONTEXT, RequestContext(32, version, 0, None, "", ""), request)
+    response = finish_now(describe_configs.handle(CONTEXT, RequestContext(32, version, 0, None, "", ""), request))
     response.encode(version)
     return response.results[0]
 

@@ -46,6 +46,7 @@ def context(**changes: Any) -> SimpleNamespace:
         finalized_epoch=12,
         endpoint_of=lambda broker_id, listener: SimpleNamespace(host="h", port=9092) if broker_id == 7 else None,
         producer_ids=Ids(),
+        image=SimpleNamespace(brokers={}),
     )
     vars(made).update(changes)
     return made
@@ -129,9 +130,9 @@ def test_an_old_produce_is_advertised_and_refused_for_each_partition() -> None:
     assert told.responses[0].partition_responses[0].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_what_a_listener_does_not_serve_closes_the_connection() -> None:
+def test_api_of_another_kind_of_listener_closes_the_connection() -> None:
     dispatcher = Dispatcher("controller", context(), handlers.CONTROLLER)
-    with pytest.raises(ProtocolError, match="not served on a controller listener"):
+    with pytest.raises(ProtocolError, match="PRODUCE is not an API of a controller listener"):
         answer(dispatcher, call(ApiKey.PRODUCE, 9), b"")
     with pytest.raises(ProtocolError, match="is not supported"):
         answer(dispatcher, call(ApiKey.VOTE, 50), b"")
@@ -146,7 +147,9 @@ def test_malformed_bytes_close_the_connection() -> None:
 def test_nobody_coordinates_transactions_or_shares() -> None:
     told = asked(FindCoordinatorRequest(key_type=1, key="t"), 3)
     assert isinstance(told, FindCoordinatorResponse)
-    assert (told.error_code, told.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert (told.error_code, told.node_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
+    assert told.error_message is not None
+    assert "Transactions are not supported" in told.error_message
     told = asked(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:t:0", "g:t:1"]), 6)
     assert [(each.key, each.error_code) for each in told.coordinators] == [
         ("g:t:0", ErrorCode.INVALID_REQUEST),

@@ -22,6 +22,7 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.slices import finish_now
 from kafkacore.server.dispatch import Lasting
 from kafkacore.server.handlers.broker import describe_cluster, describe_topic_partitions, metadata
 
@@ -98,7 +99,9 @@ def context(*, auto: bool = True) -> Any:
 def ask(version: int, topics: Any, ctx: Any = None, **fields: Any) -> Any:
     wanted = None if topics is None else [MetadataRequest.MetadataRequestTopic(**each) for each in topics]
     request = MetadataRequest(topics=wanted, **fields)
-    response = metadata.handle(ctx or context(), RequestContext(3, version, 0, None, "PLAINTEXT", ""), request)
+    response = finish_now(
+        metadata.handle(ctx or context(), RequestContext(3, version, 0, None, "PLAINTEXT", ""), request)
+    )
     if isinstance(response, Lasting):
         response = response.response
     if isinstance(response, bytes):
@@ -180,7 +183,9 @@ def describe(names: list[str], limit: int, cursor: tuple[str, int] | None = None
     )
     if cursor is not None:
         request.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=cursor[0], partition_index=cursor[1])
-    response = describe_topic_partitions.handle(context(), RequestContext(75, 0, 0, None, "PLAINTEXT", ""), request)
+    response = finish_now(
+        describe_topic_partitions.handle(context(), RequestContext(75, 0, 0, None, "PLAINTEXT", ""), request)
+    )
     response.encode(0)
     return response
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from kafkacore.coordinator.group import records
@@ -14,22 +14,27 @@ from kafkacore.coordinator.group.expiry import begin_deletion
 from kafkacore.coordinator.group.other_kinds import CLASSIC, CONSUMER, SHARE, STREAMS
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
+from kafkacore.runtime.slices import Work
 
 _ERRORS_SINCE: Final = 6  # DescribeGroups tells a group that is not there from one that is dead
 _PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "streams"}
 
 
-def list_groups(core: Core, states: Sequence[str], types: Sequence[str]) -> list[ListGroupsResponse.ListedGroup]:
+def list_groups(core: Core, states: Sequence[str], types: Sequence[str]) -> Work[list[ListGroupsResponse.ListedGroup]]:
+    """Each group as it is when its turn comes."""
     wanted_states = {state.lower().strip() for state in states}
     wanted_types = {group_type.lower() for group_type in types}
     shown = ListGroupsResponse.ListedGroup
-    return [
-        shown(group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type)
-        for group_id, group in core.groups.items()
-        for state, group_type, protocol_type in [_listed(group)]
-        if state and (not wanted_states or state.lower() in wanted_states)
-        if not wanted_types or group_type in wanted_types
-    ]
+    found = []
+    for group_id, group in tuple(core.groups.items()):
+        state, group_type, protocol_type = _listed(group)
+        wanted = state and (not wanted_states or state.lower() in wanted_states)
+        if wanted and (not wanted_types or group_type in wanted_types):
+            found.append(
+                shown(group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type)
+            )
+        yield
+    return found
 
 
 def _listed(group: Group) -> tuple[str, str, str]:
@@ -39,13 +44,7 @@ def _listed(group: Group) -> tuple[str, str, str]:
     return group.state, group.group_type, _PROTOCOL_TYPES[group.group_type]
 
 
-def describe_groups(
-    core: Core, api_version: int, group_ids: Iterable[str]
-) -> list[DescribeGroupsResponse.DescribedGroup]:
-    return [_described(core, api_version, group_id) for group_id in group_ids]
-
-
-def _described(core: Core, api_version: int, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+def describe_group(core: Core, api_version: int, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
     shown = DescribeGroupsResponse.DescribedGroup
     group = core.groups.get(group_id)
     if isinstance(group, ClassicGroup) and group.recorded:

@@ -8,16 +8,14 @@ from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
-    HeartbeatResponse,
     JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
     Message,
-    OffsetCommitResponse,
-    OffsetDeleteResponse,
+    OffsetFetchRequest,
     OffsetFetchResponse,
-    SyncGroupResponse,
 )
+from kafkacore.protocol.response_errors import error_response
 
 _MEMBER_APIS: Final = frozenset(
     {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.OFFSET_DELETE}
@@ -57,27 +55,14 @@ def refusal(settings: GroupSettings, request: Any, api_version: int = 0) -> Mess
     return whole_request(request, error, api_version)
 
 
-def whole_request(request: Any, error: int, api_version: int = 0) -> Message:
-    """The response of JoinGroup, SyncGroup, Heartbeat, LeaveGroup, OffsetCommit or OffsetDelete that tells one error.
+def whole_request(request: Message, error: int, api_version: int = 0) -> Message:
+    """The response of an API of one group that reports one error.
 
-    Of a coordinator that still loads, a heartbeat is answered without one, as Kafka does: it has nothing to tell yet.
+    While a coordinator still loads, a heartbeat succeeds, as in Apache Kafka: the member has nothing to do yet.
     """
-    match request.API_KEY:
-        case ApiKey.JOIN_GROUP:
-            return join_error(api_version, error)
-        case ApiKey.SYNC_GROUP:
-            return SyncGroupResponse(error_code=error)
-        case ApiKey.HEARTBEAT:
-            loading = error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error)
-        case ApiKey.LEAVE_GROUP:
-            return LeaveGroupResponse(error_code=error)
-        case ApiKey.OFFSET_DELETE:
-            return OffsetDeleteResponse(error_code=error)
-        case ApiKey.OFFSET_COMMIT:
-            return commit_error(request, error)
-        case _:
-            raise ValueError(f"{request.NAME} is not answered by a group")
+    if request.API_KEY == ApiKey.HEARTBEAT and error == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        error = ErrorCode.NONE
+    return error_response(request, api_version, error)
 
 
 def join_error(api_version: int, error: int, member_id: str = "") -> JoinGroupResponse:
@@ -89,24 +74,6 @@ def join_protocol_name(api_version: int, name: str | None) -> str | None:
     if api_version < 7:
         return name or ""
     return name or None
-
-
-def commit_error(request: Any, error: int) -> OffsetCommitResponse:
-    """Every partition of an OffsetCommit with one error."""
-    topic_class = OffsetCommitResponse.OffsetCommitResponseTopic
-    partition_class = OffsetCommitResponse.OffsetCommitResponsePartition
-    return OffsetCommitResponse(
-        topics=[
-            topic_class(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    partition_class(partition_index=each.partition_index, error_code=error) for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
 
 
 def batched_leave(request: LeaveGroupRequest, api_version: int) -> LeaveGroupRequest:
@@ -127,8 +94,10 @@ def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupRe
     return LeaveGroupResponse(error_code=error)
 
 
-def fetch_error(group: Any, error: int, api_version: int) -> Any:
-    """An OffsetFetchRequestGroup's answer that tells one error; before version 2 each partition tells it."""
+def fetch_error(
+    group: OffsetFetchRequest.OffsetFetchRequestGroup, error: int, api_version: int
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    """One error as the answer for a group; before version 2 each partition carries it."""
     group_class = OffsetFetchResponse.OffsetFetchResponseGroup
     if api_version >= 2:
         return group_class(group_id=group.group_id, error_code=error)

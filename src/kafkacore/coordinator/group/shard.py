@@ -41,6 +41,7 @@ from kafkacore.protocol.messages import (
     SyncGroupResponse,
 )
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.slices import Work
 
 
 class GroupShard:
@@ -209,12 +210,23 @@ class GroupShard:
 
     # --- groups ---
 
-    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[ListGroupsResponse.ListedGroup]:
+    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> Work[list[ListGroupsResponse.ListedGroup]]:
         """Empty filters let everything through; names as clients send them, in any case."""
         return admin.list_groups(self._core, states, types)
 
-    def describe_groups(self, caller: Caller, group_ids: Sequence[str]) -> list[DescribeGroupsResponse.DescribedGroup]:
-        return admin.describe_groups(self._core, caller.api_version, group_ids)
+    def describe_group(self, caller: Caller, group_id: str) -> DescribeGroupsResponse.DescribedGroup:
+        return admin.describe_group(self._core, caller.api_version, group_id)
+
+    def offset_count(self, group_id: str) -> int:
+        return sum(len(offsets) for offsets in self._core.offsets.of(group_id).values())
+
+    def committed_partitions(self, group_id: str) -> Work[list[tuple[str, list[int]]]]:
+        """The topics and partitions that the group has offsets of."""
+        found = []
+        for topic, offsets in tuple(self._core.offsets.of(group_id).items()):
+            found.append((topic, [index for index, _ in offsets.items()]))
+            yield
+        return found
 
     def generation(self, group_id: str) -> int:
         """Of a classic group; -1 where there is none."""

@@ -1,28 +1,32 @@
-"""DescribeConfigs: values, where they come from, their types and what they mean (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs: values, where they come from, their types and their meaning (KIP-133, KIP-226, KIP-569)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.config.client_metrics import ClientMetricsConfig
+from kafkacore.config.group import GroupConfig
 from kafkacore.config.sources import Described, Source
 from kafkacore.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, MetadataImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from kafkacore.runtime.slices import Work
 from kafkacore.server import loggers
 from kafkacore.storage.names import topic_name_problem
 
 BROKER_LOGGER: Final = 8  # a resource type that no record has: levels of loggers are not stored (KIP-412)
 
+Resource = DescribeConfigsRequest.DescribeConfigsResource
 Result = DescribeConfigsResponse.DescribeConfigsResult
 Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
 class ConfigView(Protocol):
-    """What both kinds of context tell."""
+    """The part of a broker's or controller's context that is described."""
 
     @property
     def node_id(self) -> int: ...
@@ -31,121 +35,149 @@ class ConfigView(Protocol):
     @property
     def image(self) -> MetadataImage: ...
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
-        """What was set for a topic; None when there is no such topic."""
+        """The settings of a topic; None when there is no such topic."""
 
 
-def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_describe(context, request, each) for each in request.resources])
+class Inherits(Protocol):
+    """The configuration of a topic, a group or a client metrics subscription."""
+
+    @property
+    def overrides(self) -> Mapping[str, str]: ...
+    def describe(self, name: str) -> Described: ...
+    def described_names(self) -> Iterable[str]: ...
 
 
-def _describe(context: ConfigView, request: Any, resource: Any) -> Result:
-    result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
-    try:
-        result.configs = _entries(context, request, resource)
-    except KafkaError as error:
-        result.error_code, result.error_message = error.code, str(error)
-    return result
+def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRequest) -> Work[DescribeConfigsResponse]:
+    response = DescribeConfigsResponse()
+    description = _Description(context, request)
+    for resource in request.resources:
+        result = Result(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            result.configs = yield from description.entries(resource)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, str(error)
+        response.results.append(result)
+        yield
+    return response
 
 
-def _entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
-    name = resource.resource_name
-    if resource.resource_type == TOPIC:
-        return _topic_entries(context, request, resource)
-    if resource.resource_type == BROKER:
-        if not name:
-            return _default_entries(context, request, resource)
-        _check_broker(context, name, " or empty string,")
-        return _broker_entries(context, request, resource)
-    if resource.resource_type == BROKER_LOGGER:
-        if not name:
-            raise error_for(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        _check_broker(context, name, "")
-        return _logger_entries(resource)
-    if resource.resource_type == GROUP:
-        return _group_entries(context, request, resource)
-    if resource.resource_type == CLIENT_METRICS:
-        return _client_metrics_entries(context, request, resource)
-    raise error_for(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource.resource_type} for resource {name}")
+class _Description:
+    """One request's. Thousands of topics share their entries but for what each of them sets, so an entry that is
+    inherited is made once."""
 
+    def __init__(self, context: ConfigView, request: DescribeConfigsRequest) -> None:
+        self._context = context
+        self._config = context.config
+        self._image = context.image
+        self._request = request
+        self._inherited: dict[tuple[int, str], Entry] = {}  # by resource type and key
+        self._own: dict[str, Entry] = {}  # the broker's
 
-def _check_broker(context: ConfigView, name: str, otherwise: str) -> None:
-    try:
-        broker_id = int(name)
-    except ValueError:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
-    if broker_id != context.node_id:
-        raise error_for(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {context.node_id}{otherwise} but received {name}",
+    def entries(self, resource: Resource) -> Work[list[Entry]]:
+        """Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, UNKNOWN_TOPIC_OR_PARTITION."""
+        name, kind = resource.resource_name, resource.resource_type
+        if kind == TOPIC:
+            return (yield from self._inheriting(resource, self._topic(name)))
+        if kind == BROKER:
+            if not name:
+                return self._defaults_of_brokers(resource)
+            self._check_broker(name, " or empty string,")
+            return (yield from self._broker(resource))
+        if kind == BROKER_LOGGER:
+            if not name:
+                raise error_for(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+            self._check_broker(name, "")
+            return _logger_entries(resource)
+        if kind == GROUP:
+            # Any name: a group can be configured before it exists.
+            _check_named(name, "Group name")
+            return (
+                yield from self._inheriting(resource, GroupConfig(self._config, self._image.set_config(kind, name)))
+            )
+        if kind == CLIENT_METRICS:
+            _check_named(name, "Client metrics subscription name")
+            return (yield from self._inheriting(resource, ClientMetricsConfig(self._image.set_config(kind, name))))
+        raise error_for(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {kind} for resource {name}")
+
+    def _check_broker(self, name: str, otherwise: str) -> None:
+        try:
+            broker_id = int(name)
+        except ValueError:
+            raise error_for(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}") from None
+        if broker_id != self._context.node_id:
+            raise error_for(
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self._context.node_id}{otherwise} but received {name}",
+            )
+
+    def _topic(self, name: str) -> TopicConfig:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name is invalid: {problem}.")
+        overrides = self._context.topic_overrides(name)
+        if overrides is None:
+            raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return TopicConfig(self._config, overrides)
+
+    def _inheriting(self, resource: Resource, config: Inherits) -> Work[list[Entry]]:
+        entries, kind = [], resource.resource_type
+        for name in _wanted(config.described_names(), resource):
+            if name in config.overrides:
+                entries.append(self._entry(config.describe(name)))
+            else:
+                entry = self._inherited.get((kind, name))
+                if entry is None:
+                    entry = self._inherited[kind, name] = self._entry(config.describe(name))
+                entries.append(entry)
+            yield
+        return entries
+
+    def _broker(self, resource: Resource) -> Work[list[Entry]]:
+        entries = []
+        for name in _wanted(self._config.described_names(), resource):
+            entry = self._own.get(name)
+            if entry is None:
+                entry = self._own[name] = self._entry(self._config.describe(name))
+            entries.append(entry)
+            yield
+        return entries
+
+    def _defaults_of_brokers(self, resource: Resource) -> list[Entry]:
+        """Only what was changed for all brokers."""
+        config, entries = self._config, []
+        source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
+        for name in _wanted(config.dynamic_default, resource):
+            described = config.describe(name)
+            value = None if described.sensitive else config.dynamic_default[name]
+            behind = tuple(each for each in described.synonyms if each.source == source)
+            entries.append(self._entry(described._replace(value=value, source=source, synonyms=behind)))
+        return entries
+
+    def _entry(self, described: Described) -> Entry:
+        request = self._request
+        return Entry(
+            name=described.name,
+            value=described.value,
+            read_only=described.read_only,
+            config_source=described.source,
+            is_sensitive=described.sensitive,
+            synonyms=[Synonym(**each._asdict()) for each in described.synonyms] if request.include_synonyms else [],
+            config_type=described.type_id,
+            documentation=described.documentation if request.include_documentation else None,
         )
 
 
-def _wanted(names: Iterable[str], resource: Any) -> list[str]:
+def _check_named(name: str, what: str) -> None:
+    if not name:
+        raise error_for(ErrorCode.INVALID_REQUEST, f"{what} must not be empty")
+
+
+def _wanted(names: Iterable[str], resource: Resource) -> list[str]:
     keys = frozenset(resource.configuration_keys or ())
     return [name for name in names if name in keys] if keys else list(names)
 
 
-def _entry(request: Any, told: Described) -> Entry:
-    return Entry(
-        name=told.name,
-        value=told.value,
-        read_only=told.read_only,
-        config_source=told.source,
-        is_sensitive=told.sensitive,
-        synonyms=[Synonym(**each._asdict()) for each in told.synonyms] if request.include_synonyms else [],
-        config_type=told.type_id,
-        documentation=told.documentation if request.include_documentation else None,
-    )
-
-
-def _broker_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
-    config = context.config
-    return [_entry(request, config.describe(name)) for name in _wanted(config.described_names(), resource)]
-
-
-def _default_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
-    """Only what was changed for all brokers."""
-    config, entries = context.config, []
-    for name in _wanted(config.dynamic_default, resource):
-        told = config.describe(name)
-        value = None if told.sensitive else config.dynamic_default[name]
-        behind = tuple(each for each in told.synonyms if each.source == Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
-        source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-        entries.append(_entry(request, told._replace(value=value, source=source, synonyms=behind)))
-    return entries
-
-
-def _topic_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
-    problem = topic_name_problem(resource.resource_name)
-    if problem is not None:
-        raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name is invalid: {problem}.")
-    overrides = context.topic_overrides(resource.resource_name)
-    if overrides is None:
-        raise error_for(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    topic = TopicConfig(context.config, overrides)
-    return [_entry(request, topic.describe(name)) for name in _wanted(topic.described_names(), resource)]
-
-
-def _group_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
-    """Of any name: a group can be configured before it exists."""
-    from kafkacore.config.group import GroupConfig
-
-    if not resource.resource_name:
-        raise error_for(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    group = GroupConfig(context.config, context.image.set_config(GROUP, resource.resource_name))
-    return [_entry(request, group.describe(name)) for name in _wanted(group.described_names(), resource)]
-
-
-def _client_metrics_entries(context: ConfigView, request: Any, resource: Any) -> list[Entry]:
-    from kafkacore.config.client_metrics import ClientMetricsConfig
-
-    if not resource.resource_name:
-        raise error_for(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-    asked = ClientMetricsConfig(context.image.set_config(CLIENT_METRICS, resource.resource_name))
-    return [_entry(request, asked.describe(name)) for name in _wanted(asked.described_names(), resource)]
-
-
-def _logger_entries(resource: Any) -> list[Entry]:
+def _logger_entries(resource: Resource) -> list[Entry]:
     levels = loggers.levels()
     return [
         Entry(

@@ -18,6 +18,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import Message
+from kafkacore.runtime.slices import Work, finish
 from kafkacore.server import loggers
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
@@ -28,20 +29,26 @@ _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 _UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller has told nothing of it.")
 Settled = dict[int, tuple[int, str | None]]  # error and message of a resource of the request, by its place there
+Told = dict[tuple[int, str], tuple[int, str | None]]  # by type and name: what the controller has answered
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> Message:
-    settled = _settle(broker, call, request)
+    settled = await finish(_settle(broker, call, request))
     rest = [each for at, each in enumerate(request.resources) if at not in settled]
-    told: dict[tuple[int, str], tuple[int, str | None]] = {}
+    told: Told = {}
     if rest:
         forwarded = type(request)(resources=rest, validate_only=request.validate_only)
         answer: Any = await broker.channel.forward(call, forwarded)
         told = {
             (each.resource_type, each.resource_name): (each.error_code, each.error_message) for each in answer.responses
         }
+    return await finish(_response(call, request, settled, told))
+
+
+def _response(call: RequestContext, request: Any, settled: Settled, told: Told) -> Work[Message]:
     response: Any = apis.response_class(call.api_key)()
     for at, each in enumerate(request.resources):
+        yield
         key = each.resource_type, each.resource_name
         error, message = settled[at] if at in settled else told.get(key, _UNTOLD)
         if each.resource_type in _OF_OTHERS and not error and not request.validate_only:
@@ -61,11 +68,15 @@ def _tell(resource: Any) -> None:
         LOG.warning("%s: %s", resource.resource_name, note)
 
 
-def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Settled:
+def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Work[Settled]:
     """The resources that no controller needs to hear of."""
     settled: Settled = {}
-    counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    counts: dict[tuple[int, str], int] = Counter()
+    for each in request.resources:
+        counts[each.resource_type, each.resource_name] += 1
+        yield
     for at, resource in enumerate(request.resources):
+        yield
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise error_for(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")

@@ -8,6 +8,7 @@ from typing import Final
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.storage.future_logs import MoveCancelled
 from kafkacore.storage.names import future_name_fits
@@ -22,10 +23,12 @@ async def handle(
     broker: BrokerContext, call: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     results: dict[str, Topic] = {}
+    slice_ = Slice()
     for directory in request.dirs:
         for topic in directory.topics:
             result = results.setdefault(topic.name, Topic(topic_name=topic.name))
             for index in topic.partitions:
+                await slice_.give_way()
                 error = await _alter(broker, topic.name, index, directory.path)
                 result.partitions.append(Partition(partition_index=index, error_code=error))
     return AlterReplicaLogDirsResponse(results=list(results.values()))

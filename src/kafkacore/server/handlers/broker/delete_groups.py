@@ -1,28 +1,53 @@
-"""DeleteGroups: groups that nobody is a member of, with their offsets (KIP-229)."""
+"""DeleteGroups: removes groups without members, with their offsets (KIP-229)."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import KafkaError
 from kafkacore.protocol.messages import DeleteGroupsRequest, DeleteGroupsResponse
+from kafkacore.runtime.slices import Slice, distinct, finish
 from kafkacore.server.context import BrokerContext
+
+BATCH: Final = 256  # groups that a shard decides about at once
+BATCHES_AT_ONCE: Final = 64
 
 Result = DeleteGroupsResponse.DeletableGroupResult
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
-    parts = broker.groups.by_partition(dict.fromkeys(request.groups_names)).values()
-    results = await asyncio.gather(*(_delete(broker, group_ids) for group_ids in parts))
-    return DeleteGroupsResponse(results=[result for part in results for result in part])
+    batches = await _batches(broker, request)
+    response = DeleteGroupsResponse()
+    for start in range(0, len(batches), BATCHES_AT_ONCE):
+        some = batches[start : start + BATCHES_AT_ONCE]
+        for results in await asyncio.gather(*(_delete(broker, group_ids) for group_ids in some)):
+            response.results += results
+    return response
 
 
-async def _delete(broker: BrokerContext, group_ids: list[str]) -> list[Any]:
+async def _batches(broker: BrokerContext, request: DeleteGroupsRequest) -> list[list[str]]:
+    """Each group once, in batches of one shard."""
+    filling: dict[int, list[str]] = {}
+    batches: list[list[str]] = []
+    slice_ = Slice()
+    for group_id in await finish(distinct(request.groups_names)):
+        await slice_.give_way()
+        batch = filling.setdefault(broker.groups.partition_of(group_id), [])
+        batch.append(group_id)
+        if len(batch) == BATCH:
+            batches.append(filling.pop(broker.groups.partition_of(group_id)))
+    return batches + list(filling.values())
+
+
+async def _delete(broker: BrokerContext, group_ids: Sequence[str]) -> list[Result]:
     try:
-        return await broker.groups.ask(  # type: ignore[no-any-return]
+        results: list[Result] = await broker.groups.ask(
             group_ids[0], lambda shard, waiter, now_ms: shard.delete_groups(group_ids, waiter, now_ms)
         )
     except KafkaError as error:
         return [Result(group_id=group_id, error_code=error.code) for group_id in group_ids]
+    await asyncio.sleep(0)
+    return results

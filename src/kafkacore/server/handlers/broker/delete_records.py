@@ -1,43 +1,62 @@
-"""DeleteRecords: the log begins later from now on (KIP-107)."""
+"""DeleteRecords: moves the start of a partition's log forward (KIP-107)."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
+from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.storage.names import INTERNAL_TOPICS
 
 NO_LOW_WATERMARK: Final = -1
+AT_ONCE: Final = 64  # partitions whose logs are cut at the same time
 
+Asked = DeleteRecordsRequest.DeleteRecordsPartition
 Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 Partition = DeleteRecordsResponse.DeleteRecordsPartitionResult
+_Cut = tuple[PartitionHandle, int, Partition]  # the log, the offset, and the answer to fill in
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     response = DeleteRecordsResponse()
+    slice_ = Slice()
+    cuts: list[_Cut] = []
     for topic in request.topics:
-        results = await asyncio.gather(*(_delete(broker, topic.name, each) for each in topic.partitions))
-        response.topics.append(Topic(name=topic.name, partitions=list(results)))
+        shown = Topic(name=topic.name)
+        for asked in topic.partitions:
+            await slice_.give_way()
+            shown.partitions.append(_looked_up(broker, topic.name, asked, cuts))
+            if len(cuts) == AT_ONCE:
+                await _cut(broker, cuts)
+        response.topics.append(shown)
+    await _cut(broker, cuts)
     return response
 
 
-async def _delete(broker: BrokerContext, topic: str, asked: Any) -> Partition:
+def _looked_up(broker: BrokerContext, topic: str, asked: Asked, cuts: list[_Cut]) -> Partition:
+    """The answer: complete where the partition is refused, else to be filled in by an entry of `cuts`."""
     partition, error = broker.replicas.locate(broker.image, topic, asked.partition_index, -1)
-    low_watermark = NO_LOW_WATERMARK
+    answer = Partition(partition_index=asked.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error)
     if topic in INTERNAL_TOPICS:
-        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
     elif partition is not None and "delete" not in broker.topic_config(topic).cleanup_policy:
-        error = ErrorCode.POLICY_VIOLATION
+        answer.error_code = ErrorCode.POLICY_VIOLATION
     elif partition is not None:
-        loop = asyncio.get_running_loop()
-        code, low_watermark = await loop.run_in_executor(broker.blocking, partition.delete_records, asked.offset)
-        error = ErrorCode(code)
-    return Partition(
-        partition_index=asked.partition_index,
-        low_watermark=low_watermark if error == ErrorCode.NONE else NO_LOW_WATERMARK,
-        error_code=error,
+        cuts.append((partition, asked.offset, answer))
+    return answer
+
+
+async def _cut(broker: BrokerContext, cuts: list[_Cut]) -> None:
+    loop = asyncio.get_running_loop()
+    done = await asyncio.gather(
+        *(loop.run_in_executor(broker.blocking, partition.delete_records, offset) for partition, offset, _ in cuts)
     )
+    for (_, _, answer), (error, low_watermark) in zip(cuts, done, strict=True):
+        answer.error_code = error
+        answer.low_watermark = low_watermark if error == ErrorCode.NONE else NO_LOW_WATERMARK
+    cuts.clear()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkacore.metadata.client_quotas import CLIENT_ID, IP, USER, Entity, client_quotas
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from kafkacore.runtime.slices import Work
 from kafkacore.server.context import BrokerContext
 
 EXACT: Final = 0
@@ -22,26 +23,22 @@ ValueData = DescribeClientQuotasResponse.ValueData
 
 def handle(
     broker: BrokerContext, call: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+) -> Work[DescribeClientQuotasResponse]:
     wanted = _wanted(request)
-    found = [
-        (entity, quotas)
-        for entity, quotas in client_quotas(broker.image).items()
-        if _matches(entity, wanted, strict=request.strict)
-    ]
-    return DescribeClientQuotasResponse(
-        error_message=None,
-        entries=[
-            Entry(
-                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
-                values=[ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
+    entries = []
+    for entity, quotas in client_quotas(broker.image).items():
+        if _matches(entity, wanted, strict=request.strict):
+            entries.append(
+                Entry(
+                    entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                    values=[ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
+                )
             )
-            for entity, quotas in sorted(found, key=repr)
-        ],
-    )
+        yield
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
 
 
-def _wanted(request: Any) -> dict[str, tuple[int, str | None]]:
+def _wanted(request: DescribeClientQuotasRequest) -> dict[str, tuple[int, str | None]]:
     """How each kind must match. Raises INVALID_REQUEST, UNSUPPORTED_VERSION."""
     wanted: dict[str, tuple[int, str | None]] = {}
     for component in request.components:

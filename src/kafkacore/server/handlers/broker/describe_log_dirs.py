@@ -6,12 +6,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
-from typing import Any
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from kafkacore.runtime.slices import Work, finish
 from kafkacore.server.context import BrokerContext
 
 Result = DescribeLogDirsResponse.DescribeLogDirsResult
@@ -24,7 +24,7 @@ async def handle(
 ) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
-        wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = await finish(_wanted(request))
     response = DescribeLogDirsResponse()
     tells_cordoned = broker.image.metadata_version.cordoned_log_dirs_supported
     for path, serves, partitions in broker.logs.by_directory():
@@ -39,16 +39,26 @@ async def handle(
             result.error_code = ErrorCode.NONE
             result.total_bytes = space.f_blocks * space.f_frsize
             result.usable_bytes = space.f_bavail * space.f_frsize
-            result.topics = _topics(broker, partitions, wanted)
+            result.topics = await finish(_topics(broker, partitions, wanted))
             result.is_cordoned = tells_cordoned and broker.logs.is_cordoned(path)
     return response
 
 
+def _wanted(request: DescribeLogDirsRequest) -> Work[set[tuple[str, int]]]:
+    wanted = set()
+    for topic in request.topics or ():
+        for index in topic.partitions:
+            wanted.add((topic.topic, index))
+            yield
+    return wanted
+
+
 def _topics(
     broker: BrokerContext, partitions: Iterable[PartitionHandle], wanted: set[tuple[str, int]] | None
-) -> list[Any]:
+) -> Work[list[Topic]]:
     topics: dict[str, Topic] = {}
     for each in partitions:
+        yield
         name, index = each.topic, each.index
         if wanted is None or (name, index) in wanted:
             topic = topics.get(name) or topics.setdefault(name, Topic(name=name))

@@ -1,13 +1,14 @@
-"""DescribeProducers: who writes to a partition, and which transactions are open (KIP-664)."""
+"""DescribeProducers: the producers of a partition and its open transactions (KIP-664)."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kafkacore._fast.log.producer_states import producer_states
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DescribeProducersRequest, DescribeProducersResponse
+from kafkacore.runtime.slices import Work
 from kafkacore.server.context import BrokerContext
 from kafkacore.storage.names import topic_name_problem
 
@@ -17,17 +18,21 @@ Partition = DescribeProducersResponse.PartitionResponse
 State = DescribeProducersResponse.ProducerState
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            Topic(name=topic.name, partitions=[_describe(broker, topic.name, each) for each in topic.partition_indexes])
-            for topic in request.topics
-        ]
-    )
+def handle(
+    broker: BrokerContext, call: RequestContext, request: DescribeProducersRequest
+) -> Work[DescribeProducersResponse]:
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        shown = Topic(name=topic.name)
+        problem = topic_name_problem(topic.name)
+        for index in topic.partition_indexes:
+            shown.partitions.append((yield from _describe(broker, topic.name, index, problem)))
+            yield
+        response.topics.append(shown)
+    return response
 
 
-def _describe(broker: BrokerContext, topic: str, index: int) -> Any:
-    problem = topic_name_problem(topic)
+def _describe(broker: BrokerContext, topic: str, index: int, problem: str | None) -> Work[Partition]:
     if problem:
         return Partition(
             partition_index=index,
@@ -37,9 +42,9 @@ def _describe(broker: BrokerContext, topic: str, index: int) -> Any:
     partition, error = broker.replicas.locate(broker.image, topic, index, ANY_EPOCH)
     if partition is None:
         return Partition(partition_index=index, error_code=error, error_message=error.message)
-    return Partition(
-        partition_index=index,
-        active_producers=[
+    shown = Partition(partition_index=index)
+    for each in sorted(producer_states(partition)):
+        shown.active_producers.append(
             State(
                 producer_id=each.producer_id,
                 producer_epoch=each.producer_epoch,
@@ -48,6 +53,6 @@ def _describe(broker: BrokerContext, topic: str, index: int) -> Any:
                 coordinator_epoch=each.coordinator_epoch,
                 current_txn_start_offset=each.transaction_first_offset,
             )
-            for each in sorted(producer_states(partition))
-        ],
-    )
+        )
+        yield
+    return shown

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+import heapq
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partitions import Partition as PartitionImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
+from kafkacore.runtime.slices import Work, distinct, sorted_in_slices
 from kafkacore.server.authorized import TOPIC_OPERATIONS
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
 NO_LEADER: Final = -1
+_NAMES_AT_ONCE: Final = 1_000
 
 Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
@@ -24,27 +27,38 @@ Cursor = DescribeTopicPartitionsResponse.Cursor
 
 def handle(
     broker: BrokerContext, call: RequestContext, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Work[DescribeTopicPartitionsResponse]:
     view = MetadataView(broker.image, call.listener)
-    names, first_index = _from_cursor(view.image, request)
     limit = max(1, min(request.response_partition_limit, broker.config.max_request_partition_size_limit))
+    if request.topics:
+        asked = yield from distinct(topic.name for topic in request.topics)
+        names = yield from sorted_in_slices(_from_cursor(request, asked))
+    else:
+        _check_index(request)
+        # A topic has a partition at least: more topics than partitions cannot be shown.
+        names = yield from _first_names(view.image, request, limit + 1)
     response = DescribeTopicPartitionsResponse()
     left = limit
     for name in names:
+        yield
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        start, first_index = first_index, 0
         known = view.image.topic(name)
         if known is None:
             if request.topics:
                 response.topics.append(_absent(name))
             continue
         rows = [row for row in known.partition_rows if row >= 0]
+        # The topic under the cursor may have been deleted since: then the next one is shown from its start.
+        cursor = request.cursor
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         shown = rows[start : start + left]
         topic = Topic(name=name, topic_id=known.topic_id, is_internal=name in INTERNAL_TOPICS)
         topic.topic_authorized_operations = TOPIC_OPERATIONS
-        topic.partitions = [_partition(view, view.image.partition_at(row)) for row in shown]
+        for row in shown:
+            topic.partitions.append(_partition(view, view.image.partition_at(row)))
+            yield
         response.topics.append(topic)
         if start + len(shown) < len(rows):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + len(shown))
@@ -53,25 +67,40 @@ def handle(
     return response
 
 
-def _from_cursor(image: MetadataImage, request: Any) -> tuple[Iterable[str], int]:
-    """The names to go on with, in order, and the first one's first partition."""
-    names = {topic.name for topic in request.topics} if request.topics else set(image.topics_by_name)
+def _from_cursor(request: DescribeTopicPartitionsRequest, names: Mapping[str, None]) -> Iterable[str]:
+    """The requested names that this page goes on with. Raises INVALID_REQUEST."""
     cursor = request.cursor
     if cursor is None:
-        return sorted(names), 0
-    if request.topics and cursor.topic_name not in names:
+        return names
+    if cursor.topic_name not in names:
         raise error_for(
             ErrorCode.INVALID_REQUEST,
             f"The cursor is at topic {cursor.topic_name}, which is not among the topics asked for.",
         )
-    if cursor.partition_index < 0:
+    _check_index(request)
+    return (name for name in names if name >= cursor.topic_name)
+
+
+def _check_index(request: DescribeTopicPartitionsRequest) -> None:
+    if request.cursor is not None and request.cursor.partition_index < 0:
         raise error_for(
             ErrorCode.INVALID_REQUEST,
-            f"The cursor is at partition {cursor.partition_index}; partitions begin at 0.",
+            f"The cursor is at partition {request.cursor.partition_index}; partitions begin at 0.",
         )
-    rest = sorted(name for name in names if name >= cursor.topic_name)
-    # The topic under the cursor may have been deleted since: then the next one is shown from its start.
-    return rest, cursor.partition_index if rest[:1] == [cursor.topic_name] else 0
+
+
+def _first_names(image: MetadataImage, request: DescribeTopicPartitionsRequest, count: int) -> Work[list[str]]:
+    """The first `count` names of all topics from the cursor on, in order."""
+    begin = "" if request.cursor is None else request.cursor.topic_name
+    first: list[str] = []
+    some: list[str] = []
+    for number, topic in enumerate(image.topics(), 1):
+        if topic.name >= begin:
+            some.append(topic.name)
+        if not number % _NAMES_AT_ONCE:
+            first, some = heapq.nsmallest(count, [*first, *some]), []
+            yield
+    return heapq.nsmallest(count, [*first, *some])
 
 
 def _absent(name: str) -> Topic:

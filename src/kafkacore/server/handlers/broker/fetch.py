@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from kafkacore._fast.log import partition_watch as watch
-from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, FetchResponse
+from kafkacore.runtime.slices import Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 
@@ -27,23 +28,32 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
+AskedTopic = FetchRequest.FetchTopic
+Asked = FetchRequest.FetchPartition
 Topic = FetchResponse.FetchableTopicResponse
 Partition = FetchResponse.PartitionData
 Aborted = FetchResponse.AbortedTransaction
 
 
 class Part:
-    """One partition of the request and what was read of it."""
+    """One partition of the request and what was read of it. `exists` says whether the committed metadata has it."""
 
-    __slots__ = ("asked", "error", "partition", "read", "topic")
+    __slots__ = ("asked", "error", "exists", "partition", "read", "topic")
 
-    def __init__(self, topic: Any, asked: Any, partition: PartitionHandle | None, error: ErrorCode) -> None:
+    def __init__(
+        self, topic: AskedTopic, asked: Asked, partition: PartitionHandle | None, error: ErrorCode, *, exists: bool
+    ) -> None:
         self.topic, self.asked = topic, asked
         self.partition, self.error = partition, error
-        self.read: Any = None
+        self.exists = exists
+        self.read: ReadBytes | None = None
 
     @property
     def answers_at_once(self) -> bool:
+        """A partition that does not exist hurries nobody: a consumer of several topics, one of them deleted, would
+        fetch without a pause."""
+        if not self.exists:
+            return False
         return self.error != ErrorCode.NONE or (self.read is not None and self.read.diverging_end_offset >= 0)
 
 
@@ -52,41 +62,50 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
         broker.fetch_sessions.remove(request.session_id)
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    parts = list(_parts(broker, call, request))
+    parts = await finish(_parts(broker, call, request))
+    some_exist = any(each.exists for each in parts)
     loop = asyncio.get_running_loop()
     deadline_ms = broker.waits.now_ms() + max(request.max_wait_ms, 0)
     while True:
-        size_bytes = await loop.run_in_executor(broker.blocking, _read, broker, request, parts)
+        size_bytes, at_once = await loop.run_in_executor(broker.blocking, _read, broker, request, parts)
         left_ms = deadline_ms - broker.waits.now_ms()
-        if left_ms <= 0 or not parts or size_bytes >= request.min_bytes or any(each.answers_at_once for each in parts):
+        if left_ms <= 0 or not some_exist or at_once or size_bytes >= request.min_bytes:
             break
         if not await broker.waits.any(_waits(request, parts), left_ms):
             deadline_ms = broker.waits.now_ms()  # one last look
-    return _answer(broker, call, parts, request.isolation_level == READ_COMMITTED)
+    return await finish(_answer(broker, call, parts, request.isolation_level == READ_COMMITTED))
 
 
-def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> Iterator[Part]:
+def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> Work[list[Part]]:
     by_id = call.api_version >= TOPIC_IDS_SINCE
     from_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
+    image, parts = broker.image, []
     for topic in request.topics:
+        known = image.topic_by_id(topic.topic_id) if by_id else image.topic(topic.topic)
         for asked in topic.partitions:
+            yield
+            exists = known is not None and image.partition(known, asked.partition) is not None
             partition, error = None, ErrorCode.NONE
             if by_id:
                 partition = broker.replicas.by_id(topic.topic_id, asked.partition)
-                if partition is None and broker.image.topic_by_id(topic.topic_id) is None:
-                    error = ErrorCode.UNKNOWN_TOPIC_ID
             else:
                 partition = broker.replicas.by_name(topic.topic, asked.partition)
-            if partition is None and error == ErrorCode.NONE:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif partition is not None and from_follower:
-                # None of our partitions has another replica, so nobody can be one.
+            if partition is None and exists:
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            yield Part(topic, asked, partition, error)
+            elif partition is None:
+                unknown_id = by_id and known is None
+                error = ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif from_follower:
+                # None of our partitions has another replica, so the request comes from no follower of it.
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # A partition that is still here although its topic is gone may be read to its end.
+            parts.append(Part(topic, asked, partition, error, exists=exists or partition is not None))
+    return parts
 
 
-def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> int:
-    """On a thread that may wait for the disk. Bytes in all: at least one batch, then what fits."""
+def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> tuple[int, bool]:
+    """Bytes in all, at least one batch and then what fits, and whether a partition makes the answer due at once. Runs
+    on a thread that may wait for the disk."""
     room, total = min(request.max_bytes, broker.config.fetch_max_bytes), 0
     for part in parts:
         if part.partition is None or (part.error != ErrorCode.NONE and part.read is None):
@@ -108,7 +127,7 @@ def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> in
         if not part.answers_at_once and part.read is not None:
             room -= len(part.read.records)
             total += len(part.read.records)
-    return total
+    return total, any(each.answers_at_once for each in parts)
 
 
 def _waits(request: FetchRequest, parts: list[Part]) -> Iterator[tuple[PartitionHandle, int, int]]:
@@ -120,11 +139,12 @@ def _waits(request: FetchRequest, parts: list[Part]) -> Iterator[tuple[Partition
             yield part.partition, kind, max(part.asked.fetch_offset, bound)
 
 
-def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], committed: bool) -> FetchResponse:
+def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], committed: bool) -> Work[FetchResponse]:
     response = FetchResponse()
     moved: set[int] = set()
     topic = None
     for part in parts:
+        yield
         if topic is not part.topic:
             topic = part.topic
             response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))

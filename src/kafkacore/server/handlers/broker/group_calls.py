@@ -1,4 +1,4 @@
-"""What the handlers of groups have in common: one group's shard is asked, and its answer told in the API's form."""
+"""What the handlers of groups share: they ask one group's shard, and give its answer in the API's form."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.groups import Operation
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
-def ask(
-    broker: BrokerContext, call: RequestContext, request: Any, operation: Operation
-) -> Message | Awaitable[Message]:
-    """For an API of one group whose errors are told once for the whole request. At once where nothing is waited for;
-    a JoinGroup may be parked for minutes, and costs a future meanwhile."""
+# Any: the response of the request's API, which no type names.
+def ask(broker: BrokerContext, call: RequestContext, request: Any, operation: Operation) -> Any | Awaitable[Any]:
+    """For an API of one group that reports an error once for the whole request. The answer comes at once where nothing
+    is waited for; a JoinGroup may be parked for minutes, and costs a future meanwhile."""
     groups = broker.groups
     refused = answers.refusal(groups.settings, request, call.api_version)
     if refused is not None:
@@ -31,12 +31,12 @@ def ask(
     return future.result() if future.done() else future
 
 
-def then(answer: T | Awaitable[T], shape: Callable[[T], Message]) -> Message | Awaitable[Message]:
-    """The same in another form."""
+def then(answer: T | Awaitable[T], shape: Callable[[T], M]) -> M | Awaitable[M]:
+    """The answer in another form."""
     if isinstance(answer, Awaitable):
         return _later(answer, shape)
     return shape(answer)
 
 
-async def _later(answer: Awaitable[T], shape: Callable[[T], Message]) -> Message:
+async def _later(answer: Awaitable[T], shape: Callable[[T], M]) -> M:
     return shape(await answer)

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ListOffsetsRequest, ListOffsetsResponse
+from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 
 LATEST: Final = -1
@@ -31,16 +32,23 @@ EPOCH_SINCE: Final = 4
 UNAVAILABLE_SINCE: Final = 5
 ANSWERED_BEHIND: Final = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 
+Asked = ListOffsetsRequest.ListOffsetsPartition
 Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    asked = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
+    slice_ = Slice()
+    asked: dict[tuple[str, int], int] = Counter()
+    for topic in request.topics:
+        for each in topic.partitions:
+            await slice_.give_way()
+            asked[topic.name, each.partition_index] += 1
     response = ListOffsetsResponse()
     for topic in request.topics:
         found = []
         for each in topic.partitions:
+            await slice_.give_way()
             if asked[topic.name, each.partition_index] > 1:
                 found.append(_refused(each, ErrorCode.INVALID_REQUEST))
             elif each.timestamp < 0 and call.api_version < SINCE.get(each.timestamp, 0x7FFF):
@@ -51,11 +59,13 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ListOffse
     return response
 
 
-def _refused(asked: Any, error: ErrorCode) -> Partition:
+def _refused(asked: Asked, error: ErrorCode) -> Partition:
     return Partition(partition_index=asked.partition_index, error_code=error)
 
 
-async def _find(broker: BrokerContext, call: RequestContext, request: Any, topic: str, asked: Any) -> Partition:
+async def _find(
+    broker: BrokerContext, call: RequestContext, request: ListOffsetsRequest, topic: str, asked: Asked
+) -> Partition:
     leader_only = request.replica_id != DEBUGGER
     partition, error = broker.replicas.locate(
         broker.image, topic, asked.partition_index, asked.current_leader_epoch, leader_only=leader_only
@@ -78,7 +88,7 @@ async def _find(broker: BrokerContext, call: RequestContext, request: Any, topic
     return found
 
 
-def _bound(partition: PartitionHandle, request: Any) -> int:
+def _bound(partition: PartitionHandle, request: ListOffsetsRequest) -> int:
     """What a reader of this kind may see ends here."""
     if request.replica_id != CONSUMER:
         return partition.end_offset

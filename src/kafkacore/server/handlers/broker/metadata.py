@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from kafkacore.metadata.answers import PartitionAnswers
 from kafkacore.metadata.image import MetadataImage
@@ -14,6 +14,7 @@ from kafkacore.protocol.apis import ApiKey, response_header
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.messages import MetadataRequest, MetadataResponse
 from kafkacore.protocol.uuid import ZERO, Uuid
+from kafkacore.runtime.slices import Work, distinct
 from kafkacore.server.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.dispatch import Lasting
@@ -30,12 +31,12 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> Lasting | MetadataResponse:
+def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> Work[Lasting | MetadataResponse]:
     view = MetadataView(broker.image, call.listener)
     image, shape = view.image, _Shape(broker, view, call)
     if request.topics is None or (call.api_version == 0 and not request.topics):
-        return Lasting(_all_topics(broker, call, request, view, shape), None)
-    topics = _wanted(broker, call, request, image, shape)
+        return Lasting((yield from _all_topics(broker, call, request, view, shape)), None)
+    topics = yield from _wanted(broker, call, request, image, shape)
     response = _response(broker, request, view, topics)
     # One that is missing may come into being by being asked for.
     if any(topic.error_code for topic in topics):
@@ -45,13 +46,16 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
 
 def _all_topics(
     broker: BrokerContext, call: RequestContext, request: MetadataRequest, view: MetadataView, shape: _Shape
-) -> bytes:
+) -> Work[bytes]:
     """The same for everybody who asks the same way, until something in it changes."""
     operations = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
     key = (call.listener, call.api_version, *operations)
     body = broker.whole_answers.get(key, view.image)
     if body is None:
-        topics = [shape.topic(topic) for topic in view.image.topics()]
+        topics = []
+        for topic in view.image.topics():
+            topics.append(shape.topic(topic))
+            yield
         body = _response(broker, request, view, topics).encode(call.api_version)
         broker.whole_answers.put(key, view.image, body)
     return response_header(ApiKey.METADATA, call.api_version, call.correlation_id) + body
@@ -59,19 +63,26 @@ def _all_topics(
 
 def _wanted(
     broker: BrokerContext, call: RequestContext, request: MetadataRequest, image: MetadataImage, shape: _Shape
-) -> list[Topic]:
+) -> Work[list[Topic]]:
     asked = request.topics or []
-    _check(asked, call)
-    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO)
+    yield from _check(asked, call)
+    topics: list[Topic] = []
+    ids = yield from distinct(topic.topic_id for topic in asked if topic.topic_id != ZERO)
+    for topic_id in ids:
+        topics.append(_by_id(shape, topic_id, image.topic_by_id(topic_id)))
+        yield
     if ids:
-        topics = [_by_id(shape, topic_id, image.topic_by_id(topic_id)) for topic_id in ids]
-    else:
-        names = dict.fromkeys(topic.name or "" for topic in asked)
-        found = {name: image.topic(name) for name in names}
-        topics = [shape.topic(topic) for topic in found.values() if topic is not None]
-        absent = [name for name, topic in found.items() if topic is None]
-        create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
-        topics += _absent(broker, absent, create=create)
+        return topics
+    absent: list[str] = []
+    for name in (yield from distinct(topic.name or "" for topic in asked)):
+        known = image.topic(name)
+        if known is None:
+            absent.append(name)
+        else:
+            topics.append(shape.topic(known))
+        yield
+    create = request.allow_auto_topic_creation and broker.config.auto_create_topics_enable
+    topics += yield from _absent(broker, absent, create=create)
     return topics
 
 
@@ -96,10 +107,11 @@ def _response(
     )
 
 
-def _check(topics: Iterable[Any], call: RequestContext) -> None:
+def _check(topics: Sequence[MetadataRequest.MetadataRequestTopic], call: RequestContext) -> Work[None]:
     if call.api_version >= TOPIC_IDS_SINCE:
         return
     for topic in topics:
+        yield
         if topic.name is None:
             raise error_for(ErrorCode.INVALID_REQUEST, f"Metadata {call.api_version} needs a name for every topic.")
         if topic.topic_id != ZERO:
@@ -112,22 +124,20 @@ def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
     return shape.topic(topic)
 
 
-def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> list[Topic]:
+def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> Work[list[Topic]]:
     """Clients ask again after UNKNOWN_TOPIC_OR_PARTITION, and a topic that is being created is there then."""
-    legal = [name for name in names if topic_name_problem(name) is None]
+    topics: list[Topic] = []
+    legal: list[str] = []
+    for name in names:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+        if topic_name_problem(name) is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            legal.append(name)
+        topics.append(Topic(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS))
+        yield
     if create and legal:
         broker.auto_topics.request(legal)
-    known_as_legal = set(legal)
-    return [
-        Topic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if name in known_as_legal
-            else ErrorCode.INVALID_TOPIC_EXCEPTION,
-            name=name,
-            is_internal=name in INTERNAL_TOPICS,
-        )
-        for name in names
-    ]
+    return topics
 
 
 class _Shape:

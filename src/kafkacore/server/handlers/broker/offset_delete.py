@@ -1,37 +1,75 @@
-"""OffsetDelete: a group forgets how far it has come in partitions that it does not read any more (KIP-496)."""
+"""OffsetDelete: removes a group's offsets of partitions that it no longer reads (KIP-496)."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Iterator
+from typing import Final
 
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message, OffsetDeleteRequest, OffsetDeleteResponse
+from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
+BATCH: Final = 1_000  # partitions that the group's shard decides about at once
+
+AskedTopic = OffsetDeleteRequest.OffsetDeleteRequestTopic
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+Refused = dict[str, list[Partition]]  # by topic
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: OffsetDeleteRequest) -> Message | Awaitable[Message]:
-    refused = _take_out_unknown(broker.image, request)
-    answer = group_calls.ask(
+async def handle(broker: BrokerContext, call: RequestContext, request: OffsetDeleteRequest) -> Message:
+    refused = await finish(_take_out_unknown(broker.image, request))
+    answers: dict[str, Topic] = {}
+    slice_ = Slice()
+    # The group is asked even when no partition is left: it may not exist.
+    for topics in list(_batches(request.topics)) or [[]]:
+        await slice_.give_way()
+        asked = OffsetDeleteRequest(group_id=request.group_id, topics=topics)
+        response = await _delete(broker, call, asked)
+        if response.error_code != ErrorCode.NONE:
+            return response
+        for topic in response.topics:
+            answers.setdefault(topic.name, Topic(name=topic.name)).partitions += topic.partitions
+    for name, partitions in refused.items():
+        answers.setdefault(name, Topic(name=name)).partitions += partitions
+    return OffsetDeleteResponse(topics=list(answers.values()))
+
+
+async def _delete(broker: BrokerContext, call: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    answer: OffsetDeleteResponse | Awaitable[OffsetDeleteResponse] = group_calls.ask(
         broker, call, request, lambda shard, waiter, now_ms: shard.offset_delete(request, waiter, now_ms)
     )
-    return group_calls.then(answer, lambda response: _merged(response, refused))
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _take_out_unknown(image: MetadataImage, request: OffsetDeleteRequest) -> dict[str, list[Any]]:
-    """Leaves what exists in the request, and returns the answers to what does not, by topic."""
-    refused: dict[str, list[Any]] = {}
+def _batches(topics: list[AskedTopic]) -> Iterator[list[AskedTopic]]:
+    batch: list[AskedTopic] = []
+    room = BATCH
+    for topic in topics:
+        for start in range(0, len(topic.partitions), BATCH):
+            part = topic.partitions[start : start + BATCH]
+            if len(part) > room:
+                yield batch
+                batch, room = [], BATCH
+            batch.append(AskedTopic(name=topic.name, partitions=part))
+            room -= len(part)
+    if batch:
+        yield batch
+
+
+def _take_out_unknown(image: MetadataImage, request: OffsetDeleteRequest) -> Work[Refused]:
+    """Leaves the partitions that exist in the request, and returns the answers to the others."""
+    refused: Refused = {}
     for topic in request.topics:
         found = image.topic(topic.name)
         rows = found.partition_rows if found is not None else ()
         left = []
         for each in topic.partitions:
+            yield
             if 0 <= each.partition_index < len(rows) and rows[each.partition_index] >= 0:
                 left.append(each)
             else:
@@ -42,12 +80,3 @@ def _take_out_unknown(image: MetadataImage, request: OffsetDeleteRequest) -> dic
         topic.partitions = left
     request.topics = [topic for topic in request.topics if topic.partitions]
     return refused
-
-
-def _merged(response: Any, refused: dict[str, list[Any]]) -> Message:
-    if response.error_code != ErrorCode.NONE:
-        return response  # type: ignore[no-any-return]
-    for topic in response.topics:
-        topic.partitions += refused.pop(topic.name, [])
-    response.topics += [Topic(name=name, partitions=partitions) for name, partitions in refused.items()]
-    return response  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""OffsetFetch: how far groups have come; from version 8 on many of them at once (KIP-709), each by its shard."""
+"""OffsetFetch: committed offsets of groups; from version 8 on of many groups at once (KIP-709), each from its shard."""
 
 from __future__ import annotations
 
@@ -12,34 +12,60 @@ from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import Message, OffsetFetchRequest, OffsetFetchResponse
 from kafkacore.protocol.uuid import ZERO
+from kafkacore.runtime.slices import Slice, Work, finish, finish_now
 from kafkacore.server.context import BrokerContext
 
 BATCHED_SINCE: Final = 8
 TOPIC_IDS_SINCE: Final = 10  # KIP-848
 NO_OFFSET: Final = -1
+BATCH: Final = 1_000  # partitions that a shard answers for at once
+GROUPS_AT_ONCE: Final = 500
 
+AskedGroup = OffsetFetchRequest.OffsetFetchRequestGroup
+AskedTopic = OffsetFetchRequest.OffsetFetchRequestTopics
+Group = OffsetFetchResponse.OffsetFetchResponseGroup
 Topics = OffsetFetchResponse.OffsetFetchResponseTopics
 Partitions = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 def handle(broker: BrokerContext, call: RequestContext, request: OffsetFetchRequest) -> Message | Awaitable[Message]:
-    found = [_fetch(broker, call, group, request.require_stable) for group in _groups(call, request)]
+    groups = _groups(call, request)
+    if sum(_size(broker, each) for each in groups[:BATCH]) > BATCH or len(groups) > BATCH:
+        return _in_batches(broker, call, groups, request.require_stable)
+    found = [_fetch(broker, call, group, request.require_stable) for group in groups]
     if any(isinstance(each, Awaitable) for each in found):
         return _later(call, found)
-    return _response(call, found)
+    return finish_now(_response(call, found))
 
 
-def _groups(call: RequestContext, request: OffsetFetchRequest) -> Sequence[Any]:
+def _size(broker: BrokerContext, group: AskedGroup) -> int:
+    """How many offsets the answer holds."""
+    if group.topics is not None:
+        return 1 + sum(len(topic.partition_indexes) for topic in group.topics)
+    try:
+        return 1 + broker.groups.shard_of(group.group_id).offset_count(group.group_id)
+    except KafkaError:
+        return 1
+
+
+async def _later(call: RequestContext, found: list[Group | Awaitable[Group]]) -> Message:
+    waiting = [asyncio.ensure_future(each) for each in found if isinstance(each, Awaitable)]
+    done = iter(await asyncio.gather(*waiting))
+    return finish_now(_response(call, [next(done) if isinstance(each, Awaitable) else each for each in found]))
+
+
+def _groups(call: RequestContext, request: OffsetFetchRequest) -> Sequence[AskedGroup]:
     if call.api_version >= BATCHED_SINCE:
         return request.groups
     topics = None
     if request.topics is not None:
-        named = OffsetFetchRequest.OffsetFetchRequestTopics
-        topics = [named(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
-    return [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+        topics = [AskedTopic(name=each.name, partition_indexes=each.partition_indexes) for each in request.topics]
+    return [AskedGroup(group_id=request.group_id, topics=topics)]
 
 
-def _fetch(broker: BrokerContext, call: RequestContext, group: Any, require_stable: bool) -> Any:
+def _fetch(
+    broker: BrokerContext, call: RequestContext, group: AskedGroup, require_stable: bool
+) -> Group | Awaitable[Group]:
     by_id = call.api_version >= TOPIC_IDS_SINCE
     unknown = _take_out_unknown(broker.image, group) if by_id and group.topics is not None else []
     try:
@@ -53,10 +79,10 @@ def _fetch(broker: BrokerContext, call: RequestContext, group: Any, require_stab
     return _finished_later(broker, call, group, future, unknown)
 
 
-def _take_out_unknown(image: MetadataImage, group: Any) -> list[Any]:
-    """Leaves what exists in the request, with names, and returns the answers to ids that nobody has."""
+def _take_out_unknown(image: MetadataImage, group: AskedGroup) -> list[Topics]:
+    """Leaves the topics that exist in the request, with their names, and returns the answers to unknown ids."""
     unknown, known = [], []
-    for topic in group.topics:
+    for topic in group.topics or ():
         found = image.topic_by_id(topic.topic_id)
         if found is None:
             unknown.append(_unknown(topic))
@@ -67,26 +93,7 @@ def _take_out_unknown(image: MetadataImage, group: Any) -> list[Any]:
     return unknown
 
 
-async def _finished_later(
-    broker: BrokerContext, call: RequestContext, group: Any, answer: Awaitable[Any], unknown: list[Any]
-) -> Any:
-    return _finished(broker, call, group, await answer, unknown)
-
-
-def _finished(broker: BrokerContext, call: RequestContext, group: Any, answer: Any, unknown: list[Any]) -> Any:
-    if answer.error_code != ErrorCode.NONE:
-        return fetch_error(group, answer.error_code, call.api_version)
-    if call.api_version >= TOPIC_IDS_SINCE:
-        for topic in answer.topics:
-            if topic.topic_id == ZERO:
-                found = broker.image.topic(topic.name)
-                topic.topic_id = ZERO if found is None else found.topic_id
-        # Offsets of a topic that is no more have no id to be told by.
-        answer.topics = [topic for topic in answer.topics if topic.topic_id != ZERO] + unknown
-    return answer
-
-
-def _unknown(topic: Any) -> Any:
+def _unknown(topic: AskedTopic) -> Topics:
     return Topics(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -97,34 +104,134 @@ def _unknown(topic: Any) -> Any:
     )
 
 
-async def _later(call: RequestContext, found: list[Any]) -> Message:
-    waiting = [asyncio.ensure_future(each) for each in found if isinstance(each, Awaitable)]
-    done = iter(await asyncio.gather(*waiting))
-    return _response(call, [next(done) if isinstance(each, Awaitable) else each for each in found])
+async def _finished_later(
+    broker: BrokerContext, call: RequestContext, group: AskedGroup, answer: Awaitable[Group], unknown: list[Topics]
+) -> Group:
+    return _finished(broker, call, group, await answer, unknown)
 
 
-def _response(call: RequestContext, groups: list[Any]) -> Message:
+def _finished(
+    broker: BrokerContext, call: RequestContext, group: AskedGroup, answer: Group, unknown: list[Topics]
+) -> Group:
+    if answer.error_code != ErrorCode.NONE:
+        return fetch_error(group, answer.error_code, call.api_version)
+    if call.api_version >= TOPIC_IDS_SINCE:
+        for topic in answer.topics:
+            if topic.topic_id == ZERO:
+                found = broker.image.topic(topic.name)
+                topic.topic_id = ZERO if found is None else found.topic_id
+        # Offsets of a deleted topic have no id to be shown under.
+        answer.topics = [topic for topic in answer.topics if topic.topic_id != ZERO] + unknown
+    return answer
+
+
+# --- many offsets ---
+
+
+async def _in_batches(
+    broker: BrokerContext, call: RequestContext, groups: Sequence[AskedGroup], require_stable: bool
+) -> Message:
+    """A group that waits for its commits does not hold up the other groups of its part of the request."""
+    found: list[Group] = []
+    slice_ = Slice()
+    for start in range(0, len(groups), GROUPS_AT_ONCE):
+        some = groups[start : start + GROUPS_AT_ONCE]
+        found += await asyncio.gather(*(_fetch_in_batches(broker, call, each, require_stable) for each in some))
+        await slice_.give_way()
+    return await finish(_response(call, found))
+
+
+async def _fetch_in_batches(
+    broker: BrokerContext, call: RequestContext, group: AskedGroup, require_stable: bool
+) -> Group:
+    made: Group | None = None
+    slice_ = Slice()
+    try:
+        batches = await _batches(broker, group)
+    except KafkaError as error:
+        return fetch_error(group, error.code, call.api_version)
+    for topics in batches:
+        await slice_.give_way()
+        asked = AskedGroup(
+            group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=topics
+        )
+        answer = _fetch(broker, call, asked, require_stable)
+        part = await answer if isinstance(answer, Awaitable) else answer
+        if part.error_code != ErrorCode.NONE:
+            return part
+        if group.topics is None:
+            _drop_absent(part)
+        if made is None:
+            made = part
+        else:
+            _merge(made, part)
+    return made or Group(group_id=group.group_id)
+
+
+async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedTopic]]:
+    """The topics of a group in parts that are asked for at once. One part is empty where nothing is asked: the group
+    is asked all the same, because the member may not be one of it."""
+    topics = group.topics
+    if topics is None:
+        shard = broker.groups.shard_of(group.group_id)
+        topics = []
+        for name, indexes in await finish(shard.committed_partitions(group.group_id)):
+            known = broker.image.topic(name)
+            topics.append(
+                AskedTopic(name=name, topic_id=ZERO if known is None else known.topic_id, partition_indexes=indexes)
+            )
+    batches: list[list[AskedTopic]] = [[]]
+    room = BATCH
+    slice_ = Slice()
+    for topic in topics:
+        await slice_.give_way()
+        for start in range(0, len(topic.partition_indexes), BATCH):
+            indexes = topic.partition_indexes[start : start + BATCH]
+            if len(indexes) > room:
+                batches.append([])
+                room = BATCH
+            batches[-1].append(AskedTopic(name=topic.name, topic_id=topic.topic_id, partition_indexes=indexes))
+            room -= len(indexes)
+    return batches
+
+
+def _drop_absent(group: Group) -> None:
+    """Offsets that were removed after their partitions were listed."""
+    for topic in group.topics:
+        topic.partitions = [each for each in topic.partitions if each.committed_offset >= 0 or each.error_code]
+
+
+def _merge(made: Group, part: Group) -> None:
+    for topic in part.topics:
+        last = made.topics[-1] if made.topics else None
+        if last is not None and (last.name, last.topic_id) == (topic.name, topic.topic_id):
+            last.partitions += topic.partitions
+        else:
+            made.topics.append(topic)
+
+
+# --- the response ---
+
+
+def _response(call: RequestContext, groups: list[Any]) -> Work[Message]:
     if call.api_version >= BATCHED_SINCE:
         return OffsetFetchResponse(groups=groups)
     (group,) = groups
     topic_class = OffsetFetchResponse.OffsetFetchResponseTopic
     partition_class = OffsetFetchResponse.OffsetFetchResponsePartition
-    return OffsetFetchResponse(
-        error_code=group.error_code,
-        topics=[
-            topic_class(
-                name=topic.name,
-                partitions=[
-                    partition_class(
-                        partition_index=each.partition_index,
-                        committed_offset=each.committed_offset,
-                        committed_leader_epoch=each.committed_leader_epoch,
-                        metadata=each.metadata,
-                        error_code=each.error_code,
-                    )
-                    for each in topic.partitions
-                ],
+    response = OffsetFetchResponse(error_code=group.error_code)
+    for topic in group.topics:
+        shown = topic_class(name=topic.name)
+        for each in topic.partitions:
+            shown.partitions.append(
+                partition_class(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
+                )
             )
-            for topic in group.topics
-        ],
-    )
+            yield
+        response.topics.append(shown)
+    return response

@@ -4,28 +4,30 @@ KIP-320).
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from kafkacore.runtime.slices import Work
 from kafkacore.server.context import BrokerContext
 
+Asked = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 Partition = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 def handle(
     broker: BrokerContext, call: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            Topic(topic=topic.topic, partitions=[_end(broker, topic.topic, each) for each in topic.partitions])
-            for topic in request.topics
-        ]
-    )
+) -> Work[OffsetForLeaderEpochResponse]:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        shown = Topic(topic=topic.topic)
+        for each in topic.partitions:
+            shown.partitions.append(_end(broker, topic.topic, each))
+            yield
+        response.topics.append(shown)
+    return response
 
 
-def _end(broker: BrokerContext, topic: str, asked: Any) -> Partition:
+def _end(broker: BrokerContext, topic: str, asked: Asked) -> Partition:
     partition, error = broker.replicas.locate(broker.image, topic, asked.partition, asked.current_leader_epoch)
     if partition is None:
         return Partition(partition=asked.partition, error_code=error)

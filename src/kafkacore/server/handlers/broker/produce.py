@@ -5,13 +5,14 @@ answers.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from kafkacore._fast.log import partition_watch as watch
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
 from kafkacore.protocol.messages import ProduceRequest, ProduceResponse
+from kafkacore.runtime.slices import Slice
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 from kafkacore.storage.names import INTERNAL_TOPICS
@@ -23,6 +24,8 @@ LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
 ADMIN_CLIENT_ID: Final = "__admin_client"  # who calls itself so may write to Kafka's own topics
 
+AskedTopic = ProduceRequest.TopicProduceData
+Asked = ProduceRequest.PartitionProduceData
 Topic = ProduceResponse.TopicProduceResponse
 Partition = ProduceResponse.PartitionProduceResponse
 RecordError = ProduceResponse.BatchIndexAndErrorMessage
@@ -33,10 +36,12 @@ _Wait = tuple[PartitionHandle, _Ack, Partition]
 async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     response = ProduceResponse()
     waiting: list[_Wait] = []
+    slice_ = Slice()
     # One after the other: batches of one producer must not overtake each other.
     for topic in request.topic_data:
         answers = []
         for data in topic.partition_data:
+            await slice_.give_way()
             answer, partition, ack = await _append(broker, call, request.acks, topic, data)
             if partition is not None and ack is not None:
                 waiting.append((partition, ack, answer))
@@ -57,7 +62,7 @@ async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRe
 
 
 async def _append(
-    broker: BrokerContext, call: RequestContext, acks: int, topic: Any, data: Any
+    broker: BrokerContext, call: RequestContext, acks: int, topic: AskedTopic, data: Asked
 ) -> tuple[Partition, PartitionHandle | None, _Ack | None]:
     answer = Partition(index=data.index, base_offset=-1)
     partition = None

@@ -7,12 +7,17 @@ left such partitions here, their transactions are nobody's, and a client is told
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from kafkacore.network.request import RequestContext
-from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, error_for
-from kafkacore.protocol.messages import DescribeTransactionsResponse, ListTransactionsResponse
+from kafkacore.protocol.messages import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kafkacore.runtime.slices import Work
 from kafkacore.server.context import BrokerContext
 from kafkacore.storage.names import TRANSACTIONS_TOPIC
 
@@ -22,13 +27,18 @@ STATES: Final = frozenset(
         "PrepareEpochFence",
     )
 )  # fmt: skip
+State = DescribeTransactionsResponse.TransactionState
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: Any) -> Any:
-    return _list(broker, request) if call.api_key == ApiKey.LIST_TRANSACTIONS else _describe(broker, request)
+def handle(
+    broker: BrokerContext, call: RequestContext, request: ListTransactionsRequest | DescribeTransactionsRequest
+) -> ListTransactionsResponse | Work[DescribeTransactionsResponse]:
+    if isinstance(request, ListTransactionsRequest):
+        return _list(broker, request)
+    return _describe(broker, request)
 
 
-def _list(broker: BrokerContext, request: Any) -> ListTransactionsResponse:
+def _list(broker: BrokerContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     if _left_alone(broker):
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     pattern = request.transactional_id_pattern
@@ -42,15 +52,14 @@ def _list(broker: BrokerContext, request: Any) -> ListTransactionsResponse:
     )
 
 
-def _describe(broker: BrokerContext, request: Any) -> DescribeTransactionsResponse:
+def _describe(broker: BrokerContext, request: DescribeTransactionsRequest) -> Work[DescribeTransactionsResponse]:
     absent = ErrorCode.COORDINATOR_NOT_AVAILABLE if _left_alone(broker) else ErrorCode.NOT_COORDINATOR
-    made = DescribeTransactionsResponse.TransactionState
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            made(transactional_id=each, error_code=absent if each else ErrorCode.INVALID_REQUEST)
-            for each in request.transactional_ids
-        ]
-    )
+    response = DescribeTransactionsResponse()
+    for each in request.transactional_ids:
+        error = absent if each else ErrorCode.INVALID_REQUEST
+        response.transaction_states.append(State(transactional_id=each, error_code=error))
+        yield
+    return response
 
 
 def _left_alone(broker: BrokerContext) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Awaitable
-from typing import Final
+from typing import Any, Final
 
 from kafkacore.network.lasting import LastingAnswer
 from kafkacore.network.request import RequestContext
@@ -52,12 +52,13 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
         raise error_for(ErrorCode.INVALID_REQUEST, f"{apis.api(inner.api_key).name} is not passed on in an envelope.")
     if inner.api_key != ApiKey.DESCRIBE_QUORUM and not controller.quorum.active:
         raise error_for(ErrorCode.NOT_CONTROLLER)
-    answer = controller.dispatcher.answer(inner, request.request_data[header.size :])
+    answer: Any = controller.dispatcher.answer(inner, request.request_data[header.size :])
     if isinstance(answer, Awaitable):
         answer = await answer
     if isinstance(answer, LastingAnswer):
         answer = answer.frame
-    return EnvelopeResponse(response_data=answer)
+    # A long answer comes in parts.
+    return EnvelopeResponse(response_data=answer if answer is None or isinstance(answer, bytes) else b"".join(answer))
 
 
 def _principal(data: bytes | None) -> str:

@@ -1,0 +1,113 @@
+"""Long work on an event loop, cut into slices of a few milliseconds, so that one request does not hold up the others.
+
+Work is a generator. It yields wherever it may be interrupted, often, because a step costs a tenth of a microsecond; it
+yields nothing in particular, and it returns its result. How many steps fill a slice is a question of time alone.
+
+A step itself cannot be cut: it must be short. A coroutine that loops over what a client names uses `Slice` instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Generator, Iterable
+from time import perf_counter
+from typing import Final, TypeAlias, TypeVar
+
+T = TypeVar("T")
+H = TypeVar("H")
+Work: TypeAlias = Generator[None, None, T]
+
+SLICE_S: Final = 0.003
+_SORTED_AT_ONCE: Final = 2_000
+_STRIDE: Final = 64  # tiny steps between two looks at the clock
+
+
+def in_slices(work: Work[T]) -> T | Awaitable[T]:
+    """The result of work that one slice is enough for; else an awaitable of it. Raises what the work raises."""
+    try:
+        _run_slice(work)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    return _rest(work)
+
+
+async def finish(work: Work[T]) -> T:
+    """The result, for a coroutine."""
+    try:
+        _run_slice(work)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    return await _rest(work)
+
+
+def finish_now(work: Work[T]) -> T:
+    """The result, for a caller that no loop waits for."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+def _run_slice(work: Work[T]) -> None:
+    """Raises StopIteration with the result when the work is done."""
+    end = perf_counter() + SLICE_S
+    while True:
+        next(work)
+        if perf_counter() >= end:
+            return
+
+
+async def _rest(work: Work[T]) -> T:
+    while True:
+        await asyncio.sleep(0)
+        try:
+            _run_slice(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
+class Slice:
+    """The slice of a coroutine that awaits other things too."""
+
+    __slots__ = ("_end",)
+
+    def __init__(self) -> None:
+        self._end = perf_counter() + SLICE_S
+
+    async def give_way(self) -> None:
+        """Lets the loop go on with other work when the slice is over. Await it in each round of a long loop."""
+        if perf_counter() >= self._end:
+            await asyncio.sleep(0)
+            self._end = perf_counter() + SLICE_S
+
+
+def distinct(items: Iterable[H]) -> Work[dict[H, None]]:
+    """Each item once, in the order of the first ones."""
+    found: dict[H, None] = {}
+    for number, item in enumerate(items):
+        found[item] = None
+        if not number % _STRIDE:
+            yield
+    return found
+
+
+def sorted_in_slices(names: Iterable[str]) -> Work[list[str]]:
+    """As `sorted`."""
+    runs: list[list[str]] = []
+    run: list[str] = []
+    for name in names:
+        run.append(name)
+        if len(run) == _SORTED_AT_ONCE:
+            runs.append(sorted(run))
+            run = []
+            yield
+    if not runs:
+        return sorted(run)
+    merged = []
+    for count, name in enumerate(heapq.merge(*runs, sorted(run))):
+        merged.append(name)
+        if not count % _STRIDE:
+            yield
+    return merged

@@ -1,0 +1,118 @@
+"""Every API can say that a whole request failed, in every version, and every error of a response is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkacore._fast.schema import tables
+from kafkacore.protocol import apis
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.response_errors import error_codes, error_response
+
+KEYS = sorted(apis.current_apis())
+NAMES = {key: api.message for key, api in apis.current_apis().items()}
+# Codes of one acknowledgement inside a fetch: they are not what became of the request.
+OTHER_CODES = {"topic_config_error_code", "acknowledge_error_code"}
+# Their items are the broker's own directories, which no request names.
+CANNOT_FAIL = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+
+
+def filled(message_class: Any, version: int) -> Any:
+    """A message with one item in each list that the version has."""
+    message = tables.message(message_class.NAME)
+    structs = message.structs()
+
+    def made(struct: str, made_class: Any) -> Any:
+        whole = made_class()
+        for field in structs[struct]:
+            if version not in field.versions:
+                continue
+            if field.struct:
+                inner = made(field.struct, getattr(message_class, field.struct))
+                setattr(whole, field.name, [inner] if field.kind == "array" else inner)
+            elif field.kind == "array":
+                setattr(whole, field.name, [{"string": "x", "uuid": bytes(16)}.get(field.element, 0)])
+        return whole
+
+    return made(message.name, message_class)
+
+
+def codes_in(message: Any) -> Iterator[tuple[Any, str]]:
+    """Each field of a message, and of all it holds, whose name says that it is an error code."""
+    for name in message.FIELDS:
+        value = getattr(message, name)
+        if name.endswith("error_code") and name not in OTHER_CODES:
+            yield message, name
+        for each in value if isinstance(value, list) else [value]:
+            if hasattr(each, "FIELDS"):
+                yield from codes_in(each)
+
+
+def versions(key: int) -> range:
+    api = apis.api(key)
+    return range(api.lowest, api.highest + 1)
+
+
+@pytest.mark.parametrize("key", KEYS, ids=NAMES.get)
+@pytest.mark.parametrize("items", ["no items", "items"])
+def test_error_response_carries_the_error_in_every_version(key: int, items: str) -> None:
+    for version in versions(key):
+        request_class = apis.request_class(key)
+        request = request_class() if items == "no items" else filled(request_class, version)
+        response = error_response(request, version, ErrorCode.NOT_CONTROLLER, "elsewhere")
+        encoded = response.encode(version)
+        decoded = apis.response_class(key).decode(encoded, version)
+        assert decoded.encode(version) == encoded
+        codes = set(error_codes(decoded, version)) - {0}
+        assert codes <= {ErrorCode.NOT_CONTROLLER}
+        if items == "items" and (key, version) not in CANNOT_FAIL:
+            assert codes, f"version {version} does not say that it failed"
+
+
+@pytest.mark.parametrize("key", KEYS, ids=NAMES.get)
+def test_every_error_code_of_a_response_is_found(key: int) -> None:
+    for version in versions(key):
+        response = apis.response_class(key).decode(filled(apis.response_class(key), version).encode(version), version)
+        expected = []
+        fields = tables.message(response.NAME).structs()
+        for number, (holder, name) in enumerate(codes_in(response), 1):
+            struct = type(holder).__name__
+            if version in next(field for field in fields[struct] if field.name == name).versions:
+                setattr(holder, name, number)
+                expected.append(number)
+        assert sorted(error_codes(response, version)) == expected
+
+
+def test_error_response_names_every_partition_of_a_produce() -> None:
+    request = apis.request_class(ApiKey.PRODUCE)(topic_data=[])
+    topic = type(request).TopicProduceData(name="t")
+    topic.partition_data = [type(request).PartitionProduceData(index=index) for index in (0, 3)]
+    request.topic_data = [topic]
+    response: Any = error_response(request, 9, ErrorCode.CORRUPT_MESSAGE, "bad")
+    [answered] = response.responses
+    assert [(each.index, each.error_code, each.base_offset) for each in answered.partition_responses] == [
+        (0, 2, -1),
+        (3, 2, -1),
+    ]
+
+
+def test_error_response_of_a_fetch_stands_at_the_top_or_at_its_partitions() -> None:
+    request = filled(apis.request_class(ApiKey.FETCH), 17)
+    at_top: Any = error_response(request, 17, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    assert (at_top.error_code, at_top.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+    at_items: Any = error_response(request, 17, ErrorCode.NOT_LEADER_OR_FOLLOWER, at_items=True)
+    assert at_items.error_code == 0
+    assert at_items.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_error_response_names_a_user_once() -> None:
+    kind = apis.request_class(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+    request = kind(
+        deletions=[kind.ScramCredentialDeletion(name="a")], upsertions=[kind.ScramCredentialUpsertion(name="a")]
+    )
+    response: Any = error_response(request, 0, ErrorCode.NOT_CONTROLLER)
+    assert [each.user for each in response.results] == ["a"]

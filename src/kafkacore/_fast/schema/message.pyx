@@ -125,10 +125,10 @@ cdef class Message(Struct):
         return read_object(cls, data, version, 0)
 
     @classmethod
-    def decode_parts(cls, data, int version, int64_t elements=1000):
+    def decode_parts(cls, data, int version, int64_t elements=1000, bint prefix=False):
         """As `decode`, in turns: an iterator that gives None after each `elements` structs read, and at last the
-        message."""
-        return Decoding(cls, data, version, elements)
+        message. With `prefix`, bytes may be left over behind it."""
+        return Decoding(cls, data, version, elements, prefix)
 
     def encode(self, int version, const uint8_t[::1] prefix=None):
         """`prefix` and the message, in one bytes. Raises ProtocolError for a value that its type cannot hold and
@@ -187,8 +187,9 @@ cdef class Decoding:
     cdef object made
     cdef Walk walk
     cdef int64_t elements
+    cdef bint prefix
 
-    def __init__(self, cls, data, int version, int64_t elements):
+    def __init__(self, cls, data, int version, int64_t elements, bint prefix):
         cdef const Shape *shape = (<Plan> cls._plan).shape(version)
         cdef PyObject *made = new_instance(shape)
         if made == NULL:
@@ -198,6 +199,7 @@ cdef class Decoding:
         self.data = data
         self.walk.room = (<Plan> cls._plan).max_elements
         self.elements = max(1, elements)
+        self.prefix = prefix
         reader_init(&self.walk.reader, &self.data[0] if self.data.shape[0] else NULL, self.data.shape[0])
         walk_begin(&self.walk, SINK, shape, made)
 
@@ -215,7 +217,7 @@ cdef class Decoding:
         self.made = None
         if outcome == WALK_FAILED:
             raise_fault(&self.walk)
-        if remaining(&self.walk.reader):
+        if remaining(&self.walk.reader) and not self.prefix:
             left = remaining(&self.walk.reader)
             raise ProtocolError(f"{type(made).__qualname__}: {left} bytes are left over")
         return made

@@ -25,5 +25,5 @@ def honest(node: Node) -> Iterator[HonestClient]:
         "coordinator": find_coordinators([HONEST_TOPIC]),
         "topic": try_topic("new"),
     }
-    with HonestClient(node.bootstrap, questions) as client:
+    with HonestClient(node.bootstrap, node.pid, questions) as client:
         yield client

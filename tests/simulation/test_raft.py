@@ -42,7 +42,7 @@ class Node:
     def start(self) -> None:
         config = RaftConfig(
             node_id=self.node_id, directory_id=directory(self.node_id), cluster_id=CLUSTER, voters=self.world.voters,
-            can_vote=not self.observer,
+            can_vote=not self.observer, fetch_max_bytes=self.world.random.choice((1, 150, 1 << 20)),
         )  # fmt: skip
         self.life += 1
         self.raft = Raft(config, self.log, self.state, self.world.random, self.world.now, lambda: self.world.now)
@@ -111,6 +111,7 @@ class World:
         self.leaders: dict[int, int] = {}
         self.committed: list[tuple[int, bytes]] = []  # epoch and value at each offset
         self.values = 0
+        self.damaged = 0
 
     def later(self, delay: int, node: Node, what: object, *arguments: object) -> None:
         self.count += 1
@@ -135,8 +136,23 @@ class World:
             response = type(output.response).decode(
                 output.response.encode(output.response.VERSIONS[1]), output.response.VERSIONS[1]
             )
+            if self.loss and self.random.random() < 0.1:
+                self.damage(response)
             if life == source.life:
                 self.later(delay, source, source.answered, correlation, response)
+
+    def damage(self, response: object) -> None:
+        """Flips a bit of the records of a Fetch, where a checksum covers it, or cuts them off."""
+        for topic in response.responses if response.NAME == "FetchResponse" else ():
+            records = bytearray(topic.partitions[0].records or b"")
+            if records:
+                at = self.random.randrange(len(records))
+                if self.random.random() < 0.5:
+                    records[-1 - at % 20] ^= 1 << self.random.randrange(8)
+                else:
+                    del records[at:]
+                self.damaged += 1
+                topic.partitions[0].records = bytes(records)
 
     def run_until(self, end: int, stop: object = None) -> bool:
         while self.events and self.events[0][0] <= end:
@@ -213,6 +229,7 @@ def test_a_quorum_keeps_what_it_committed(seed: int, voters: int) -> None:
         for _ in range(world.random.randrange(4)):
             world.append()
     quiet(world)
+    assert world.damaged or voters == 1
     assert world.run_until(world.now + 60_000, lambda: world.leader() is not None), f"no leader with seed {seed}"
     before = len(world.committed)
     deadline = world.now + 60_000

@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from kafkacore.protocol.messages import FetchResponse, VoteRequest
 from kafkacore.protocol.uuid import Uuid
-from kafkacore.raft import messages
+from kafkacore.raft import messages, snapshots
 from kafkacore.raft.control import data_batch
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
-from kafkacore.raft.log import MemoryLog
-from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
+from kafkacore.raft.log import MemoryLog, OffsetAndEpoch
+from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from kafkacore.storage.quorum_state import QuorumState
 
 CLUSTER = "c"
@@ -84,6 +85,37 @@ class Replica:
                 self.answer(records=data, high_watermark=self.log.end_offset)
             assert self.log.end_offset == first + len(values)
 
+    def lead(self) -> None:
+        """Wins an election with the vote of every voter that is asked."""
+        for _ in range(200):
+            self.settle()
+            outputs = self.raft.take_outputs()
+            for send in outputs:
+                if isinstance(send, Send) and isinstance(send.request, VoteRequest):
+                    asked = send.request.topics[0].partitions[0]
+                    granted = messages.answer(
+                        send.request, (-1, asked.replica_epoch), None, error_code=0, vote_granted=True
+                    )
+                    self.raft.response(send.correlation, granted, self.now)
+            self.settle()
+            if self.raft.is_leader:
+                return
+            if not outputs:
+                self.now = max(self.now, self.raft.next_tick_ms)
+                self.raft.tick(self.now)
+        raise AssertionError(f"it is {self.raft.role}")
+
+    def fetch_of(self, node_id: int, offset: int, epoch: int) -> tuple[int, Any]:
+        """Error code and partition of the answer to a voter's Fetch whose log ends there."""
+        end = OffsetAndEpoch(offset, epoch)
+        request = messages.fetch(CLUSTER, ReplicaKey(node_id), self.raft.epoch, end, -1)
+        request.max_wait_ms = 0
+        self.raft.take_outputs()
+        self.raft.request("fetch", request, self.now)
+        self.settle()
+        [answer] = [each for each in self.raft.take_outputs() if isinstance(each, Answer) and each.token == "fetch"]
+        return messages.answered(answer.response)
+
     def answer(self, *, leader: tuple[int, int] | None = None, **values: Any) -> Send:
         """The leader answers the next request. Returns that request."""
         send = self.next_send()
@@ -92,3 +124,22 @@ class Replica:
         response = messages.answer(send.request, leader, None, **values)
         self.raft.response(send.correlation, response, self.now)
         return send
+
+
+def naming(api: str, epoch: int) -> Any:
+    """A request of node 2 in that epoch."""
+    if api in ("Vote", "PreVote"):
+        return messages.vote(CLUSTER, ME, OTHER, epoch, OffsetAndEpoch(5, 1), api == "PreVote")
+    if api == "BeginQuorumEpoch":
+        return messages.begin_epoch(CLUSTER, ME, 2, epoch, (("CONTROLLER", "n2", 9093),))
+    return messages.end_epoch(CLUSTER, 2, epoch, [ME], ())
+
+
+def diverging(end_offset: int, epoch: int) -> dict[str, Any]:
+    """The fields of a Fetch answer that says where two logs part."""
+    return {"records": b"", "diverging_epoch": FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)}
+
+
+def snapshot_of(snapshot_id: OffsetAndEpoch, *values: bytes) -> bytes:
+    parts = snapshots.snapshot_parts(snapshot_id, iter(values), VoterHistory(VoterSet()), 1, 2)
+    return b"".join(parts)

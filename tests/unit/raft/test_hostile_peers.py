@@ -20,15 +20,7 @@ from kafkacore.raft.core import Send
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import Follower, Prospective
 from kafkacore.storage.quorum_state import LAST_EPOCH, QuorumState
-from raft_replica import CLUSTER, ME, OTHER, Replica
-
-
-def naming(api: str, epoch: int) -> Any:
-    if api in ("Vote", "PreVote"):
-        return messages.vote(CLUSTER, ME, OTHER, epoch, OffsetAndEpoch(5, 1), api == "PreVote")
-    if api == "BeginQuorumEpoch":
-        return messages.begin_epoch(CLUSTER, ME, 2, epoch, (("CONTROLLER", "n2", 9093),))
-    return messages.end_epoch(CLUSTER, 2, epoch, [ME], ())
+from raft_replica import CLUSTER, OTHER, Replica, diverging, naming
 
 
 @pytest.mark.parametrize("api", ["Vote", "PreVote", "BeginQuorumEpoch", "EndQuorumEpoch"])
@@ -106,10 +98,6 @@ def test_answer_that_names_an_impossible_leader_changes_nothing(
     assert replica.states == written
     [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert ("is impossible" in line.getMessage() and "n2:9093" in line.getMessage()) or "n3:9093" in line.getMessage()
-
-
-def diverging(end_offset: int, epoch: int) -> dict[str, Any]:
-    return {"records": b"", "diverging_epoch": FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)}
 
 
 def snapshot(end_offset: int, epoch: int) -> dict[str, Any]:

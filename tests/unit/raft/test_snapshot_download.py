@@ -11,20 +11,13 @@ import pytest
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.environment import Environment
 from kafkacore.protocol.messages import FetchResponse, FetchSnapshotRequest, FetchSnapshotResponse, SnapshotFooterRecord
-from kafkacore.raft import snapshots
 from kafkacore.raft.control import control_batch, data_batch
 from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import Follower
-from kafkacore.raft.voters import VoterHistory, VoterSet
-from raft_replica import Replica
+from raft_replica import Replica, snapshot_of
 
 PART_BYTES = 90
-
-
-def snapshot_of(snapshot_id: OffsetAndEpoch, *values: bytes) -> bytes:
-    parts = snapshots.snapshot_parts(snapshot_id, iter(values), VoterHistory(VoterSet()), 1, 2)
-    return b"".join(parts)
 
 
 def offer(replica: Replica, snapshot_id: OffsetAndEpoch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkacore._fast.hot import fetch, produce
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
-from kafkacore._fast.hot.hot import Hot, publish_table
+from kafkacore._fast.hot.state import HotState, publish_table
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_table import Table
 from kafkacore._fast.log.settings import LogSettings
@@ -86,7 +86,7 @@ class DataPlane:
         self.environment = Environment(clock)
         self.plane = NativePlane("data", self.environment, ring_capacity=16, memory_bytes=128 << 20, half_closed_ms=50)
         self.sessions = FetchSessionCache(100, 1)
-        self.hot = Hot(self.sessions)
+        self.hot = HotState(self.sessions)
         self.plane.install(0, produce.api(self.hot))
         self.plane.install(1, fetch.api(self.hot))
         self.plane.set_apis([(0, 3, 13, 9), (1, 4, 18, 12)])

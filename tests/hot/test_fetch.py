@@ -9,7 +9,7 @@ import time
 import pytest
 
 from kafkacore._fast.hot import fetch
-from kafkacore._fast.hot.hot import publish_table
+from kafkacore._fast.hot.state import publish_table
 from kafkacore._fast.log.partition_table import Table
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.record.batch import Batches

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from kafkacore._fast.hot.heartbeats import HeartbeatRolls
+from kafkacore._fast.hot.heartbeats import PublishedGroups
+from kafkacore._fast.plane import inbound
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.world.environment import ManualClock
 from kafkacore.protocol import messages as m
@@ -18,7 +19,7 @@ PATIENCE_S = 10
 class Heartbeats:
     def __init__(self, data_plane, clock):
         self.data_plane, self.clock = data_plane, clock
-        self.rolls = HeartbeatRolls(data_plane.environment)
+        self.rolls = PublishedGroups(data_plane.environment)
         data_plane.plane.install(HEARTBEAT, self.rolls.api())
         data_plane.plane.set_apis([(HEARTBEAT, 0, 4, 4)])
         self.client = data_plane.client()
@@ -33,7 +34,7 @@ class Heartbeats:
         plane, handled = self.data_plane.plane, []
 
         def is_over():
-            handled.extend(plane.pop())
+            handled.extend(inbound.pop(plane))
             return handled or self.readable()
 
         wait_until(is_over, PATIENCE_S)
@@ -154,7 +155,7 @@ def test_a_heartbeat_that_is_cut_off_goes_to_the_handler(heartbeats):
     whole = m.HeartbeatRequest(group_id="g", generation_id=5, member_id="one").encode(3)
     heartbeats.client.send_frame(b"\0\x0c\0\3" + bytes(4) + b"\xff\xff" + whole[:-3])
     found = []
-    wait_until(lambda: found.extend(heartbeats.data_plane.plane.pop()) or found, PATIENCE_S)
+    wait_until(lambda: found.extend(inbound.pop(heartbeats.data_plane.plane)) or found, PATIENCE_S)
     assert found[0].api_key == HEARTBEAT
     found[0].close()
 

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from kafkacore._fast.hot import produce
+from kafkacore._fast.plane import inbound
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol import messages as m
@@ -168,7 +169,7 @@ def test_a_punted_request_waits_on_the_ring_untouched(data_plane, client, batch)
     client.send(data_plane.produce_request(sent), 12)
     requests = []
     while not requests:
-        requests = data_plane.plane.pop()
+        requests = inbound.pop(data_plane.plane)
     assert sent in bytes(requests[0])
     requests[0].close()
     assert data_plane.partitions[0].end_offset == 0
@@ -180,7 +181,7 @@ def test_a_transactional_producer_is_left_to_the_handler(data_plane, client, bat
     client.send(request, 12)
     requests = []
     while not requests:
-        requests = data_plane.plane.pop()
+        requests = inbound.pop(data_plane.plane)
     requests[0].close()
     assert client.is_closed()
 

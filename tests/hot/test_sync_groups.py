@@ -2,7 +2,8 @@
 
 import pytest
 
-from kafkacore._fast.hot.heartbeats import HeartbeatRolls
+from kafkacore._fast.hot.heartbeats import PublishedGroups
+from kafkacore._fast.plane import inbound
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore.protocol import messages as m
 from processes import wait_until
@@ -16,7 +17,7 @@ TYPE, NAME = "consumer", "range"
 class SyncGroups:
     def __init__(self, data_plane):
         self.data_plane = data_plane
-        self.rolls = HeartbeatRolls(data_plane.environment)
+        self.rolls = PublishedGroups(data_plane.environment)
         data_plane.plane.install(SYNC_GROUP, self.rolls.sync_group_api())
         data_plane.plane.set_apis([(SYNC_GROUP, 0, 5, 4)])
         self.client = data_plane.client()
@@ -32,7 +33,7 @@ class SyncGroups:
         request = m.SyncGroupRequest(**asked)
         self.client.send(request, version)
         handled = []
-        wait_until(lambda: handled.extend(self.data_plane.plane.pop()) or handled or self.readable(), PATIENCE_S)
+        wait_until(lambda: handled.extend(inbound.pop(self.data_plane.plane)) or handled or self.readable(), PATIENCE_S)
         if handled:
             body = bytes(memoryview(handled[0]))[handled[0].header_size :]
             assert body == request.encode(version)
@@ -144,7 +145,7 @@ def test_a_sync_group_that_is_cut_off_goes_to_the_handler(syncs):
     whole = m.SyncGroupRequest(group_id="g", generation_id=5, member_id="one").encode(3)
     syncs.client.send_frame(b"\0\x0e\0\3" + bytes(4) + b"\xff\xff" + whole[:-3])
     found = []
-    wait_until(lambda: found.extend(syncs.data_plane.plane.pop()) or found, PATIENCE_S)
+    wait_until(lambda: found.extend(inbound.pop(syncs.data_plane.plane)) or found, PATIENCE_S)
     assert found[0].api_key == SYNC_GROUP
     found[0].close()
     assert not roll.is_synced(0)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafkacore._fast.base.errors import ForkedNodeError
+from kafkacore._fast.plane import inbound
 from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Plane
 from kafkacore.network.request import RequestContext
@@ -58,7 +59,7 @@ def test_native_handles_raise_when_a_forked_child_uses_them(runtime: Runtime, pl
     plane.open()
     plane.loop.run(plane.start())
     acts = [
-        plane.native.pop,
+        lambda: inbound.pop(plane.native),
         plane.native.take_notices,
         lambda: plane.native.set_connection_limits(1, 1),
         lambda: plane.native.publish_gate(None),

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from kafkacore._fast.hot import produce
 from kafkacore._fast.log import partition_watch as watch
-from kafkacore._fast.plane import plane
+from kafkacore._fast.plane import inbound, plane
 from kafkacore._fast.wait import io
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.features import FEATURES, METADATA_VERSION
@@ -55,7 +55,7 @@ def test_nodes_in_one_process_share_threads_and_nothing_else(tmp_path: Path) -> 
 def test_node_leaves_nothing_when_it_stops_and_starts_again(tmp_path: Path) -> None:
     def left() -> object:
         gc.collect()
-        return plane.live(), watch.live(), produce.live(), io.live_count(), Runtime._shared
+        return plane.live(), inbound.live(), watch.live(), produce.live(), io.live_count(), Runtime._shared
 
     before = left()  # a broker of the whole run, or objects that a failed test holds
     running = node(tmp_path / "a")

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kafkacore._fast.plane import connection as native_connection
+from kafkacore._fast.plane import inbound as native_inbound
 from kafkacore._fast.plane import plane as native_plane
 from kafkacore._fast.wait import memory as native_memory
 from kafkacore._fast.world.environment import Environment
@@ -116,7 +117,7 @@ def runtime() -> Iterator[Runtime]:
 @pytest.fixture
 def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
     """Makes planes; holds live objects against what they were before when all are stopped."""
-    before = native_connection.live(), native_memory.live(), native_plane.live()["inbound"]
+    before = native_connection.live(), native_memory.live(), native_inbound.live()
     made: list[Serving] = []
 
     def start(answer: Any = echo, kind: str = DATA, host: str = "127.0.0.1", **limits: Any) -> Serving:
@@ -135,7 +136,7 @@ def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
             peer.socket.close()
         assert serving.counter("memory_used_bytes") == 0
         assert serving.counter("response_queue_size") == 0
-    assert (native_connection.live(), native_memory.live(), native_plane.live()["inbound"]) == before
+    assert (native_connection.live(), native_memory.live(), native_inbound.live()) == before
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kafkacore._fast.hot import produce
 from kafkacore._fast.log import partition_watch as watch
-from kafkacore._fast.plane import connection, plane, processor
+from kafkacore._fast.plane import connection, inbound, plane, processor
 from kafkacore._fast.wait import io
 from kafkacore.config import ConfigError
 from kafkacore.protocol.errors import KafkaError
@@ -47,6 +47,7 @@ def native_objects() -> dict[str, object]:
     gc.collect()
     return {
         "planes": plane.live(),
+        "inbound": inbound.live(),
         "processors": processor.live(),
         "connections": connection.live(),
         "directories": io.live_count(),

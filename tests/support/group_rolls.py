@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkacore._fast.hot.heartbeats import HeartbeatRoll, HeartbeatRolls
+from kafkacore._fast.hot.heartbeats import PublishedGroup, PublishedGroups
 from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.protocol.messages import SyncGroupResponse
 
@@ -17,7 +17,7 @@ class Rolls:
         self._now_ms = now_ms
         self._clock = ManualClock()
         self._at_ms = now_ms()
-        self._native = HeartbeatRolls(Environment(self._clock))
+        self._native = PublishedGroups(Environment(self._clock))
         self.noted = 0
         self.synced = 0
         self._protocols: dict[str, tuple[str | None, str | None]] = {}  # by group, as last published
@@ -61,7 +61,7 @@ class Rolls:
 
 
 class Roll:
-    def __init__(self, home: Rolls, native: HeartbeatRoll) -> None:
+    def __init__(self, home: Rolls, native: PublishedGroup) -> None:
         self._home = home
         self._native = native
         self.is_withdrawn = False

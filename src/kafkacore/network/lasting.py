@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
-from kafkacore._fast.plane.plane import InboundRequest, NativePlane
-from kafkacore._fast.plane.prepared_answers import ASKED_LIMIT, PreparedAnswers, PreparedSlot
+from kafkacore._fast.plane.answer_cache import ASKED_LIMIT, AnswerCache, CachedAnswers
+from kafkacore._fast.plane.inbound import InboundRequest
+from kafkacore._fast.plane.plane import NativePlane
 
 MAX_ANSWERS: Final = 128
 MAX_BYTES: Final = 64 << 20
@@ -27,7 +28,7 @@ class LastingAnswers:
     """Those of one API of one plane. Belongs to the plane's loop."""
 
     def __init__(self) -> None:
-        self.slot = PreparedSlot()
+        self.slot = AnswerCache()
         self._kept: dict[tuple[int, int, bytes], LastingAnswer] = {}
         self._size_bytes = 0
 
@@ -63,4 +64,4 @@ class LastingAnswers:
 
     def _publish(self, plane: NativePlane) -> None:
         entries = [(*key, answer.frame) for key, answer in self._kept.items()]
-        self.slot.publish(plane, PreparedAnswers(entries) if entries else None)
+        self.slot.publish(plane, CachedAnswers(entries) if entries else None)

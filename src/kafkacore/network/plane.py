@@ -13,7 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
-from kafkacore._fast.plane.plane import HotApi, InboundRequest, NativePlane, pack_address
+from kafkacore._fast.plane import inbound as native_inbound
+from kafkacore._fast.plane.addresses import pack_address
+from kafkacore._fast.plane.inbound import InboundRequest
+from kafkacore._fast.plane.plane import HotApi, NativePlane
 from kafkacore._fast.world.environment import Environment
 from kafkacore.network.lasting import LastingAnswer, LastingAnswers
 from kafkacore.network.later import Later
@@ -222,7 +225,7 @@ class Plane:
         if not self._reading:
             return
         # Handlers that wait hold nobody up; a connection has one request with them at most.
-        batch = self.native.pop(BATCH)
+        batch = native_inbound.pop(self.native, BATCH)
         for inbound in batch:
             self._start(inbound)
         if len(batch) == BATCH or not self.native.may_sleep():

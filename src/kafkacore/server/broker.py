@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.hot import fetch, list_offsets, produce
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
-from kafkacore._fast.hot.hot import Hot, publish_table
+from kafkacore._fast.hot.state import HotState, publish_table
 from kafkacore._fast.log.partition_table import Table
 from kafkacore._fast.plane.gate import GatePolicy
 from kafkacore._fast.world.environment import Environment
@@ -94,7 +94,7 @@ class BrokerServer:
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         self.cleaner: LogCleaner | None = None  # once logs are looked after
         sessions = _fetch_sessions(config)
-        self._hot = Hot(sessions, config.fetch_max_bytes)
+        self._hot = HotState(sessions, config.fetch_max_bytes)
         self._channel = channel
         self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table, self._reconfigure)
         self.context = BrokerContext(
@@ -190,10 +190,10 @@ class BrokerServer:
 
     def _make_groups(self, environment: Environment) -> Groups:
         # Not before there are any.
-        from kafkacore._fast.hot.heartbeats import HeartbeatRolls
+        from kafkacore._fast.hot.heartbeats import PublishedGroups
         from kafkacore.server.groups import Groups
 
-        context, rolls = self.context, HeartbeatRolls(environment)
+        context, rolls = self.context, PublishedGroups(environment)
         made = Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
             self.timers, self._blocking, rolls,

@@ -14,13 +14,16 @@ from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.hot.fetch_call cimport FetchCall, Part, call_answer, call_answer_error, call_partitions
 from kafkacore._fast.hot.fetch_session cimport session_release
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
-from kafkacore._fast.hot.hot cimport KAFKA_STORAGE_ERROR, NONE, Hot, HotState, deadline_passed
+from kafkacore._fast.hot.answers cimport KAFKA_STORAGE_ERROR, NONE
+from kafkacore._fast.hot.state cimport HotState, NodeState
 from kafkacore._fast.wait.io cimport Job, io_submit
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir
 from kafkacore._fast.log.aborted cimport log_aborted, log_may_be_aborted
 from kafkacore._fast.wait.mail cimport Mail
 from kafkacore._fast.wait.memory cimport budget_park, budget_unpark
-from kafkacore._fast.wait.park cimport WAKE_TIMEOUT, Parked, park_hold, park_init, park_release
+from kafkacore._fast.wait.park cimport (
+    WAKE_TIMEOUT, Parked, park_deadline_passed, park_hold, park_init, park_release,
+)
 from kafkacore._fast.log.partition cimport (
     READ_COMMITTED, READ_UNCOMMITTED, WAIT_COMMITTED, WAIT_FETCH, partition_read, partition_release, partition_unwait,
     partition_wait,
@@ -42,7 +45,7 @@ cdef int32_t live_calls = 0       # atomic; tests hold it against zero
 
 
 cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noexcept nogil:
-    cdef FetchCall *call = call_new(<HotState *> state, request)
+    cdef FetchCall *call = call_new(<NodeState *> state, request)
     cdef int outcome
     cdef int error
     if call == NULL:
@@ -64,14 +67,14 @@ cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noex
     return go_on(call, False)
 
 
-cdef FetchCall *call_new(HotState *state, Request *request) noexcept nogil:
+cdef FetchCall *call_new(NodeState *state, Request *request) noexcept nogil:
     cdef FetchCall *call = <FetchCall *> calloc(1, sizeof(FetchCall))
     if call == NULL:
         return NULL
     park_init(&call.parked, request_inbox(request))
     call.parked.resume = resume_call
     call.parked.destroy = destroy_call
-    call.parked.timer.fire = deadline_passed
+    call.parked.timer.fire = park_deadline_passed
     call.request = request
     call.state = state
     call.now_ms = request_wheel(request).now_ms
@@ -377,7 +380,7 @@ cdef int finish(FetchCall *call, bint answered) noexcept nogil:
 
 # --- Python face ---
 
-def api(Hot hot not None) -> HotApi:
+def api(HotState hot not None) -> HotApi:
     """Fetch, to be installed in a plane."""
     return hot_api(serve_fetch, &hot.state, hot)
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from kafkacore._fast.hot.fetch_session cimport FetchSession
-from kafkacore._fast.hot.hot cimport HotState
+from kafkacore._fast.hot.state cimport NodeState
 from kafkacore._fast.wait.io cimport Job
 from kafkacore._fast.log.read cimport ReadResult
 from kafkacore._fast.wait.park cimport Parked, Waiter
@@ -19,7 +19,7 @@ cdef enum:
 
 # One partition of the call, in the order of fetching.
 ctypedef struct Part:
-    Partition *partition          # counted; NULL when it is not known here
+    Partition *partition          # counted; NULL when the node does not know it
     uint8_t topic_id[16]
     Slice topic                   # in the call's arena
     int32_t index
@@ -28,39 +28,38 @@ ctypedef struct Part:
     int32_t max_bytes
     int64_t offset
     int16_t error
-    AbortedEntry *aborted   # that touch what was read, malloc'ed; of a reader of committed records
+    AbortedEntry *aborted         # malloc'ed; aborted transactions within the read range, for READ_COMMITTED
     int64_t aborted_count
-    ReadResult read               # its segment is counted while `size` is above zero
+    ReadResult read               # holds a reference to its segment while `size` is above zero
     FetchView view
     Waiter waiter
 
 ctypedef struct FetchCall:
     Parked parked                 # first: a call is found from its mail
-    Job job                       # a read that must wait for the disk
-    Request *request              # NULL once the connection is gone
-    HotState *state
-    int64_t now_ms                # of the plane's clock, when the request came
+    Job job                       # reads what must wait for the disk
+    Request *request              # NULL once the connection is closed
+    NodeState *state
+    int64_t now_ms                # when the request came, by the plane's clock
     Arena arena
-    int64_t held_bytes            # counted in the plane's budget since it was parked
-    FetchRequest body             # until it is parked: it points into the frame
+    int64_t held_bytes            # of the plane's budget, since the call was first parked
+    FetchRequest body             # its texts and arrays are valid until the call is parked
     FetchResponse answer
-    FetchSession *session         # counted: an incremental fetch's; else NULL
+    FetchSession *session         # counted; NULL unless the fetch is incremental
     bint starts_session           # a full fetch that asks for a session
     Part *parts
     int32_t count
     int32_t known_count           # parts with a partition
     Part **named                  # the parts that the answer names; answers[i] is named[i]'s
     PartitionData *answers
-    int64_t bytes                 # that the last reading found
+    int64_t bytes                 # found by the last reading
     bint failed                   # a known partition has an error or diverges: answer at once
     bint reading                  # a job of the I/O pool owns `parts` until it is done
-    bint waits_no_more            # its deadline has passed meanwhile
+    bint waits_no_more            # the deadline passed while the job was reading
     int16_t forced_error          # the gate's, for every partition
 
-# Which partitions the request means: its own, or its session's after its changes. Nothing of `parts` points into the
-# frame. 0, -1 without memory, or the error
-# code of the whole response.
+# Fills `parts` with the request's partitions, or with its session's after the request changed it. Nothing in `parts`
+# points into the frame. 0; -1 when memory is out; or the error code of the whole response.
 cdef int call_partitions(FetchCall *call) noexcept nogil
-# Updates the session and fills request.answer; takes over the counts of the segments. False without memory.
+# Updates the session and fills request.answer, which takes over the references to segments. False when memory is out.
 cdef bint call_answer(FetchCall *call) noexcept nogil
 cdef bint call_answer_error(FetchCall *call, int16_t error) noexcept nogil

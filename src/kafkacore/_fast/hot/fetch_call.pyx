@@ -13,10 +13,12 @@ from kafkacore._fast.hot.fetch_session cimport (
     FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionPartition, session_drop, session_find, session_move_last,
     session_new, session_put, session_release, sessions_add, sessions_remove, sessions_take,
 )
-from kafkacore._fast.hot.hot cimport (
-    FENCED_LEADER_EPOCH, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    answer_begin, copy_slice, endpoints_add, endpoints_begin,
+from kafkacore._fast.hot.answers cimport (
+    FENCED_LEADER_EPOCH, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, answer_begin, copy_slice,
 )
+from kafkacore._fast.hot.endpoints cimport endpoints_add, endpoints_begin
+from kafkacore._fast.hot.state cimport endpoints_of
 from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
 from kafkacore._fast.log.partition cimport READ_COMMITTED, partition_hold, partition_release
 from kafkacore._fast.plane.plane cimport Request, request_table
@@ -427,4 +429,5 @@ cdef void hint_endpoints(FetchCall *call) noexcept nogil:
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):
         if is_led_elsewhere(&call.parts[i]):
-            endpoints_add(&call.answer.node_endpoints, call.state, call.request.listener, call.parts[i].view.leader_id)
+            endpoints_add(&call.answer.node_endpoints, endpoints_of(call.state), call.request.listener,
+                          call.parts[i].view.leader_id)

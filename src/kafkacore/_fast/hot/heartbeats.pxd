@@ -1,14 +1,15 @@
-"""Heartbeats and SyncGroups without the GIL: who is in which group with which assignment, and when each member was last
-heard of.
+"""Heartbeats and SyncGroups without the GIL: the members of stable groups, their assignments, and when each was last
+heard.
 
-A group's owner publishes a Roll of its members when the group is stable, and withdraws it before anything about them
-changes: while it is there, a heartbeat that fits it means nothing but "I live", and its processor says so and notes the
-time; a SyncGroup that fits it asks for the member's assignment, and its processor gives that and notes that it did.
-Whatever does not fit goes to the handler untouched. The owner looks at the times when a session would end, and at who
-has its assignment when somebody would be late.
+A group's coordinator publishes a StableGroup when the group is stable, and withdraws it before its members change.
+While it is published, a heartbeat that matches it says only that its member is alive: the processor answers it and
+records the time. A SyncGroup that matches asks for its member's assignment: the processor answers with it and records
+that. Every other request goes to the handler untouched. The coordinator reads the recorded times when a session would
+end, and the delivered assignments when a member would be late.
 
-`Rolls.lock` covers the chains; it is a leaf, held for one look-up and one copy of at most TOLD_BYTES. A Roll's members
-never change; what is noted of them are atomic words that any processor writes and anybody reads.
+`StableGroups.lock` guards the chains. It is a leaf lock, held for one look-up and one copy of at most TOLD_BYTES. The
+members of a StableGroup never change; the records about them are atomic words that any processor writes and any thread
+reads.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -19,43 +20,43 @@ from kafkacore._fast.base.sync cimport Mutex
 
 cdef enum:
     CHAINS = 4096           # of groups, by the hash of their ids
-    CHAIN_LENGTH = 16       # groups in one; the handler serves the members of more
-    TOLD_BYTES = 65536      # of one assignment; the handler gives longer ones
+    CHAIN_LENGTH = 16       # the most groups in a chain; the handler serves the members of others
+    TOLD_BYTES = 65536      # the longest assignment; the handler sends longer ones
 
 ctypedef struct Beat:
     Slice member            # its id
-    Slice instance          # null: it is no static member
-    Slice assignment        # in a bytes object that the HeartbeatRoll keeps
-    int64_t heard_ns        # atomic, of the environment's clock; 0: not heard of by this roll
-    int32_t synced          # atomic: 1 when it was given its assignment by this roll
+    Slice instance          # null: a dynamic member
+    Slice assignment        # in a bytes object that the PublishedGroup keeps
+    int64_t heard_ns        # atomic, by the environment's clock; 0: not heard since it was published
+    int32_t synced          # atomic: 1 when a processor has sent its assignment
 
-ctypedef struct Roll:
-    Roll *next              # in its chain
-    bint published          # likewise under Rolls.lock
-    Slice group             # its id; it and all texts are in `text`
+ctypedef struct StableGroup:
+    StableGroup *next              # in its chain
+    bint published          # StableGroups.lock guards it too
+    Slice group             # its id; all texts are in `text`
     Slice protocol_type     # may be null
-    Slice protocol_name     # likewise
+    Slice protocol_name     # may be null
     int32_t generation_id
     uint32_t hash
     uint32_t mask           # of places
     int32_t count           # of beats
-    int32_t *places         # of the members by the hash of their ids: 1 + which beat; 0 is a free place
+    int32_t *places         # by the hash of a member id: 1 + the index of its beat; 0 is free
     Beat *beats
     uint8_t *text
 
-ctypedef struct Rolls:
+ctypedef struct StableGroups:
     Mutex lock
-    Roll *chains[CHAINS]
+    StableGroup *chains[CHAINS]
 
 
-cdef class HeartbeatRolls:
-    cdef Rolls rolls
+cdef class PublishedGroups:
+    cdef StableGroups groups
     cdef Environment environment
 
 
-cdef class HeartbeatRoll:
-    cdef Roll roll
-    cdef HeartbeatRolls home
+cdef class PublishedGroup:
+    cdef StableGroup stable
+    cdef PublishedGroups owner
     cdef list assignments
     cdef int fill(self, list texts, int32_t generation_id, list assignments) except -1
     cdef int check(self, int32_t place) except -1

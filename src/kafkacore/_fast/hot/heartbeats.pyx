@@ -12,7 +12,7 @@ from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_fre
 from kafkacore._fast.base.keyed_hash cimport hash_bytes, process_hash_key
 from kafkacore._fast.world.environment cimport Env
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
-from kafkacore._fast.hot.hot cimport NONE, answer_begin, answer_whole
+from kafkacore._fast.hot.answers cimport NONE, answer_begin, answer_whole
 from kafkacore._fast.plane.plane cimport SERVED, SERVED_CLOSE, SERVED_PUNT, HotApi, Request, hot_api
 from kafkacore._fast.schema.schema cimport Slice
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
@@ -66,39 +66,39 @@ cdef void identify(Identity *who, const Slice *group, int32_t generation_id, con
     who.member_hash = hash_of(member)
 
 
-cdef Beat *find_member(Rolls *rolls, const Identity *who, Roll **found) noexcept nogil:
-    """Under the lock. NULL: not as a roll has it."""
-    cdef Roll *roll = rolls.chains[who.group_hash % CHAINS]
+cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **found) noexcept nogil:
+    """Under the lock. NULL: not as a stable has it."""
+    cdef StableGroup *stable = groups.chains[who.group_hash % CHAINS]
     cdef uint32_t at
     cdef Beat *beat
-    while roll != NULL and not (roll.hash == who.group_hash and is_same(&roll.group, who.group)):
-        roll = roll.next
-    found[0] = roll
-    if roll == NULL or roll.generation_id != who.generation_id:
+    while stable != NULL and not (stable.hash == who.group_hash and is_same(&stable.group, who.group)):
+        stable = stable.next
+    found[0] = stable
+    if stable == NULL or stable.generation_id != who.generation_id:
         return NULL
-    at = who.member_hash & roll.mask
-    while roll.places[at]:  # twice as many places as members: some are free
-        beat = &roll.beats[roll.places[at] - 1]
+    at = who.member_hash & stable.mask
+    while stable.places[at]:  # twice as many places as members: some are free
+        beat = &stable.beats[stable.places[at] - 1]
         if is_same(&beat.member, who.member):
             # Whoever does not name its instance id is not asked for it; one that names it is a static member.
             return beat if who.instance.size < 0 or is_same(&beat.instance, who.instance) else NULL
-        at = (at + 1) & roll.mask
+        at = (at + 1) & stable.mask
     return NULL
 
 
 # --- Heartbeat ---
 
-cdef bint note_heartbeat(Rolls *rolls, const HeartbeatRequest *asked, int64_t now_ns) noexcept nogil:
+cdef bint note_heartbeat(StableGroups *groups, const HeartbeatRequest *asked, int64_t now_ns) noexcept nogil:
     """False when it is the handler's to answer."""
     cdef Identity who
-    cdef Roll *roll
+    cdef StableGroup *stable
     cdef Beat *beat
     identify(&who, &asked.group_id, asked.generation_id, &asked.member_id, &asked.group_instance_id)
-    mutex_lock(&rolls.lock)
-    beat = find_member(rolls, &who, &roll)
+    mutex_lock(&groups.lock)
+    beat = find_member(groups, &who, &stable)
     if beat != NULL:
         store64(&beat.heard_ns, now_ns)
-    mutex_unlock(&rolls.lock)
+    mutex_unlock(&groups.lock)
     return beat != NULL
 
 
@@ -114,7 +114,7 @@ cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) 
     answer.error_code = NONE
     if verdict.action == GATE_ERROR:
         answer.error_code = verdict.error
-    elif not note_heartbeat(<Rolls *> state, &asked, env.clock.monotonic_ns(env.clock.self)):
+    elif not note_heartbeat(<StableGroups *> state, &asked, env.clock.monotonic_ns(env.clock.self)):
         return SERVED_PUNT
     writer_init(&out, ANSWER_BYTES)
     answer_begin(&out, request, request.api_version >= HEARTBEAT_RESPONSE_FLEXIBLE)
@@ -136,33 +136,34 @@ cdef bint read_request(const Program *program, const Request *request, void *ask
 
 # --- SyncGroup ---
 
-cdef bint tell_assignment(Rolls *rolls, const SyncGroupRequest *asked, int16_t version, Writer *out) noexcept nogil:
+cdef bint write_assignment(StableGroups *groups, const SyncGroupRequest *asked, int16_t version,
+                           Writer *out) noexcept nogil:
     """Writes the response's body. False when it is the handler's to answer. What a leader brings is not looked at: the
     group is stable."""
     cdef Identity who
     cdef SyncGroupResponse answer
-    cdef Roll *roll
+    cdef StableGroup *stable
     cdef Beat *beat
     cdef int gaps = 0
     if version >= PROTOCOL_SINCE and (asked.protocol_type.size < 0 or asked.protocol_name.size < 0):
         return False
     identify(&who, &asked.group_id, asked.generation_id, &asked.member_id, &asked.group_instance_id)
-    mutex_lock(&rolls.lock)
-    beat = find_member(rolls, &who, &roll)
+    mutex_lock(&groups.lock)
+    beat = find_member(groups, &who, &stable)
     if beat != NULL and (
-        beat.assignment.size > TOLD_BYTES or differs(&asked.protocol_type, &roll.protocol_type)
-        or differs(&asked.protocol_name, &roll.protocol_name)
+        beat.assignment.size > TOLD_BYTES or differs(&asked.protocol_type, &stable.protocol_type)
+        or differs(&asked.protocol_name, &stable.protocol_name)
     ):
         beat = NULL
     if beat != NULL:
         answer.throttle_time_ms = 0
         answer.error_code = NONE
-        answer.protocol_type = roll.protocol_type
-        answer.protocol_name = roll.protocol_name
+        answer.protocol_type = stable.protocol_type
+        answer.protocol_name = stable.protocol_name
         answer.assignment = beat.assignment
         view_write(sync_group_response_program(version), &answer, out, NULL, 0, &gaps)
         store32(&beat.synced, 1)
-    mutex_unlock(&rolls.lock)
+    mutex_unlock(&groups.lock)
     return beat != NULL
 
 
@@ -179,7 +180,7 @@ cdef int serve_sync_group(void *state, Request *request, const Verdict *verdict)
         view_default(sync_group_response_program(request.api_version), &refused)
         refused.error_code = verdict.error
         view_write(sync_group_response_program(request.api_version), &refused, &out, NULL, 0, &gaps)
-    elif not tell_assignment(<Rolls *> state, &asked, request.api_version, &out):
+    elif not write_assignment(<StableGroups *> state, &asked, request.api_version, &out):
         writer_free(&out)
         return SERVED_PUNT
     return SERVED if answer_whole(&out, request) else SERVED_CLOSE
@@ -187,43 +188,43 @@ cdef int serve_sync_group(void *state, Request *request, const Verdict *verdict)
 
 # --- chains ---
 
-cdef bint link(Rolls *rolls, Roll *roll) noexcept nogil:
+cdef bint link(StableGroups *groups, StableGroup *stable) noexcept nogil:
     """False when the chain is full: somebody chooses ids that meet there."""
-    cdef Roll **at
+    cdef StableGroup **at
     cdef int length = 0
-    mutex_lock(&rolls.lock)
-    at = &rolls.chains[roll.hash % CHAINS]
+    mutex_lock(&groups.lock)
+    at = &groups.chains[stable.hash % CHAINS]
     while at[0] != NULL and length < CHAIN_LENGTH:
         at = &at[0].next
         length += 1
-    roll.published = length < CHAIN_LENGTH
-    if roll.published:
-        roll.next = NULL
-        at[0] = roll
-    mutex_unlock(&rolls.lock)
-    return roll.published
+    stable.published = length < CHAIN_LENGTH
+    if stable.published:
+        stable.next = NULL
+        at[0] = stable
+    mutex_unlock(&groups.lock)
+    return stable.published
 
 
-cdef void unlink(Rolls *rolls, Roll *roll) noexcept nogil:
-    cdef Roll **at
-    mutex_lock(&rolls.lock)
-    if roll.published:
-        roll.published = False
-        at = &rolls.chains[roll.hash % CHAINS]
-        while at[0] != roll:
+cdef void unlink(StableGroups *groups, StableGroup *stable) noexcept nogil:
+    cdef StableGroup **at
+    mutex_lock(&groups.lock)
+    if stable.published:
+        stable.published = False
+        at = &groups.chains[stable.hash % CHAINS]
+        while at[0] != stable:
             at = &at[0].next
-        at[0] = roll.next
-    mutex_unlock(&rolls.lock)
+        at[0] = stable.next
+    mutex_unlock(&groups.lock)
 
 
-cdef void index_members(Roll *roll) noexcept nogil:
+cdef void index_members(StableGroup *stable) noexcept nogil:
     cdef uint32_t at
     cdef int32_t i
-    for i in range(roll.count):
-        at = hash_of(&roll.beats[i].member) & roll.mask
-        while roll.places[at]:
-            at = (at + 1) & roll.mask
-        roll.places[at] = i + 1
+    for i in range(stable.count):
+        at = hash_of(&stable.beats[i].member) & stable.mask
+        while stable.places[at]:
+            at = (at + 1) & stable.mask
+        stable.places[at] = i + 1
 
 
 # --- the owner's side ---
@@ -240,43 +241,44 @@ cdef bytes encoded(str text):
 
 
 @cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
-cdef class HeartbeatRolls:
-    """All rolls of one broker, whose processors answer by them what they can."""
+cdef class PublishedGroups:
+    """All groups of one broker, whose processors answer by them what they can."""
 
     def __cinit__(self, Environment environment not None):
         self.environment = environment
-        if mutex_init(&self.rolls.lock, NULL) != 0:
+        if mutex_init(&self.groups.lock, NULL) != 0:
             raise MemoryError
 
     def __dealloc__(self):
-        mutex_destroy(&self.rolls.lock)
+        mutex_destroy(&self.groups.lock)
 
     def api(self) -> HotApi:
         """Heartbeat, to be installed in a plane of the same environment."""
-        return hot_api(serve_heartbeat, &self.rolls, self)
+        return hot_api(serve_heartbeat, &self.groups, self)
 
     def sync_group_api(self) -> HotApi:
         """SyncGroup, likewise."""
-        return hot_api(serve_sync_group, &self.rolls, self)
+        return hot_api(serve_sync_group, &self.groups, self)
 
     def publish(
         self, group_id: str, int32_t generation_id, members, protocol_type: str | None = None,
         protocol_name: str | None = None,
-    ) -> HeartbeatRoll:
-        """From now on heartbeats of these are answered, and their SyncGroups, until the roll is withdrawn or forgotten.
-        `members`: (id, instance id or None, assignment) of each, no id twice. There is no other roll of the group."""
-        cdef HeartbeatRoll made = HeartbeatRoll.__new__(HeartbeatRoll)
+    ) -> PublishedGroup:
+        """From now on heartbeats of these are answered, and their SyncGroups, until the stable is withdrawn or
+        forgotten. `members`: (id, instance id or None, assignment) of each, no id twice. There is no other stable of
+        the group."""
+        cdef PublishedGroup made = PublishedGroup.__new__(PublishedGroup)
         cdef list texts = [group_id.encode(), encoded(protocol_type), encoded(protocol_name)]
         cdef list assignments = []
         for member_id, instance_id, assignment in members:
             texts.append(member_id.encode())
             texts.append(encoded(instance_id))
             assignments.append(assignment)
-        made.home = self
+        made.owner = self
         made.fill(texts, generation_id, assignments)
         with nogil:
-            index_members(&made.roll)
-            link(&self.rolls, &made.roll)
+            index_members(&made.stable)
+            link(&self.groups, &made.stable)
         return made
 
     def note(self, group_id: str, int32_t generation_id, member_id: str, instance_id: str | None = None) -> bool:
@@ -290,7 +292,7 @@ cdef class HeartbeatRolls:
         cdef int64_t now_ns = self.environment.monotonic_ns()
         cdef bint noted
         with nogil:
-            noted = note_heartbeat(&self.rolls, &asked, now_ns)
+            noted = note_heartbeat(&self.groups, &asked, now_ns)
         return noted
 
     def sync_group(self, bytes body not None, int16_t version) -> bytes | None:
@@ -308,7 +310,7 @@ cdef class HeartbeatRolls:
         try:
             if view_read(program, &reader, &asked, &arena) != 0:
                 return None
-            if not tell_assignment(&self.rolls, &asked, version, &out):
+            if not write_assignment(&self.groups, &asked, version, &out):
                 return None
             if out.bad:
                 raise MemoryError
@@ -319,67 +321,67 @@ cdef class HeartbeatRolls:
 
 
 @cython.no_gc  # likewise
-cdef class HeartbeatRoll:
+cdef class PublishedGroup:
     """The members of one group in one generation."""
 
     def __dealloc__(self):
-        if self.home is not None:
-            unlink(&self.home.rolls, &self.roll)
-        free(self.roll.places)
-        free(self.roll.beats)
-        free(self.roll.text)
+        if self.owner is not None:
+            unlink(&self.owner.groups, &self.stable)
+        free(self.stable.places)
+        free(self.stable.beats)
+        free(self.stable.text)
 
     cdef int fill(self, list texts, int32_t generation_id, list assignments) except -1:
         """`texts` of the group, and behind them two of each member; they are copied, assignments are kept."""
-        cdef Roll *roll = &self.roll
+        cdef StableGroup *stable = &self.stable
         cdef Py_ssize_t size = 0
         cdef uint8_t *at
         cdef int32_t i
         cdef bytes text
         for text in texts:
             size += 0 if text is None else len(text)
-        roll.mask = 1
-        while roll.mask < 2 * <uint32_t> len(assignments):
-            roll.mask = 2 * roll.mask + 1
-        roll.beats = <Beat *> calloc(max(len(assignments), 1), sizeof(Beat))
-        roll.places = <int32_t *> calloc(roll.mask + 1, sizeof(int32_t))
-        roll.text = <uint8_t *> malloc(max(size, 1))
-        if roll.beats == NULL or roll.places == NULL or roll.text == NULL:
+        stable.mask = 1
+        while stable.mask < 2 * <uint32_t> len(assignments):
+            stable.mask = 2 * stable.mask + 1
+        stable.beats = <Beat *> calloc(max(len(assignments), 1), sizeof(Beat))
+        stable.places = <int32_t *> calloc(stable.mask + 1, sizeof(int32_t))
+        stable.text = <uint8_t *> malloc(max(size, 1))
+        if stable.beats == NULL or stable.places == NULL or stable.text == NULL:
             raise MemoryError
-        roll.generation_id = generation_id
-        roll.count = <int32_t> len(assignments)
+        stable.generation_id = generation_id
+        stable.count = <int32_t> len(assignments)
         self.assignments = assignments
-        at = copied(roll.text, texts[0], &roll.group)
-        at = copied(at, texts[1], &roll.protocol_type)
-        at = copied(at, texts[2], &roll.protocol_name)
-        for i in range(roll.count):
-            at = copied(at, texts[3 + 2 * i], &roll.beats[i].member)
-            at = copied(at, texts[4 + 2 * i], &roll.beats[i].instance)
-            roll.beats[i].assignment = slice_of(<bytes?> assignments[i])
-        roll.hash = hash_of(&roll.group)
+        at = copied(stable.text, texts[0], &stable.group)
+        at = copied(at, texts[1], &stable.protocol_type)
+        at = copied(at, texts[2], &stable.protocol_name)
+        for i in range(stable.count):
+            at = copied(at, texts[3 + 2 * i], &stable.beats[i].member)
+            at = copied(at, texts[4 + 2 * i], &stable.beats[i].instance)
+            stable.beats[i].assignment = slice_of(<bytes?> assignments[i])
+        stable.hash = hash_of(&stable.group)
         return 0
 
     def withdraw(self) -> None:
         """All goes to the handler from now on. What was noted remains."""
         with nogil:
-            unlink(&self.home.rolls, &self.roll)
+            unlink(&self.owner.groups, &self.stable)
 
     def silence_ms(self, int32_t place) -> int | None:
-        """How long the member that was at this place in the list has not been heard of; None: never by this roll."""
+        """How long the member that was at this place in the list has not been heard of; None: never by this stable."""
         cdef int64_t heard_ns
         self.check(place)
-        heard_ns = load64(&self.roll.beats[place].heard_ns)
+        heard_ns = load64(&self.stable.beats[place].heard_ns)
         if heard_ns == 0:
             return None
-        return max(self.home.environment.monotonic_ns() - heard_ns, 0) // NS_PER_MS
+        return max(self.owner.environment.monotonic_ns() - heard_ns, 0) // NS_PER_MS
 
     def is_synced(self, int32_t place) -> bool:
-        """Whether that member was given its assignment by this roll."""
+        """Whether that member was given its assignment by this stable."""
         self.check(place)
-        return load32(&self.roll.beats[place].synced) != 0
+        return load32(&self.stable.beats[place].synced) != 0
 
     cdef int check(self, int32_t place) except -1:
-        if not 0 <= place < self.roll.count:
+        if not 0 <= place < self.stable.count:
             raise IndexError(place)
         return 0
 

@@ -1,4 +1,4 @@
-from kafkacore._fast.hot.hot import Hot
+from kafkacore._fast.hot.state import HotState
 from kafkacore._fast.plane.plane import HotApi
 
-def api(hot: Hot) -> HotApi: ...
+def api(hot: HotState) -> HotApi: ...

@@ -9,10 +9,11 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 from kafkacore._fast.base.atomics cimport load32
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
-from kafkacore._fast.hot.hot cimport (
-    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, Hot, answer_begin,
+from kafkacore._fast.hot.answers cimport (
+    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, answer_begin,
     answer_whole,
 )
+from kafkacore._fast.hot.state cimport HotState
 from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
 from kafkacore._fast.log.log cimport LOG_FAILED
 from kafkacore._fast.log.partition cimport ROLE_GONE, ROLE_LEADER, Partition, partition_is_behind
@@ -193,6 +194,6 @@ cdef void tell(const Partition *p, const Asker *asker, int64_t timestamp,
             found.leader_epoch = p.log.epochs[0].epoch
 
 
-def api(Hot hot not None) -> HotApi:
+def api(HotState hot not None) -> HotApi:
     """ListOffsets, to be installed in a plane."""
     return hot_api(serve_list_offsets, &hot.state, hot)

@@ -1,7 +1,7 @@
-"""OffsetCommit from the wire to the log and back, without an object for a partition: the request is read into C structs
-that lie in its own arena, its records go into a batch from there, and so does the answer's body.
+"""OffsetCommit from the wire to the log and back, without a Python object for each partition. The request is parsed
+into C structs in its arena; the records of the batch and the body of the answer are written from there.
 
-An OffsetCommit is its caller's, under the GIL; the bytes that it was read from are its own.
+An OffsetCommit belongs to its caller, under the GIL. It keeps the bytes that it was parsed from.
 """
 
 from libc.stddef cimport size_t
@@ -12,18 +12,18 @@ from kafkacore._fast.record.record_source cimport RecordSource
 from kafkacore._fast.schema.schema cimport Array, Slice
 from kafkacore._fast.schema.view cimport Arena
 
-# Request and response use the same structs: what a response says of a partition is kept where the request has it.
+# Request and response share these structs: the response's fields lie beside the request's.
 ctypedef struct CommittedPartition:
     int32_t partition_index
     int32_t committed_leader_epoch      # 6+, default -1
     int64_t committed_offset
     Slice committed_metadata            # may be null
-    int16_t error_code                  # of the response, as last written
-    int16_t refused                     # what is wrong with this one; 0: it is committed, if anything is
+    int16_t error_code                  # the response's, as last written
+    int16_t refused                     # the error of this partition; 0: it is committed if the group accepts
 
 ctypedef struct CommittedTopic:
-    Slice name                          # until 9, and once it was found
-    uint8_t topic_id[16]                # 10+, and once it was found
+    Slice name                          # until version 9, or after the topic was found
+    uint8_t topic_id[16]                # since version 10, or after the topic was found
     Array partitions                    # of CommittedPartition
 
 ctypedef struct CommitRequest:
@@ -40,19 +40,19 @@ cdef class OffsetCommit(RecordSource):
     cdef readonly int version
     cdef readonly str group_id
     cdef readonly str member_id
-    cdef readonly str group_instance_id         # None where nothing was said
+    cdef readonly str group_instance_id         # None when absent
     cdef readonly int32_t generation_id_or_member_epoch
     cdef readonly int64_t retention_time_ms
-    cdef readonly list names                    # of topics; empty until found where the request says an id
-    cdef public int16_t error                   # told of every partition that the group was asked for
-    cdef int16_t too_large                      # what `accept` refuses with; 0 before
+    cdef readonly list names                    # of topics; empty until found when the request has a topic id
+    cdef public int16_t error                   # for every partition that the group was asked about
+    cdef int16_t too_large                      # the error that `accept` refused with; 0 before
     cdef bytes body                             # all slices point into it, or into `found`
     cdef list found                             # names as bytes
     cdef Arena arena
     cdef CommitRequest *request                 # in the arena
-    cdef OffsetFields written                   # what all values have in common
-    cdef int32_t metadata_size                  # of the longest
-    cdef uint8_t *scratch                       # in the arena: room for a key and a value, the longest there are
+    cdef OffsetFields written                   # the fields that all values share
+    cdef int32_t metadata_size                  # the longest
+    cdef uint8_t *scratch                       # in the arena: room for the longest key and value
     cdef size_t scratch_size
 
     cdef int refuse_body(self, int fault) except -1

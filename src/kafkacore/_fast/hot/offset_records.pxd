@@ -1,5 +1,5 @@
-"""The records of committed offsets, key and value: the layouts of OffsetCommitKey and OffsetCommitValue
-(`protocol/tables`, coordinator-key and coordinator-value); a test holds them against the tables.
+"""Keys and values of committed offsets: the layouts of OffsetCommitKey and OffsetCommitValue (`protocol/tables`,
+coordinator-key and coordinator-value). A test compares them with the tables.
 """
 
 from libc.stddef cimport size_t
@@ -8,8 +8,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkacore._fast.schema.schema cimport Slice
 
 cdef enum:
-    OFFSET_KEY_BYTES = 2 + 2 + 2 + 4           # of a key beside its group and its topic
-    OFFSET_VALUE_BYTES = 2 + 8 + 4 + 5 + 8 + 19  # of a value beside its metadata, at the most
+    OFFSET_KEY_BYTES = 2 + 2 + 2 + 4           # of a key, without its group and its topic
+    OFFSET_VALUE_BYTES = 2 + 8 + 4 + 5 + 8 + 19  # the most bytes of a value, without its metadata
     TOPIC_ID_BYTES = 16
 
 ctypedef struct OffsetFields:
@@ -20,9 +20,9 @@ ctypedef struct OffsetFields:
     Slice metadata              # not owned; a null one is written empty
     int32_t leader_epoch
 
-# Both write into enough free bytes, and give the end. Group and topic have at most 32767 bytes.
+# Both write into enough free bytes and return the end. Group and topic have at most 32767 bytes.
 cdef uint8_t *put_offset_key(uint8_t *p, const Slice *group, const Slice *topic, int32_t partition) noexcept nogil
-# Of version 1 with an expire timestamp, which no other has, else of version 4.
+# Version 1 with an expire timestamp, which no other version has; otherwise version 4.
 cdef uint8_t *put_offset_value(uint8_t *p, const OffsetFields *fields) noexcept nogil
-# Raises ValueError for what is no bytes, or too many or few of them.
+# Raises ValueError unless `topic_id` is 16 bytes.
 cdef int copy_topic_id(uint8_t *into, topic_id) except -1

@@ -1,5 +1,5 @@
-"""What a group has committed for one topic: a row for each partition, in their order of coming, behind a hash of their
-indexes. Metadata is a row's own memory, where there is any. Belongs to one thread, under the GIL.
+"""The committed offsets of a group for one topic: a row for each partition, in order of arrival, and a hash of their
+indexes. A row owns its metadata. Belongs to one thread, under the GIL.
 """
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t
@@ -15,9 +15,9 @@ cdef class TopicOffsets:
     cdef OffsetRow *rows
     cdef int32_t count
     cdef int32_t capacity
-    cdef int32_t *slots         # a row's number plus one by its partition's hash, linear probing; 0: free
+    cdef int32_t *slots         # by the partition's hash, linear probing: 1 + the number of its row; 0 is free
     cdef uint32_t mask          # of slots; 0 while there are none
-    cdef int32_t last           # the row that was found last: partitions come in the order they came in before
+    cdef int32_t last           # the row found last: a client sends its partitions in the same order each time
 
     cdef int32_t row_of(self, int32_t partition) noexcept
     cdef int put_row(self, int32_t partition, const OffsetFields *fields) except -1

@@ -3,5 +3,5 @@
 from kafkacore._fast.plane.gate cimport Verdict
 from kafkacore._fast.plane.plane cimport Request
 
-# A Serve (plane.pxd); `state` is a HotState.
+# A Serve (plane.pxd); `state` is a NodeState.
 cdef int serve_produce(void *state, Request *request, const Verdict *verdict) noexcept nogil

@@ -11,18 +11,20 @@ from libc.string cimport memcmp, memcpy, strlen
 
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
-from kafkacore._fast.hot.hot cimport (
-    INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT,
-    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, Hot, HotState, answer_begin, answer_whole, copy_slice,
-    deadline_passed, endpoints_add, endpoints_begin,
+from kafkacore._fast.hot.answers cimport (
+    INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, answer_begin, answer_whole, copy_slice,
 )
+from kafkacore._fast.hot.endpoints cimport endpoints_add, endpoints_begin
+from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.log.log cimport LOG_BLOCKED
 from kafkacore._fast.log.append cimport AppendInfo
 from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
 from kafkacore._fast.wait.memory cimport CACHE_LINE_BYTES, budget_park, budget_unpark
 from kafkacore._fast.wait.park cimport (
-    WAKE_READY, WAKE_TIMEOUT, Parked, Waiter, WakeList, park_init, park_release, park_wake, wake_all,
+    WAKE_READY, WAKE_TIMEOUT, Parked, Waiter, WakeList, park_deadline_passed, park_init, park_release, park_wake,
+    wake_all,
 )
 from kafkacore._fast.log.partition cimport (
     Acknowledgement, FetchView, Partition, partition_append, partition_check_leader, partition_hold,
@@ -65,7 +67,7 @@ ctypedef struct Part:
 ctypedef struct ProduceCall:
     Parked parked                 # first: a call is found from its mail
     Request *request              # NULL once the connection is gone
-    HotState *state
+    NodeState *state
     Arena arena
     ProduceRequest body
     ProduceResponse answer
@@ -81,7 +83,7 @@ cdef int32_t live_calls = 0       # atomic; tests hold it against zero
 
 
 cdef int serve_produce(void *state, Request *request, const Verdict *verdict) noexcept nogil:
-    cdef ProduceCall *call = call_new(<HotState *> state, request)
+    cdef ProduceCall *call = call_new(<NodeState *> state, request)
     cdef int outcome
     if call == NULL:
         return SERVED_CLOSE
@@ -101,14 +103,14 @@ cdef int serve_produce(void *state, Request *request, const Verdict *verdict) no
     return finish(call, go_on(call))
 
 
-cdef ProduceCall *call_new(HotState *state, Request *request) noexcept nogil:
+cdef ProduceCall *call_new(NodeState *state, Request *request) noexcept nogil:
     cdef ProduceCall *call = <ProduceCall *> calloc(1, sizeof(ProduceCall))
     if call == NULL:
         return NULL
     park_init(&call.parked, request_inbox(request))
     call.parked.resume = resume_call
     call.parked.destroy = destroy_call
-    call.parked.timer.fire = deadline_passed
+    call.parked.timer.fire = park_deadline_passed
     call.blocked.parked = &call.parked
     call.request = request
     call.state = state
@@ -476,13 +478,13 @@ cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):
         if call.parts[i].answer.current_leader.leader_id >= 0:
-            endpoints_add(&call.answer.node_endpoints, call.state, call.request.listener,
+            endpoints_add(&call.answer.node_endpoints, endpoints_of(call.state), call.request.listener,
                           call.parts[i].answer.current_leader.leader_id)
 
 
 # --- Python face ---
 
-def api(Hot hot not None) -> HotApi:
+def api(HotState hot not None) -> HotApi:
     """Produce, to be installed in a plane."""
     return hot_api(serve_produce, &hot.state, hot)
 

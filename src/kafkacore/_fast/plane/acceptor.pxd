@@ -1,16 +1,16 @@
-"""An acceptor: one C thread that takes new connections of its listeners and hands each to a processor.
+"""An acceptor: one C thread that accepts the connections of its listeners and gives each to a processor.
 
-A listener that is over max.connections or max.connection.creation.rate, its own or those of its plane (KIP-402,
-KIP-612), is not read until there is room (newcomers wait in the system's backlog); an address over
-max.connections.per.ip is closed at once.
+A listener pauses while it is over max.connections or max.connection.creation.rate, its own or its plane's (KIP-402,
+KIP-612); new connections wait in the system's backlog. A connection from an address over max.connections.per.ip is
+closed at once.
 
-A share of the process' file descriptors stays free for logs and checkpoints: an acceptor that was given one of the last
-pauses its listener, says so in one logged line, and goes on when a lower one is free again.
+A share of the process' file descriptors is reserved for logs and checkpoints. An acceptor that gets a descriptor of the
+reserve pauses its listener, logs one line, and continues when a lower descriptor is free.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kafkacore._fast.plane.connection cimport Home
+from kafkacore._fast.plane.connection cimport Reactor
 from kafkacore._fast.plane.plane cimport MAX_PROCESSORS, ArrivalRate, Plane
 from kafkacore._fast.base.sync cimport Condition, Mutex, Thread
 
@@ -20,13 +20,13 @@ ctypedef struct Listener:
     int handle
     int32_t number
     bint paused
-    bint is_short             # of descriptors or memory: paused until there are some
-    bint leaving              # covered by the acceptor's lock
-    int32_t home_count
-    Home *homes[MAX_PROCESSORS]
-    int32_t max_connections   # its own, beside the plane's
-    bint exempt               # from the plane's: inter.broker.listener.name where there are others (KIP-402)
-    ArrivalRate arrivals      # its own, likewise
+    bint is_short             # paused until the process has descriptors or memory again
+    bint leaving              # the acceptor's lock guards it
+    int32_t reactor_count
+    Reactor *reactors[MAX_PROCESSORS]
+    int32_t max_connections   # the listener's own limit, beside the plane's
+    bint exempt               # from the plane's limits: inter.broker.listener.name beside other listeners (KIP-402)
+    ArrivalRate arrivals      # the listener's own rate
 
 ctypedef struct Acceptor:
     Thread thread
@@ -34,10 +34,10 @@ ctypedef struct Acceptor:
     int bell                  # an eventfd
     int32_t stopping          # atomic
     Mutex lock
-    Condition left            # a leaving listener is out
-    Listener *listeners       # covered by `lock`
+    Condition left            # a leaving listener is removed
+    Listener *listeners       # `lock` guards them
     int64_t accepted          # atomic
-    int64_t short_until_ns    # no second line about missing descriptors before
+    int64_t short_until_ns    # logs no other line about missing descriptors before this time
 
 
 cdef class NativeAcceptor:

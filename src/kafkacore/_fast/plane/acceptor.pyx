@@ -15,9 +15,9 @@ from kafkacore._fast.base.epoll cimport (
     epoll_wait, monotonic_ns,
 )
 from kafkacore._fast.wait.mail cimport Inbox, inbox_init, inbox_post, ring_bell, silence_bell
-from kafkacore._fast.plane.plane cimport (
-    MAX_LISTENERS, ArrivalRate, NativePlane, address_enter, address_leave, plane_hold, plane_notice, plane_release,
-)
+from kafkacore._fast.plane.addresses cimport address_enter, address_leave
+from kafkacore._fast.plane.notices cimport plane_notice
+from kafkacore._fast.plane.plane cimport MAX_LISTENERS, ArrivalRate, NativePlane, plane_hold, plane_release
 from kafkacore._fast.plane.processor cimport NativeProcessor
 from kafkacore._fast.base.sync cimport (
     condition_broadcast, condition_destroy, condition_init, condition_wait, mutex_destroy, mutex_init, mutex_lock,
@@ -130,16 +130,16 @@ cdef void refuse(Listener *listener, int handle, const uint8_t *address, int32_t
 
 cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *address, int32_t port) noexcept nogil:
     cdef Plane *plane = listener.plane
-    cdef Home *home = listener.homes[0]
+    cdef Reactor *reactor = listener.reactors[0]
     cdef Connection *conn
     cdef int32_t i
     if address_enter(plane, address) != 0:
         refuse(listener, handle, address, port, "too many connections of this address (max.connections.per.ip); closed")
         return
-    for i in range(1, listener.home_count):
-        if load32(&listener.homes[i].count) < load32(&home.count):
-            home = listener.homes[i]
-    conn = connection_new(home, plane, handle)
+    for i in range(1, listener.reactor_count):
+        if load32(&listener.reactors[i].count) < load32(&reactor.count):
+            reactor = listener.reactors[i]
+    conn = connection_new(reactor, plane, handle)
     if conn == NULL:
         address_leave(plane, address)
         refuse(listener, handle, address, port, "no memory for another connection; closed")
@@ -154,7 +154,7 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
     listener.arrivals.tokens -= 1.0
     if not listener.exempt:
         plane.arrivals.tokens -= 1.0
-    inbox_post(&home.inbox, &conn.arrive)
+    inbox_post(&reactor.inbox, &conn.arrive)
 
 
 cdef inline int64_t free_for_connections(int64_t limit) noexcept nogil:
@@ -346,8 +346,8 @@ cdef class NativeAcceptor:
         listener.max_connections = most
         set_rate(&listener.arrivals, per_second)
         for processor in plane.processors:
-            listener.homes[listener.home_count] = &processor.processor.home
-            listener.home_count += 1
+            listener.reactors[listener.reactor_count] = &processor.processor.reactor
+            listener.reactor_count += 1
         plane_hold(plane.plane)
         with nogil:
             mutex_lock(&self.acceptor.lock)

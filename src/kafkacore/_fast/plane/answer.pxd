@@ -1,7 +1,7 @@
-"""An answer on its way out: memory and ranges of files, sent in order (design: "a response is a list of extents").
+"""An answer: memory and ranges of files, sent in order as a list of extents.
 
-An Answer belongs to one thread at a time: whoever builds it, then the connection's processor. A file extent holds a
-count on its segment until it is sent or dropped.
+An Answer belongs to one thread at a time: first to the thread that builds it, then to the connection's processor. A
+file extent holds a reference to its segment until it is sent or dropped.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -26,14 +26,13 @@ ctypedef struct Answer:
     int32_t count
     int32_t capacity
     int32_t next          # sending: the extent under way
-    int64_t sent          # of it
+    int64_t sent          # bytes of this extent
     int64_t total         # bytes in all, with the size prefix
     Extent inline_extents[INLINE_EXTENTS]
 
 
-cdef void answer_init(Answer *a) noexcept nogil
 cdef void answer_clear(Answer *a) noexcept nogil  # frees memory, gives the segments back
-# Both: 0, or -ENOMEM. A file range takes over one count of `segment` (not when it fails).
+# Both return 0 or -ENOMEM. A file range takes over one reference to `segment`, unless it fails.
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
 cdef int answer_add_file(Answer *a, Segment *segment, int64_t offset, int64_t size) noexcept nogil
 

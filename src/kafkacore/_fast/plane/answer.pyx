@@ -8,10 +8,6 @@ from libc.string cimport memcpy, memset
 from kafkacore._fast.log.segment cimport Segment, segment_release
 
 
-cdef void answer_init(Answer *a) noexcept nogil:
-    memset(a, 0, sizeof(Answer))
-
-
 cdef void answer_clear(Answer *a) noexcept nogil:
     cdef Extent *extents = answer_extents(a)
     cdef int32_t i

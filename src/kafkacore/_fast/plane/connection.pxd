@@ -1,7 +1,8 @@
-"""A connection: bytes in, frames cut, requests served in order, answers out. Everything here runs on one thread, its
-home's.
+"""A connection: reads bytes, cuts them into frames, serves requests in order, sends answers. Everything here runs on
+the thread of its reactor.
 
-The count: one for the home's list, one for each Request, one for a memory reservation whose mail may be under way.
+References to a connection: one for the reactor's list, one for each Request, one for a memory reservation whose mail
+may be under way.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -16,35 +17,35 @@ from kafkacore._fast.base.sync cimport Mutex
 from kafkacore._fast.wait.timer cimport Timer, Wheel
 
 cdef enum:
-    # one read of small frames; also the most that a stalled connection keeps uncut, unbudgeted
+    # One read of small frames. A stalled connection keeps at most so many uncut bytes, which the budget does not count.
     SCRATCH_BYTES = 16384
-    # after a frame of this size the next one's prefix is read by itself, and the body in place
+    # After a frame of this size the next prefix is read by itself, and the body straight to its place.
     BIG_FRAME_BYTES = 8192
-    SPARE_REQUESTS = 256      # that a home keeps for reuse
+    SPARE_REQUESTS = 256      # that a reactor keeps for reuse
 
 # Why a connection is not read or served.
 cdef enum:
-    STALL_MEMORY = 1          # waits for its frame's reservation
-    STALL_ORDER = 2           # `waiting` may not start before answers are out
+    STALL_MEMORY = 1          # its frame waits for memory
+    STALL_ORDER = 2           # `waiting` may not start before earlier answers are sent
     STALL_RING = 4            # the plane's ring is full
-    STALL_MUTED = 8           # until `hold_until_ms`
-    STALL_DELAYED = 16        # the gate holds `waiting` back, likewise
+    STALL_MUTED = 8           # a throttled client, until `hold` fires
+    STALL_DELAYED = 16        # the gate delays `waiting`, until `hold` fires
 
-ctypedef struct Home          # what of a processor its connections use
+ctypedef struct Reactor       # one epoll set and the connections that it drives
 ctypedef struct Connection
 
-# A plane as one home serves it.
+# What a reactor keeps for one plane.
 ctypedef struct Link:
     RingWaiter waiter         # first
     Link *next
-    Home *home
+    Reactor *reactor
     Plane *plane              # counted
-    Connection *oldest        # that wait for room on the ring, first come first served
+    Connection *oldest        # the line of connections that wait for room on the ring
     Connection *newest
     ApiMetrics *apis[API_KEYS]  # made at first use
     int32_t connections
 
-ctypedef struct Home:
+ctypedef struct Reactor:
     Inbox inbox
     Wheel wheel
     const Clock *clock
@@ -54,12 +55,12 @@ ctypedef struct Home:
     int32_t stopping          # atomic
     int32_t count             # of connections; atomic
     Connection *first
-    Connection *ready         # to be gone on with in this turn or the next
+    Connection *ready         # connections to continue in this turn or the next
     Connection **ready_end
-    Connection *closed        # their count in the home's list is given back at the end of the turn
-    Mutex links_lock          # the home's thread alone changes the list; others read it under the lock
+    Connection *closed        # released at the end of the turn
+    Mutex links_lock          # only the reactor's thread changes the list; others read it under the lock
     Link *links
-    Mail sweep                # somebody wants draining planes looked after
+    Mail sweep                # asks the reactor to close connections of draining planes
     Request *spare
     int32_t spare_count
     uint8_t *scratch          # SCRATCH_BYTES
@@ -68,15 +69,15 @@ ctypedef struct Home:
 ctypedef struct Connection:
     Mail arrive               # first: from the acceptor
     Timer idle
-    Timer slow                # a frame that stays out, a half-closed peer
-    Timer hold                # muted or delayed
+    Timer slow                # bounds a slow frame, or a half-closed peer
+    Timer hold                # ends a mute or a delay
     Reservation reservation
     int32_t refs
     int handle
     Plane *plane              # counted
     Link *link
-    Home *home
-    Connection *next          # of the home
+    Reactor *reactor
+    Connection *next          # of the reactor
     Connection *previous
     Connection *next_ready
     Connection *next_closed
@@ -85,44 +86,44 @@ ctypedef struct Connection:
     uint32_t stall            # STALL_ bits
     bint is_ready
     bint is_closed
-    bint doomed               # to be closed when the turn comes back
-    bint closing              # once the answers are out
-    bint peer_done            # it sends no more
+    bint doomed               # the caller of this turn closes it
+    bint closing              # closes when its answers are sent
+    bint peer_done            # the peer sends no more
     bint big
     bint want_write
-    bint judged               # the gate's word on `waiting` is `verdict`
-    bint hung_up              # epoll has told that it sends no more
-    bint drained              # the socket had nothing left; epoll tells when it has again
-    int16_t prefix_size       # received of `prefix`
-    int32_t frame_size        # what the prefix says
-    int64_t slow_mark         # bytes of `frame` that were there when its slowness was last looked at
+    bint judged               # `verdict` holds the gate's verdict on `waiting`
+    bint hung_up              # epoll reported that the peer sends no more
+    bint drained              # the socket was empty; epoll reports new bytes
+    int16_t prefix_size       # bytes of `prefix` that are received
+    int32_t frame_size        # the size in the prefix
+    int64_t slow_mark         # bytes of `frame` that were received when its pace was last checked
     uint8_t prefix[4]
-    int8_t skew               # of the next frame's data, see Request
-    Frame *frame              # under way
-    Frame *rest               # read and not cut yet
+    int8_t skew               # where the next frame's data begins in a cache line, see Request
+    Frame *frame              # being received
+    Frame *rest               # bytes that are read and not cut
     int64_t rest_at
     Request *waiting          # cut and not started
     Verdict verdict
-    Request *first            # started and not answered to the last byte, in order
+    Request *first            # requests that are started and not answered to the last byte, in order
     Request *last
-    int32_t queued            # of them
-    int32_t unanswered        # whose answer is not complete
-    int32_t parked            # ... but whose effect is done
-    int64_t queued_bytes      # complete and not sent
+    int32_t queued            # how many
+    int32_t unanswered        # those without a complete answer
+    int32_t parked            # ... whose effect is done
+    int64_t queued_bytes      # of complete answers that are not sent
     int64_t active_ms
     int32_t listener
     uint8_t address[16]
     int32_t port
 
-# A round of the ready connections, or the first `most` of them; how many.
-cdef int home_go_on(Home *home, int most) noexcept nogil
-cdef void home_bury(Home *home) noexcept nogil  # at the end of a turn
-cdef void home_close_all(Home *home) noexcept nogil
-cdef void home_swept(Mail *mail) noexcept nogil  # home.sweep: closes what is idle on draining planes
+# Continues the ready connections, `most` at a time; returns how many it continued.
+cdef int reactor_go_on(Reactor *reactor, int most) noexcept nogil
+cdef void reactor_bury(Reactor *reactor) noexcept nogil  # releases closed connections at the end of a turn
+cdef void reactor_close_all(Reactor *reactor) noexcept nogil
+cdef void reactor_swept(Mail *mail) noexcept nogil  # reactor.sweep: closes idle connections of draining planes
 
-# For an acceptor: a connection of count 1 that `home` takes over when `arrive` is posted to its inbox. The places in
-# the plane's limits are its own from here on. NULL when memory is out.
-cdef Connection *connection_new(Home *home, Plane *plane, int handle) noexcept nogil
+# For an acceptor: a connection with one reference, which `reactor` takes over when `arrive` is posted to its inbox. It
+# owns its places in the plane's limits from here on. NULL when memory is out.
+cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noexcept nogil
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
 cdef void connection_go_on(Connection *conn) noexcept nogil
 cdef void connection_close(Connection *conn) noexcept nogil

@@ -15,15 +15,16 @@ from kafkacore._fast.base.epoll cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLERR, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLRDHUP, epoll_ctl, epoll_event,
 )
 from kafkacore._fast.plane.gate cimport GATE_CLOSE, GATE_PUNT, Gate, gate_judge
-from kafkacore._fast.plane.home cimport home_drop_links, home_link
+from kafkacore._fast.plane.reactor cimport reactor_drop_links, reactor_link
 from kafkacore._fast.plane.incoming cimport (
     Turn, cut, drop_rest, go_on_with_frame, is_served, keep_rest, read_header, refuse,
 )
 from kafkacore._fast.wait.memory cimport budget_cancel, budget_release, frame_release
 from kafkacore._fast.plane.outgoing cimport answer_sent, note_stages, send_answers
+from kafkacore._fast.plane.addresses cimport address_leave
 from kafkacore._fast.plane.plane cimport (
-    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, REQUEST_WAITING,
-    SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, TURN_NS, ApiVersionRange, address_leave, plane_hold,
+    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED,
+    REQUEST_WAITING, SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, TURN_NS, ApiVersionRange, plane_hold,
     plane_release,
 )
 from kafkacore._fast.wait.ring cimport ring_push
@@ -42,17 +43,17 @@ def live() -> dict[str, int]:
     return {"connections": load64(&live_connections), "requests": load64(&live_requests)}
 
 
-cdef int home_go_on(Home *home, int most) noexcept nogil:
-    cdef Connection **end = home.ready_end  # what becomes ready meanwhile has its turn in the next round
+cdef int reactor_go_on(Reactor *reactor, int most) noexcept nogil:
+    cdef Connection **end = reactor.ready_end  # what becomes ready meanwhile has its turn in the next round
     cdef Connection *conn
     cdef bint is_last = False
     cdef int count = 0
-    while home.ready != NULL and count < most and not is_last:
-        conn = home.ready
+    while reactor.ready != NULL and count < most and not is_last:
+        conn = reactor.ready
         is_last = &conn.next_ready == end
-        home.ready = conn.next_ready
-        if home.ready == NULL:
-            home.ready_end = &home.ready
+        reactor.ready = conn.next_ready
+        if reactor.ready == NULL:
+            reactor.ready_end = &reactor.ready
         conn.is_ready = False
         connection_go_on(conn)
         release(conn)
@@ -60,23 +61,23 @@ cdef int home_go_on(Home *home, int most) noexcept nogil:
     return count
 
 
-cdef void home_bury(Home *home) noexcept nogil:
+cdef void reactor_bury(Reactor *reactor) noexcept nogil:
     cdef Connection *conn
-    while home.closed != NULL:
-        conn = home.closed
-        home.closed = conn.next_closed
+    while reactor.closed != NULL:
+        conn = reactor.closed
+        reactor.closed = conn.next_closed
         release(conn)
 
 
-cdef void home_close_all(Home *home) noexcept nogil:
-    while home.first != NULL:
-        connection_close(home.first)
+cdef void reactor_close_all(Reactor *reactor) noexcept nogil:
+    while reactor.first != NULL:
+        connection_close(reactor.first)
 
 
-cdef void home_swept(Mail *mail) noexcept nogil:
-    cdef Home layout  # for the distance alone
-    cdef Home *home = <Home *> (<char *> mail - (<char *> &layout.sweep - <char *> &layout))
-    cdef Connection *conn = home.first
+cdef void reactor_swept(Mail *mail) noexcept nogil:
+    cdef Reactor layout  # for the distance alone
+    cdef Reactor *reactor = <Reactor *> (<char *> mail - (<char *> &layout.sweep - <char *> &layout))
+    cdef Connection *conn = reactor.first
     cdef Connection *next
     while conn != NULL:
         next = conn.next
@@ -86,13 +87,13 @@ cdef void home_swept(Mail *mail) noexcept nogil:
             conn.closing = True
             make_ready(conn)
         conn = next
-    home_bury(home)
-    home_drop_links(home)
+    reactor_bury(reactor)
+    reactor_drop_links(reactor)
 
 
 # Life
 
-cdef Connection *connection_new(Home *home, Plane *plane, int handle) noexcept nogil:
+cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noexcept nogil:
     cdef Connection *conn = <Connection *> calloc(1, sizeof(Connection))
     if conn == NULL:
         return NULL
@@ -101,26 +102,26 @@ cdef Connection *connection_new(Home *home, Plane *plane, int handle) noexcept n
     conn.refs = 1
     conn.handle = handle
     conn.plane = plane
-    conn.home = home
+    conn.reactor = reactor
     conn.arrive.deliver = deliver_arrival
     conn.idle.fire = idle_fired
     conn.slow.fire = slow_fired
     conn.hold.fire = hold_fired
     conn.reservation.mail.deliver = memory_granted
-    conn.reservation.inbox = &home.inbox
+    conn.reservation.inbox = &reactor.inbox
     return conn
 
 
 cdef void deliver_arrival(Mail *mail) noexcept nogil:
     cdef Connection *conn = <Connection *> mail
-    cdef Home *home = conn.home
+    cdef Reactor *reactor = conn.reactor
     cdef epoll_event event
-    conn.link = home_link(home, conn.plane, room_on_ring)
-    conn.next = home.first
-    if home.first != NULL:
-        home.first.previous = conn
-    home.first = conn
-    add32(&home.count, 1)
+    conn.link = reactor_link(reactor, conn.plane, room_on_ring)
+    conn.next = reactor.first
+    if reactor.first != NULL:
+        reactor.first.previous = conn
+    reactor.first = conn
+    add32(&reactor.count, 1)
     if conn.link == NULL:
         connection_close(conn)
         return
@@ -128,13 +129,13 @@ cdef void deliver_arrival(Mail *mail) noexcept nogil:
     conn.interest = EPOLLIN | EPOLLRDHUP
     event.events = conn.interest
     event.data.ptr = conn
-    if load32(&home.stopping) or load32(&conn.plane.draining):
+    if load32(&reactor.stopping) or load32(&conn.plane.draining):
         connection_close(conn)
-    elif epoll_ctl(home.epoll, EPOLL_CTL_ADD, conn.handle, &event) != 0:
+    elif epoll_ctl(reactor.epoll, EPOLL_CTL_ADD, conn.handle, &event) != 0:
         connection_close(conn)
     else:
-        conn.active_ms = home.wheel.now_ms
-        wheel_add(&home.wheel, &conn.idle, home.wheel.now_ms + conn.plane.idle_ms)
+        conn.active_ms = reactor.wheel.now_ms
+        wheel_add(&reactor.wheel, &conn.idle, reactor.wheel.now_ms + conn.plane.idle_ms)
 
 
 cdef inline void release(Connection *conn) noexcept nogil:
@@ -154,7 +155,7 @@ cdef inline void release(Connection *conn) noexcept nogil:
 
 
 cdef void connection_close(Connection *conn) noexcept nogil:
-    cdef Home *home = conn.home
+    cdef Reactor *reactor = conn.reactor
     if conn.is_closed:
         return
     conn.is_closed = True
@@ -163,11 +164,11 @@ cdef void connection_close(Connection *conn) noexcept nogil:
     if conn.previous != NULL:
         conn.previous.next = conn.next
     else:
-        home.first = conn.next
-    add32(&home.count, -1)
-    wheel_cancel(&home.wheel, &conn.idle)
-    wheel_cancel(&home.wheel, &conn.slow)
-    wheel_cancel(&home.wheel, &conn.hold)
+        reactor.first = conn.next
+    add32(&reactor.count, -1)
+    wheel_cancel(&reactor.wheel, &conn.idle)
+    wheel_cancel(&reactor.wheel, &conn.slow)
+    wheel_cancel(&reactor.wheel, &conn.hold)
     if conn.stall & STALL_MEMORY and budget_cancel(&conn.plane.budget, &conn.reservation):
         conn.refs -= 1  # else its mail is out, and gives the bytes and this count back
     if conn.stall & STALL_RING:
@@ -177,8 +178,8 @@ cdef void connection_close(Connection *conn) noexcept nogil:
         frame_release(conn.frame)
     drop_rest(conn)
     conn.plane.env.transport.close(conn.plane.env.transport.self, conn.handle)
-    conn.next_closed = home.closed
-    home.closed = conn
+    conn.next_closed = reactor.closed
+    reactor.closed = conn
 
 
 cdef void drop_requests(Connection *conn) noexcept nogil:
@@ -211,8 +212,8 @@ cdef inline void make_ready(Connection *conn) noexcept nogil:
         conn.is_ready = True
         conn.refs += 1
         conn.next_ready = NULL
-        conn.home.ready_end[0] = conn
-        conn.home.ready_end = &conn.next_ready
+        conn.reactor.ready_end[0] = conn
+        conn.reactor.ready_end = &conn.next_ready
 
 
 # Timers
@@ -220,12 +221,12 @@ cdef inline void make_ready(Connection *conn) noexcept nogil:
 cdef void idle_fired(Timer *timer) noexcept nogil:
     cdef Connection layout  # for the distance alone
     cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.idle - <char *> &layout))
-    cdef int64_t now_ms = conn.home.wheel.now_ms
+    cdef int64_t now_ms = conn.reactor.wheel.now_ms
     cdef int64_t due_ms = conn.active_ms + conn.plane.idle_ms
     if due_ms > now_ms:
-        wheel_add(&conn.home.wheel, timer, due_ms)
+        wheel_add(&conn.reactor.wheel, timer, due_ms)
     elif (conn.queued or conn.waiting != NULL) and not conn.want_write:  # it waits for us, not we for it
-        wheel_add(&conn.home.wheel, timer, now_ms + conn.plane.idle_ms)
+        wheel_add(&conn.reactor.wheel, timer, now_ms + conn.plane.idle_ms)
     else:
         add64(&conn.plane.expired_connections_killed, 1)
         connection_close(conn)
@@ -244,7 +245,7 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
             or conn.frame.received - conn.slow_mark >= conn.plane.slow_frame_bytes):
         # It is we who do not read, nobody needs its memory, or it keeps its pace.
         conn.slow_mark = conn.frame.received
-        wheel_add(&conn.home.wheel, timer, conn.home.wheel.now_ms + conn.plane.slow_frame_ms)
+        wheel_add(&conn.reactor.wheel, timer, conn.reactor.wheel.now_ms + conn.plane.slow_frame_ms)
         return
     snprintf(text, sizeof(text), "closed: %lld bytes came in %lld ms of a request of %d, while others wait for memory",
              <long long> (conn.frame.received - conn.slow_mark), <long long> conn.plane.slow_frame_ms, conn.frame_size)
@@ -262,7 +263,7 @@ cdef void watch_slowness(Connection *conn) noexcept nogil:
     """A frame that is under way keeps memory from others. While others wait for memory it must grow, or a few clients
     that claim much and send little would hold the whole budget. Otherwise only the idle timer bounds it, as in Apache
     Kafka: a slow link may take its time."""
-    cdef Wheel *wheel = &conn.home.wheel
+    cdef Wheel *wheel = &conn.reactor.wheel
     if conn.hung_up:
         if conn.slow.back == NULL:
             wheel_add(wheel, &conn.slow, wheel.now_ms + conn.plane.half_closed_ms)
@@ -277,16 +278,16 @@ cdef void watch_slowness(Connection *conn) noexcept nogil:
 # Events and turns
 
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
-    cdef Home *home = conn.home
+    cdef Reactor *reactor = conn.reactor
     if conn.is_closed:
         return
     if events & (EPOLLERR | EPOLLHUP):
         connection_close(conn)
         return
-    home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
     conn.drained = False
     if events & EPOLLOUT:
-        conn.active_ms = home.wheel.now_ms  # the peer has read some of its answers
+        conn.active_ms = reactor.wheel.now_ms  # the peer has read some of its answers
     if events & EPOLLRDHUP:
         conn.hung_up = True  # what it sent before is still read
     connection_go_on(conn)
@@ -301,18 +302,18 @@ cdef void connection_go_on(Connection *conn) noexcept nogil:
     turn.end = NULL
     turn.bytes = 0
     turn.frames = 0
-    turn.end_ns = conn.home.now_ns + TURN_NS
+    turn.end_ns = conn.reactor.now_ns + TURN_NS
     turn.dry = conn.drained and conn.interest & EPOLLIN
     if conn.rest != NULL:
         turn.at = conn.rest.data + conn.rest_at
         turn.end = conn.rest.data + conn.rest.size
     while not conn.is_closed:
         if conn.waiting != NULL:
-            conn.home.inflated_bytes = 0
+            conn.reactor.inflated_bytes = 0
             if not start(conn):
                 break
             turn.frames += 1
-            turn.bytes += conn.home.inflated_bytes
+            turn.bytes += conn.reactor.inflated_bytes
         if conn.closing or conn.stall or is_over(conn, &turn):
             break
         frame = cut(conn, &turn)
@@ -331,7 +332,7 @@ cdef void connection_go_on(Connection *conn) noexcept nogil:
 
 cdef inline bint is_over(const Connection *conn, const Turn *turn) noexcept nogil:
     return (turn.frames >= conn.plane.turn_frames or turn.bytes >= conn.plane.turn_bytes
-            or conn.home.now_ns >= turn.end_ns)
+            or conn.reactor.now_ns >= turn.end_ns)
 
 
 cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
@@ -364,7 +365,7 @@ cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
         event.events = interest
         event.data.ptr = conn
         conn.interest = interest
-        if epoll_ctl(conn.home.epoll, EPOLL_CTL_MOD, conn.handle, &event) != 0:
+        if epoll_ctl(conn.reactor.epoll, EPOLL_CTL_MOD, conn.handle, &event) != 0:
             connection_close(conn)
 
 
@@ -383,11 +384,11 @@ cdef void memory_granted(Mail *mail) noexcept nogil:
 # Requests
 
 cdef Request *request_new(Connection *conn, Frame *frame) noexcept nogil:
-    cdef Home *home = conn.home
-    cdef Request *request = home.spare
+    cdef Reactor *reactor = conn.reactor
+    cdef Request *request = reactor.spare
     if request != NULL:
-        home.spare = request.next
-        home.spare_count -= 1
+        reactor.spare = request.next
+        reactor.spare_count -= 1
     else:
         request = <Request *> malloc(sizeof(Request))
         if request == NULL:
@@ -396,12 +397,12 @@ cdef Request *request_new(Connection *conn, Frame *frame) noexcept nogil:
     request.answered.deliver = deliver_answer
     request.plane = conn.plane
     request.connection = conn
-    request.inbox = &home.inbox
-    request.wheel = &home.wheel
+    request.inbox = &reactor.inbox
+    request.wheel = &reactor.wheel
     request.settled = settled
     request.frame = frame
     request.frame_bytes = frame.size
-    request.received_ns = home.now_ns
+    request.received_ns = reactor.now_ns
     request.listener = conn.listener
     request.port = conn.port
     memcpy(request.address, conn.address, 16)
@@ -412,14 +413,14 @@ cdef Request *request_new(Connection *conn, Frame *frame) noexcept nogil:
 
 cdef void request_free(Request *request) noexcept nogil:
     cdef Connection *conn = <Connection *> request.connection
-    cdef Home *home = conn.home
+    cdef Reactor *reactor = conn.reactor
     answer_clear(&request.answer)
     if request.frame != NULL:
         frame_release(request.frame)
-    if home.spare_count < SPARE_REQUESTS:
-        request.next = home.spare
-        home.spare = request
-        home.spare_count += 1
+    if reactor.spare_count < SPARE_REQUESTS:
+        request.next = reactor.spare
+        reactor.spare = request
+        reactor.spare_count += 1
     else:
         free(request)
     add64(&live_requests, -1)
@@ -472,8 +473,8 @@ cdef bint start(Connection *conn) noexcept nogil:
     if request.api_key < HOT_APIS and load_ptr(<void **> &conn.plane.hot[request.api_key]) != NULL:
         return serve(conn, request)
     if request.api_key == API_VERSIONS and answer_versions(request):
-        request.dequeued_ns = conn.home.now_ns
-        request.local_done_ns = conn.home.now_ns
+        request.dequeued_ns = conn.reactor.now_ns
+        request.local_done_ns = conn.reactor.now_ns
         enqueue(conn, request, REQUEST_BLOCKED)
         complete(conn, request)
         return True
@@ -506,7 +507,7 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
 
 cdef bint serve(Connection *conn, Request *request) noexcept nogil:
     cdef Plane *plane = conn.plane
-    cdef Home *home = conn.home
+    cdef Reactor *reactor = conn.reactor
     cdef int outcome
     if not conn.judged:
         conn.judged = True
@@ -514,7 +515,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
                    request.client_id_size, &conn.verdict)
         if conn.verdict.delay_ms > 0:
             conn.stall |= STALL_DELAYED
-            wheel_add(&home.wheel, &conn.hold, home.wheel.now_ms + conn.verdict.delay_ms)
+            wheel_add(&reactor.wheel, &conn.hold, reactor.wheel.now_ms + conn.verdict.delay_ms)
             return False
     if conn.verdict.action == GATE_CLOSE:
         connection_close(conn)
@@ -522,7 +523,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
     if conn.verdict.action == GATE_PUNT:
         return hand_over(conn, request)
     request.mute_ms = conn.verdict.mute_ms
-    request.dequeued_ns = home.now_ns
+    request.dequeued_ns = reactor.now_ns
     outcome = plane.hot[request.api_key](plane.hot_state[request.api_key], request, &conn.verdict)
     if outcome == SERVED_PUNT:
         conn.verdict.action = GATE_PUNT
@@ -530,9 +531,9 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
     if outcome == SERVED_CLOSE:
         malformed(conn, "a request that its processor cannot read or answer; closed")
         return False
-    home.now_ns = home.clock.monotonic_ns(home.clock.self)
-    home.inflated_bytes = request.inflated_bytes
-    request.local_done_ns = home.now_ns
+    reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
+    reactor.inflated_bytes = request.inflated_bytes
+    request.local_done_ns = reactor.now_ns
     conn.skew = request.skew
     enqueue(conn, request, REQUEST_BLOCKED)
     if outcome == SERVED:
@@ -546,10 +547,10 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
 cdef void settled(Request *request, bint is_complete) noexcept nogil:
     """A hot request comes back from where it was parked."""
     cdef Connection *conn = <Connection *> request.connection
-    cdef Home *home = conn.home
+    cdef Reactor *reactor = conn.reactor
     if is_complete:
-        home.now_ns = home.clock.monotonic_ns(home.clock.self)
-        request.remote_done_ns = home.now_ns
+        reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
+        request.remote_done_ns = reactor.now_ns
         complete(conn, request)
     elif request.progress == REQUEST_BLOCKED:
         request.progress = REQUEST_PARKED
@@ -577,7 +578,7 @@ cdef void flush(Connection *conn) noexcept nogil:
     if conn.first == NULL or conn.first.progress != REQUEST_DONE:
         conn.want_write = False
         return
-    outcome = send_answers(conn.plane.env, conn.handle, conn.first, conn.home.now_ns, &conn.want_write)
+    outcome = send_answers(conn.plane.env, conn.handle, conn.first, conn.reactor.now_ns, &conn.want_write)
     while not conn.is_closed and conn.first != NULL and conn.first.progress == REQUEST_DONE:
         request = conn.first
         if not answer_sent(request):
@@ -589,7 +590,7 @@ cdef void flush(Connection *conn) noexcept nogil:
 
 cdef void finish(Connection *conn, Request *request) noexcept nogil:
     """The first answer of the queue is out."""
-    cdef Home *home = conn.home
+    cdef Reactor *reactor = conn.reactor
     cdef ApiMetrics **metrics = &conn.link.apis[request.api_key]
     conn.first = request.next
     if conn.first == NULL:
@@ -597,13 +598,13 @@ cdef void finish(Connection *conn, Request *request) noexcept nogil:
     conn.queued -= 1
     conn.queued_bytes -= request.answer.total
     add64(&conn.plane.responses_queued, -1)
-    conn.active_ms = home.wheel.now_ms
+    conn.active_ms = reactor.wheel.now_ms
     if metrics[0] == NULL:
         store_ptr(<void **> metrics, calloc(1, sizeof(ApiMetrics)))
     if metrics[0] != NULL:
-        note_stages(metrics[0], request, home.now_ns)
+        note_stages(metrics[0], request, reactor.now_ns)
     if request.mute_ms > 0 and not request.close_after:
-        wheel_add(&home.wheel, &conn.hold, home.wheel.now_ms + request.mute_ms)
+        wheel_add(&reactor.wheel, &conn.hold, reactor.wheel.now_ms + request.mute_ms)
     if request.close_after:
         connection_close(conn)
     request_free(request)

@@ -1,8 +1,9 @@
-"""The gate: an immutable native policy that a hot request passes before anything happens to it.
+"""The gate: an immutable native policy that judges each hot request before the processor serves it.
 
-Published like the partition table. It says serve, answer this error, answer and mute for a time, or punt to the plane's
-handler loop, which answers with the same meaning by the same native append and read. Punt is right for every Produce
-and Fetch; a gate that always punts is the reference beside the hot path.
+The plane publishes it like the partition table. A verdict is: serve, answer this error, close, or punt the request to
+the plane's handler loop; a rule may also delay the request, or mute the connection after the answer. The handler loop
+gives the same answers through the same native append and read, so a gate that always punts is the reference for tests
+of the hot path.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -17,15 +18,15 @@ ctypedef struct GateRule:
     int16_t api_key       # -1: any hot one
     int16_t action
     int16_t error
-    int32_t mute_ms       # the connection is not read for so long after the answer
-    int64_t delay_ms      # before the request is looked at
-    int64_t times         # atomic: how often it still applies; -1 for ever
-    char *client_id       # NULL: any; else exactly this, `client_id_size` bytes
+    int32_t mute_ms       # how long the connection is not read after the answer
+    int64_t delay_ms      # how long the request waits before it is judged again
+    int64_t times         # atomic: how often the rule still applies; -1: always
+    char *client_id       # NULL: any client; else exactly this id of `client_id_size` bytes
     int32_t client_id_size
 
 ctypedef struct Gate:
     int32_t refs          # atomic
-    int16_t otherwise     # GATE_SERVE or GATE_PUNT, where no rule matches
+    int16_t otherwise     # GATE_SERVE or GATE_PUNT: the verdict where no rule matches
     int32_t count
     GateRule *rules
 
@@ -35,7 +36,6 @@ ctypedef struct Verdict:
     int32_t mute_ms
     int64_t delay_ms
 
-cdef void gate_hold(Gate *gate) noexcept nogil
 cdef void gate_release(Gate *gate) noexcept nogil
 cdef void gate_judge(Gate *gate, int16_t api_key, const uint8_t *client_id, int32_t client_id_size,
                      Verdict *verdict) noexcept nogil

@@ -7,10 +7,6 @@ from libc.string cimport memcmp, memcpy
 from kafkacore._fast.base.atomics cimport add32, cas64, load64
 
 
-cdef void gate_hold(Gate *gate) noexcept nogil:
-    add32(&gate.refs, 1)
-
-
 cdef void gate_release(Gate *gate) noexcept nogil:
     cdef int32_t i
     if gate == NULL or add32(&gate.refs, -1) != 0:

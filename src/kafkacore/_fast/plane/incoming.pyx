@@ -11,7 +11,8 @@ from kafkacore._fast.base.cursor cimport Reader, be32, read_i16, read_i32, read_
 from kafkacore._fast.wait.memory cimport (
     FRAME_STEP_BYTES, Frame, budget_grow, budget_release, budget_reserve, frame_new, frame_release,
 )
-from kafkacore._fast.plane.plane cimport API_KEYS, Plane, Request, plane_notice
+from kafkacore._fast.plane.notices cimport plane_notice
+from kafkacore._fast.plane.plane cimport API_KEYS, Plane, Request
 from kafkacore._fast.wait.timer cimport wheel_cancel
 
 cdef enum:
@@ -56,7 +57,7 @@ cdef int64_t receive(Connection *conn, Turn *turn, void *into, int64_t size) noe
     n = conn.plane.env.transport.recv(conn.plane.env.transport.self, conn.handle, into, <size_t> size)
     if n > 0:
         turn.bytes += n
-        conn.active_ms = conn.home.wheel.now_ms
+        conn.active_ms = conn.reactor.wheel.now_ms
         # A short read means an empty socket, but after a hang-up it is read to the end.
         turn.dry = n < size and not conn.hung_up
         return n
@@ -93,7 +94,7 @@ cdef Frame *cut(Connection *conn, Turn *turn) noexcept nogil:
         if frame.received == frame.size:
             conn.frame = NULL
             conn.big = frame.size >= BIG_FRAME_BYTES
-            wheel_cancel(&conn.home.wheel, &conn.slow)
+            wheel_cancel(&conn.reactor.wheel, &conn.slow)
             return frame
     return NULL
 
@@ -113,8 +114,8 @@ cdef bint cut_prefix(Connection *conn, Turn *turn) noexcept nogil:
             size = receive(conn, turn, conn.prefix + conn.prefix_size, 4 - conn.prefix_size)
             conn.prefix_size += <int16_t> size
         else:
-            size = receive(conn, turn, conn.home.scratch, SCRATCH_BYTES)
-            turn.at = conn.home.scratch
+            size = receive(conn, turn, conn.reactor.scratch, SCRATCH_BYTES)
+            turn.at = conn.reactor.scratch
             turn.end = turn.at + size
         if size == 0:
             return False

@@ -1,16 +1,16 @@
-"""The client side: prebuilt requests, pipelined over many connections by one thread without the GIL, answers counted
-and timed.
+"""The client side of benchmarks: one thread without the GIL pipelines prebuilt requests over many connections, and
+counts and times the answers.
 
-For benchmarks, where it must never be the bottleneck: a request's bytes are made once and sent as they are but for the
-correlation id, and an answer may be thrown away inside the kernel.
+It must never be the bottleneck: a request's bytes are made once, and only the correlation id changes; the kernel can
+discard answers.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
-    HEAD_BYTES = 12           # size, API key, version, correlation id: a copy of its own for each request under way
-    ANSWER_HEAD_BYTES = 512   # of an answer, kept to look for its error code
-    SUB_BUCKETS = 64          # of each power of two of ns: 1.6 % apart
+    HEAD_BYTES = 12           # size, API key, version, correlation id: each request under way has its own copy
+    ANSWER_HEAD_BYTES = 512   # kept of an answer, to read its error code
+    SUB_BUCKETS = 64          # for each power of two of ns: 1.6 % apart
     BUCKETS = 2560            # up to 2^40 ns
 
 ctypedef struct Outbound:     # a prebuilt request
@@ -20,14 +20,14 @@ ctypedef struct Outbound:     # a prebuilt request
 ctypedef struct Channel:
     int handle
     int32_t in_flight
-    int64_t next              # request to send: an index that goes round
-    int64_t sent              # bytes of the request under way; -1: none
+    int64_t next              # index of the next request, modulo their count
+    int64_t sent              # bytes of the request being sent; -1: none
     int64_t sent_count
     int64_t answered_count
     uint8_t head[12]          # HEAD_BYTES
-    int64_t *started_ns       # `depth` of them, by turn
+    int64_t *started_ns       # a ring of `depth` times
     int32_t head_received
-    int64_t left              # bytes of the answer under way that are still to come
+    int64_t left              # bytes of the current answer that are still to come
     uint8_t answer[512]       # ANSWER_HEAD_BYTES
     bint want_write
     bint broken
@@ -39,11 +39,11 @@ ctypedef struct Run:
     int epoll
     const Outbound *requests
     int64_t request_count
-    int64_t most_requests     # of all channels together; -1: until the deadline
+    int64_t most_requests     # for all channels together; -1: until the deadline
     int64_t deadline_ns
-    int32_t error_at          # where in an answer (without its size) an int16 error code lies; -1: not looked for
-    bint discard              # the rest of an answer is dropped inside the kernel
-    bint spin                 # never sleep
+    int32_t error_at          # offset of an int16 error code in an answer, without its size; -1: do not look
+    bint discard              # the kernel drops the rest of an answer
+    bint spin                 # never sleeps
     uint8_t *scratch
     # Results.
     int64_t started

@@ -1,11 +1,11 @@
-"""What a listener's connections share: limits, memory, ring, gate, hot APIs, metrics. One native Plane for each
-listener group of a node (data, controller, control); `network/` makes it and keeps it until the last connection is
-gone.
+"""A plane: the limits, memory, ring, gate, hot APIs and metrics that the connections of a listener group share. A node
+has one native Plane for each group (data, controller, control); `network/` makes it and keeps it until its last
+connection is closed.
 
-Who touches what: a Request belongs to its connection's processor, but for the time from its push on the ring to the
-mail that brings its answer back, when the handler owns it. What a plane publishes (gate, table, ApiVersions answers) is
-immutable and swapped whole; a processor reads it within one turn, and the old one goes when each processor has ended
-the turn it was in: processors count their turns, odd while one is under way.
+A Request belongs to its connection's processor. From its push on the ring until its answer's mail arrives, the handler
+owns it. Published values (gate, partition table, ApiVersions answers, endpoints) are immutable and replaced as a whole.
+A processor reads them within one turn; the plane frees an old value when each processor has ended the turn in which it
+could have read it. Processors count their turns; the count is odd during a turn.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t
@@ -25,38 +25,38 @@ cdef enum:
     API_KEYS = 96         # keys from 0 that a plane may serve
     STAGES = 6            # queue, local, remote, throttle, response queue, send
     STAGE_BUCKETS = 40
-    NOTICES = 256         # lines that wait for Python; more are counted only
+    NOTICES = 256         # log lines that may wait for Python; more are only counted
     MAX_LISTENERS = 64    # of one plane
     TURN_NS = 1000000     # how long one connection, or one request, is served before others have their turn
 
 ctypedef struct Plane
 
-# One request from its cut out of the connection to its answer's last byte. Its answer slot is reserved before the
-# request is handed on (KAFKA-702): it is the request itself, in the connection's queue.
+# One request, from the frame that the connection cut to the last byte of its answer. The request itself, in the
+# connection's queue, is the slot of its answer; so answers keep the order of the requests (KAFKA-702).
 ctypedef struct Request:
     Mail answered         # first: a handler posts this to the processor's inbox
     Plane *plane
     void *connection      # counted
     Request *next         # in the connection's queue of answers
-    Inbox *inbox          # of its processor
-    Wheel *wheel          # likewise
+    Inbox *inbox          # its processor's
+    Wheel *wheel          # its processor's
     void (*settled)(Request *request, bint complete) noexcept nogil  # see request_answered, request_unblocked
-    int32_t listener      # which of the plane's listeners it came by
-    uint8_t address[16]   # of the peer: IPv6, or IPv4 mapped into it
+    int32_t listener      # the number of the listener that accepted its connection
+    uint8_t address[16]   # the peer's: IPv6, or IPv4 mapped into it
     int32_t port
     int16_t progress      # REQUEST_*; owner's thread
-    Frame *frame          # counted; NULL when its handler has let go of it
-    int64_t frame_bytes   # its size
+    Frame *frame          # counted; NULL when it was released early
+    int64_t frame_bytes   # the frame's size
     int16_t api_key
     int16_t api_version
     int32_t correlation_id
-    const uint8_t *client_id        # inside the frame; NULL when null, or when that is gone
+    const uint8_t *client_id        # inside the frame; NULL when null, or when the frame was released
     int32_t client_id_size
     int32_t header_size             # the body starts here
-    int64_t inflated_bytes          # that serving it went through; its processor counts them against the turn
-    int8_t skew                     # into a cache line: where the data of a like request had better begin
+    int64_t inflated_bytes          # of its records; its processor counts them against the turn
+    int8_t skew                     # the best place in a cache line for the data of the next such request
     Answer answer
-    bint close_after                # the answer is the connection's last
+    bint close_after                # the connection closes after this answer
     bint no_answer                  # acks=0
     int32_t mute_ms
     int64_t received_ns             # metrics: stage boundaries
@@ -64,29 +64,29 @@ ctypedef struct Request:
     int64_t local_done_ns
     int64_t remote_done_ns
     int64_t sending_ns
-    void *state                     # of the hot API, between park and resume
-    void (*drop_state)(Request *request) noexcept nogil  # connection gone: give everything back
+    void *state                     # the hot API's, between park and resume
+    void (*drop_state)(Request *request) noexcept nogil  # the connection is closed: frees `state`
 
 cdef enum:
     REQUEST_WAITING = 0   # cut, not started
-    REQUEST_BLOCKED = 1   # hot, no or partial effect
-    REQUEST_PARKED = 2    # hot, its effect is done
+    REQUEST_BLOCKED = 1   # hot; it had no effect yet, or a part of it
+    REQUEST_PARKED = 2    # hot; its effect is done
     REQUEST_OUT = 3       # on the ring or with a handler
     REQUEST_DONE = 4      # its answer is complete
 
 cdef enum:
-    DRAIN_ANSWERED = 1    # connections close when they are answered
+    DRAIN_ANSWERED = 1    # connections close after their answers
     DRAIN_AT_ONCE = 2
 
 cdef enum:
     SERVED = 0            # the answer is complete
-    SERVED_PARKED = 1     # its effect is done, the answer comes later: a following Produce may be served
-    SERVED_BLOCKED = 2    # no or partial effect so far: nothing else of this connection is served until it comes back
-    SERVED_PUNT = 3       # untouched; goes on the ring
-    SERVED_CLOSE = 4      # malformed: log one line, close
+    SERVED_PARKED = 1     # its effect is done, the answer comes later; a following Produce may be served
+    SERVED_BLOCKED = 2    # it had no effect yet, or a part of it; nothing else of its connection is served before it
+    SERVED_PUNT = 3       # untouched; it goes on the ring
+    SERVED_CLOSE = 4      # malformed: log one line and close
 
-# A hot API. `verdict` is the gate's. Runs on the connection's processor; may patch the frame's bytes. A parked request
-# comes back by `request_answered` on the same processor, never from within the call.
+# A hot API. `verdict` is the gate's. Runs on the connection's processor, and may patch the frame's bytes. A parked
+# request returns by `request_answered` on the same processor, never from within the call.
 ctypedef int (*Serve)(void *state, Request *request, const Verdict *verdict) noexcept nogil
 
 ctypedef struct StageHistogram:
@@ -94,7 +94,7 @@ ctypedef struct StageHistogram:
     int64_t count
     int64_t sum_us
 
-# Of one API, one plane and one processor: that processor alone writes, anybody reads.
+# For one API, one plane and one processor: only that processor writes, any thread reads.
 ctypedef struct ApiMetrics:
     int64_t requests
     int64_t request_bytes
@@ -102,27 +102,27 @@ ctypedef struct ApiMetrics:
     StageHistogram stages[STAGES]
     StageHistogram total
 
-# Which versions of an API this plane takes: everything else is refused as Kafka does.
+# The versions of an API that this plane serves. It refuses others as Kafka does.
 ctypedef struct ApiVersionRange:
     int16_t lowest
-    int16_t highest       # below `lowest`: the API is not served here
+    int16_t highest       # below `lowest`: this plane does not serve the API
     int16_t flexible_from  # versions from here on have request header 2
 
-# ApiVersions answers (bodies without header) by version, made by Python whenever features change.
+# ApiVersions answers (bodies without header) by version. Python makes them whenever features change.
 ctypedef struct VersionAnswers:
     int32_t refs
     int32_t count         # versions 0 to count - 1
     uint8_t **bodies
     int32_t *sizes
 
-# How many connections an address has, for max.connections.per.ip.
+# The number of connections from an address, for max.connections.per.ip.
 ctypedef struct AddressCount:
     AddressCount *next
     uint8_t address[16]   # IPv6, or IPv4 mapped into it
     int32_t count
-    int32_t limit         # an override, -1: max_connections_per_ip
+    int32_t limit         # an override; -1: max_connections_per_ip
 
-# max.connection.creation.rate; covered by the acceptor's lock.
+# max.connection.creation.rate. The acceptor's lock guards it.
 ctypedef struct ArrivalRate:
     int64_t per_second    # 0: unlimited
     double tokens
@@ -144,11 +144,11 @@ ctypedef struct Plane:
     # While other frames wait for memory, one that has grown by less than these bytes in this time loses its connection.
     int64_t slow_frame_ms
     int64_t slow_frame_bytes
-    int64_t half_closed_ms          # how long answers go on for a peer that sends no more
-    int32_t max_connections         # atomic, as the next one: both may change
-    int32_t max_connections_per_ip
-    int32_t answers_depth           # answers that a connection may await
-    int64_t answers_bytes
+    int64_t half_closed_ms          # how long a peer that sends no more still gets answers
+    int32_t max_connections         # atomic: may change
+    int32_t max_connections_per_ip  # atomic: may change
+    int32_t answers_depth           # requests of a connection that may await their answers
+    int64_t answers_bytes           # of its complete answers that may wait for the socket
     int32_t turn_frames             # a connection's share of one turn, beside TURN_NS
     int64_t turn_bytes              # received, and of records as they are inflated
     int32_t send_buffer_bytes       # socket.send.buffer.bytes; -1: the system's
@@ -162,11 +162,11 @@ ctypedef struct Plane:
     int64_t responses_queued
     int64_t notices_dropped
     int32_t notices_waiting
-    Inbox notices         # one logged line each
-    Mail *notices_taken   # the thread of the handler loop
+    Inbox notices         # lines for the log
+    Mail *notices_taken   # only the thread of the handler loop
     Mutex addresses_lock
     AddressCount *addresses[256]
-    ArrivalRate arrivals            # of its listeners together, but for exempt ones
+    ArrivalRate arrivals            # of its listeners together, except exempt ones
     int32_t listener_connections[MAX_LISTENERS]  # atomic; by the listener's number
 
 ctypedef struct Notice:
@@ -176,24 +176,20 @@ ctypedef struct Notice:
 
 cdef void plane_hold(Plane *plane) noexcept nogil
 cdef void plane_release(Plane *plane) noexcept nogil
-# A line for the log: who (16 byte address and port; NULL: nobody in particular), what. Any thread.
-cdef void plane_notice(Plane *plane, const uint8_t *address, int32_t port, const char *what) noexcept nogil
-# 0, or which limit refuses the newcomer: -1 max.connections.per.ip. Takes a place that address_leave gives back.
-cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil
-cdef void address_leave(Plane *plane, const uint8_t *address) noexcept nogil
+
 
 cdef void request_answered(Request *request) noexcept nogil  # owner's thread: the answer is complete
 cdef void request_unblocked(Request *request) noexcept nogil  # owner's thread: SERVED_BLOCKED became SERVED_PARKED
-# Owner's thread, once nothing points into the frame any more: its memory goes back to the plane.
+# Owner's thread: gives the frame's memory back to the plane. Nothing may point into the frame any more.
 cdef void request_release_frame(Request *request) noexcept nogil
-cdef void request_post_answer(Request *request) noexcept nogil  # any thread: the answer of one that was on the ring
-cdef Inbox *request_inbox(Request *request) noexcept nogil  # of its processor, for a Parked
-cdef Wheel *request_wheel(Request *request) noexcept nogil  # likewise, for its deadline; owner's thread only
+cdef void request_post_answer(Request *request) noexcept nogil  # any thread: the answer of a request from the ring
+cdef Inbox *request_inbox(Request *request) noexcept nogil  # its processor's, for a Parked
+cdef Wheel *request_wheel(Request *request) noexcept nogil  # its processor's, for a deadline; owner's thread only
 cdef PartitionTable *request_table(Request *request) noexcept nogil  # valid until the Serve or resume returns
 
 
 cdef class HotApi:
-    """A Serve and its state, for NativePlane.install. `keep` is what the state belongs to."""
+    """A Serve and its state, for NativePlane.install. `keep` owns the state."""
     cdef Serve serve
     cdef void *state
     cdef object keep
@@ -207,27 +203,19 @@ cdef enum:
 
 
 cdef class NativePlane:
-    """Owns one count of a Plane."""
+    """Owns one reference to a Plane."""
     cdef Plane *plane
     cdef readonly Environment environment
     cdef readonly object name
     cdef int pid
-    cdef dict published   # what the Plane points to, by field
-    cdef list retired     # (owner, turns when it was replaced)
+    cdef dict published   # the owner of each published value, by field
+    cdef list retired     # (owner, each processor's turns when it was replaced)
     cdef const int64_t *turns[MAX_PROCESSORS]
     cdef int turn_count
     cdef list processors
     cdef int check(self) except -1
     cdef int configure(self, dict limits) except -1
     cdef int watch_turns(self, const int64_t *turns, object processor) except -1
-    # For the owners of what is published; `owner` is kept until no processor can be reading `what`.
+    # Points `place` to `what`. Keeps `owner` until no processor can be reading `what`.
     cdef int publish(self, str field, void **place, void *what, object owner) except -1
     cdef int publish_table(self, PartitionTable *table, object owner) except -1
-
-
-cdef class InboundRequest:
-    """A request that came over the ring: Python owns it until it is answered."""
-    cdef Request *request
-    cdef readonly NativePlane plane
-    cdef void finish(self) noexcept
-    cdef int pending(self) except -1

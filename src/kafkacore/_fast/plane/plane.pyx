@@ -2,25 +2,25 @@
 
 cimport cython
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from libc.stdio cimport snprintf
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.errno cimport errno
 from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memcmp, memcpy, strerror
+from libc.string cimport memcpy, strerror
 
-from kafkacore._fast.plane.answer cimport answer_add_memory
+from kafkacore._fast.plane.addresses cimport address_entry, addresses_free
+from kafkacore._fast.plane.notices cimport drop_notices
 from kafkacore._fast.base.atomics cimport add32, add64, fence, load32, load64, load_ptr, store32, store_ptr
-from kafkacore._fast.base.cursor cimport put32
 from kafkacore._fast.wait.mail cimport (
     inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep, inbox_post, silence_bell,
 )
-from kafkacore._fast.wait.memory cimport Frame, budget_close, budget_init, frame_hold, frame_release
+from kafkacore._fast.wait.memory cimport Frame, budget_close, budget_init, frame_release
 from kafkacore._fast.wait.ring cimport (
-    ring_awake, ring_eventfd, ring_free, ring_may_sleep, ring_new, ring_pop, ring_size,
+    ring_awake, ring_eventfd, ring_free, ring_may_sleep, ring_new, ring_size,
 )
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 
 from kafkacore._fast.base.errors import ForkedNodeError
+from kafkacore._fast.plane.addresses import pack_address
 
 cdef extern from "<unistd.h>" nogil:
     int getpid()
@@ -32,27 +32,7 @@ cdef extern from * nogil:
     """
     void set_errno "kc_set_errno"(int error)
 
-cdef extern from "<arpa/inet.h>" nogil:
-    const char *inet_ntop(int family, const void *address, char *into, uint32_t size)
-    int inet_pton(int family, const char *text, void *into)
-    int AF_INET
-    int AF_INET6
-
-cdef extern from *:
-    """
-    #include <Python.h>
-    """
-    int PyBuffer_FillInfo(
-        Py_buffer *view, object owner, void *data, Py_ssize_t size, int read_only, int flags
-    ) except -1
-
-cdef enum:
-    ANSWER_LIMIT = 0x7FFFFFFF  # a size prefix is a signed 32 bit integer
-    BIG_PART = 32768           # of an answer, copied without the GIL
-    BATCH = 64                 # requests that one call takes off the ring
-
 cdef int64_t live_planes = 0   # atomic
-cdef int64_t live_inbound = 0
 
 
 # Life and limits
@@ -62,8 +42,6 @@ cdef void plane_hold(Plane *plane) noexcept nogil:
 
 
 cdef void plane_release(Plane *plane) noexcept nogil:
-    cdef AddressCount *entry
-    cdef int i
     if add32(&plane.refs, -1) != 0:
         return
     inbox_deliver(&plane.notices)
@@ -71,11 +49,7 @@ cdef void plane_release(Plane *plane) noexcept nogil:
     inbox_close(&plane.notices)
     ring_free(plane.ring)
     budget_close(&plane.budget)
-    for i in range(256):
-        while plane.addresses[i] != NULL:
-            entry = plane.addresses[i]
-            plane.addresses[i] = entry.next
-            free(entry)
+    addresses_free(plane)
     mutex_destroy(&plane.addresses_lock)
     free(plane)
     add64(&live_planes, -1)
@@ -102,111 +76,6 @@ cdef Plane *plane_new(int32_t ring_capacity, int64_t budget_bytes) noexcept nogi
     free(plane)
     set_errno(error)
     return NULL
-
-
-cdef inline AddressCount **address_slot(Plane *plane, const uint8_t *address) noexcept nogil:
-    cdef uint32_t hash = 2166136261u
-    cdef AddressCount **at
-    cdef int i
-    for i in range(16):
-        hash = (hash ^ address[i]) * 16777619u
-    at = &plane.addresses[(hash >> 24) ^ (hash & 0xFF)]
-    while at[0] != NULL and memcmp(at[0].address, address, 16) != 0:
-        at = &at[0].next
-    return at
-
-
-cdef AddressCount *address_entry(Plane *plane, const uint8_t *address) noexcept nogil:
-    """Under the lock: the address' entry, made when it is new. NULL when memory is out."""
-    cdef AddressCount **at = address_slot(plane, address)
-    if at[0] == NULL:
-        at[0] = <AddressCount *> calloc(1, sizeof(AddressCount))
-        if at[0] != NULL:
-            memcpy(at[0].address, address, 16)
-            at[0].limit = -1
-    return at[0]
-
-
-cdef int address_enter(Plane *plane, const uint8_t *address) noexcept nogil:
-    cdef AddressCount *entry
-    cdef int result = -1
-    mutex_lock(&plane.addresses_lock)
-    entry = address_entry(plane, address)
-    if entry != NULL and entry.count < (entry.limit if entry.limit >= 0 else load32(&plane.max_connections_per_ip)):
-        entry.count += 1
-        result = 0
-    mutex_unlock(&plane.addresses_lock)
-    return result
-
-
-cdef void address_leave(Plane *plane, const uint8_t *address) noexcept nogil:
-    cdef AddressCount **at
-    cdef AddressCount *entry
-    mutex_lock(&plane.addresses_lock)
-    at = address_slot(plane, address)
-    entry = at[0]
-    if entry != NULL:
-        entry.count -= 1
-        if entry.count <= 0 and entry.limit < 0:
-            at[0] = entry.next
-            free(entry)
-    mutex_unlock(&plane.addresses_lock)
-
-
-# Notices
-
-cdef void deliver_notice(Mail *mail) noexcept nogil:
-    cdef Plane *plane = (<Notice *> mail).plane
-    mail.next = plane.notices_taken
-    plane.notices_taken = mail
-
-
-cdef void drop_notices(Plane *plane) noexcept nogil:
-    cdef Mail *mail
-    while plane.notices_taken != NULL:
-        mail = plane.notices_taken
-        plane.notices_taken = mail.next
-        add32(&plane.notices_waiting, -1)
-        free(mail)
-
-
-cdef bint format_host(char *into, uint32_t size, const uint8_t *address) noexcept nogil:
-    """Whether it is one of version 4."""
-    cdef const uint8_t *mapped = <const uint8_t *> b"\0\0\0\0\0\0\0\0\0\0\xff\xff"
-    if memcmp(address, mapped, 12) == 0:
-        inet_ntop(AF_INET, address + 12, into, size)
-        return True
-    inet_ntop(AF_INET6, address, into, size)
-    return False
-
-
-cdef void format_peer(char *into, size_t size, const uint8_t *address, int32_t port) noexcept nogil:
-    cdef char host[64]
-    if format_host(host, 64, address):
-        snprintf(into, size, "%s:%d", host, port)
-    else:
-        snprintf(into, size, "[%s]:%d", host, port)
-
-
-cdef void plane_notice(Plane *plane, const uint8_t *address, int32_t port, const char *what) noexcept nogil:
-    cdef Notice *notice
-    cdef char peer[80]
-    peer[0] = 0
-    if load32(&plane.notices_waiting) >= NOTICES:
-        add64(&plane.notices_dropped, 1)
-        return
-    notice = <Notice *> malloc(sizeof(Notice))
-    if notice == NULL:
-        add64(&plane.notices_dropped, 1)
-        return
-    if address != NULL:
-        format_peer(peer, 80, address, port)
-    snprintf(notice.text, sizeof(notice.text), "%s%s%s", peer, ": " if address != NULL else "", what)
-    notice.plane = plane
-    notice.mail.posted = 0
-    notice.mail.deliver = deliver_notice
-    add32(&plane.notices_waiting, 1)
-    inbox_post(&plane.notices, &notice.mail)
 
 
 # Requests
@@ -246,19 +115,9 @@ cdef PartitionTable *request_table(Request *request) noexcept nogil:
 
 # The Python face
 
-def live() -> dict[str, int]:
-    """Planes, and requests that Python has not answered."""
-    return {"planes": load64(&live_planes), "inbound": load64(&live_inbound)}
-
-
-def pack_address(host: str) -> bytes:
-    """The 16 bytes of an IP address, IPv4 mapped into IPv6. Raises ValueError when it is none."""
-    cdef uint8_t address[16]
-    cdef bytes text = host.encode()
-    memcpy(address, <const char *> b"\0\0\0\0\0\0\0\0\0\0\xff\xff", 12)
-    if inet_pton(AF_INET, text, &address[12]) != 1 and inet_pton(AF_INET6, text, address) != 1:
-        raise ValueError(f"{host!r} is no IP address")
-    return (<char *> address)[:16]
+def live() -> int:
+    """Planes that exist."""
+    return load64(&live_planes)
 
 
 cdef object hot_api(Serve serve, void *state, object keep):
@@ -275,7 +134,8 @@ cdef class HotApi:
 
 
 LIMITS = (
-    "max_request_bytes", "idle_ms", "slow_frame_ms", "slow_frame_bytes", "half_closed_ms", "max_connections", "max_connections_per_ip",
+    "max_request_bytes", "idle_ms", "slow_frame_ms", "slow_frame_bytes", "half_closed_ms", "max_connections",
+    "max_connections_per_ip",
     "answers_depth", "answers_bytes", "turn_frames", "turn_bytes", "send_buffer_bytes", "receive_buffer_bytes",
 )
 
@@ -479,24 +339,6 @@ cdef class NativePlane:
         """Readable when `pop` has something after `may_sleep` said so."""
         return ring_eventfd(self.plane.ring)
 
-    def pop(self, int most=BATCH) -> list[InboundRequest]:
-        """At most `most` (and 64) requests that wait for a handler."""
-        self.check()
-        cdef void *items[BATCH]
-        cdef int64_t now_ns = self.plane.env.clock.monotonic_ns(self.plane.env.clock.self)
-        cdef int count = ring_pop(self.plane.ring, items, most if most < BATCH else BATCH)
-        cdef int i
-        cdef InboundRequest inbound
-        cdef list found = []
-        for i in range(count):
-            inbound = InboundRequest.__new__(InboundRequest)
-            inbound.request = <Request *> items[i]
-            inbound.request.dequeued_ns = now_ns
-            inbound.plane = self
-            add64(&live_inbound, 1)
-            found.append(inbound)
-        return found
-
     def may_sleep(self) -> bool:
         return ring_may_sleep(self.plane.ring)
 
@@ -548,173 +390,3 @@ cdef class NativePlane:
             "malformed_frames": load64(&self.plane.malformed_frames),
             "notices_dropped": load64(&self.plane.notices_dropped),
         }
-
-
-@cython.no_gc  # a view that is let go of later gives bytes back to the plane
-cdef class InboundRequest:
-    """One request for a handler. A buffer of the whole frame, so that `memoryview(request)` copies nothing.
-
-    Exactly one of `answer`, `close` ends it; one that is forgotten closes its connection.
-    """
-
-    def __dealloc__(self):
-        if self.request != NULL:
-            self.request.close_after = True
-            self.finish()
-
-    cdef void finish(self) noexcept:
-        cdef Request *request = self.request
-        self.request = NULL
-        add64(&live_inbound, -1)
-        request.remote_done_ns = request.plane.env.clock.monotonic_ns(request.plane.env.clock.self)
-        if request.local_done_ns == 0:
-            request.local_done_ns = request.remote_done_ns
-        request_post_answer(request)
-
-    cdef int pending(self) except -1:
-        if self.request == NULL:
-            raise RuntimeError("this request is answered already")
-        return 0
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        self.pending()
-        if self.request.frame == NULL:
-            raise BufferError("this request's frame was let go of")
-        PyBuffer_FillInfo(view, self, self.request.frame.data, self.request.frame.size, 1, flags)
-        # The view outlives the answer.
-        frame_hold(self.request.frame)
-        view.internal = self.request.frame
-
-    def __releasebuffer__(self, Py_buffer *view):
-        frame_release(<Frame *> view.internal)
-
-    def let_go(self) -> None:
-        """Gives the frame's memory back to the plane before there is an answer, for a handler that has read it and may
-        be long. Views of it that are left keep it until they are released."""
-        self.pending()
-        request_release_frame(self.request)
-
-    def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
-        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size
-        prefix. `torn_bytes`: no more than so many of them, with the prefix, and then the connection's end."""
-        self.pending()
-        cdef const uint8_t[::1] view
-        cdef uint8_t *memory
-        cdef int64_t size
-        cdef int64_t total = 0
-        cdef list all = [parts] if isinstance(parts, (bytes, bytearray, memoryview)) else list(parts)
-        for part in all:
-            total += len(part)
-        if total > ANSWER_LIMIT - 4:
-            raise ValueError(f"an answer of {total} bytes does not fit into a frame")
-        memory = <uint8_t *> malloc(total + 4)
-        if memory == NULL:
-            raise MemoryError
-        put32(memory, <uint32_t> total)
-        total = 4
-        for part in all:
-            view = part
-            size = view.shape[0]
-            if size > BIG_PART:
-                with nogil:  # fresh pages cost more than the copy
-                    memcpy(memory + total, &view[0], size)
-            elif size:
-                memcpy(memory + total, &view[0], size)
-            total += size
-        self.request.answer.memory = memory
-        if torn_bytes >= 0:
-            total = min(total, torn_bytes)
-            close = True
-        answer_add_memory(&self.request.answer, memory, total)  # the first extent always fits
-        self.request.close_after = close
-        self.request.mute_ms = mute_ms
-        self.finish()
-
-    def answer_nothing(self) -> None:
-        """Ends it without an answer, as Produce with acks=0 does."""
-        self.pending()
-        self.request.no_answer = True
-        self.finish()
-
-    def close(self) -> None:
-        """Ends it and its connection."""
-        self.pending()
-        self.request.close_after = True
-        self.request.no_answer = True
-        self.finish()
-
-    def local_done(self) -> None:
-        """Marks the end of the local work; what follows until the answer counts as remote time."""
-        self.pending()
-        self.request.local_done_ns = self.request.plane.env.clock.monotonic_ns(self.request.plane.env.clock.self)
-
-    @property
-    def answered(self) -> bool:
-        return self.request == NULL
-
-    @property
-    def api_key(self) -> int:
-        self.pending()
-        return self.request.api_key
-
-    @property
-    def api_version(self) -> int:
-        self.pending()
-        return self.request.api_version
-
-    @property
-    def correlation_id(self) -> int:
-        self.pending()
-        return self.request.correlation_id
-
-    @property
-    def client_id(self) -> str | None:
-        self.pending()
-        if self.request.client_id == NULL:
-            return None
-        return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
-
-    def head(self, tuple listeners) -> tuple:
-        """In one call, of a request that has not been let go of: API key, version, correlation id, client id, its
-        listener of those, the peer's address without port, and when it was received, in ns of the plane's clock."""
-        self.pending()
-        cdef Request *request = self.request
-        cdef char host[64]
-        cdef object client_id = None
-        if request.client_id != NULL:
-            client_id = (<const char *> request.client_id)[:request.client_id_size].decode("utf-8", "replace")
-        format_host(host, 64, request.address)
-        return (
-            request.api_key, request.api_version, request.correlation_id, client_id, listeners[request.listener],
-            (<bytes> host).decode("ascii"), request.received_ns,
-        )
-
-    @property
-    def header_size(self) -> int:
-        """Where the body starts in the frame."""
-        self.pending()
-        return self.request.header_size
-
-    @property
-    def frame_size(self) -> int:
-        self.pending()
-        return self.request.frame_bytes
-
-    @property
-    def listener(self) -> int:
-        """Which of its plane's listeners it came by."""
-        self.pending()
-        return self.request.listener
-
-    @property
-    def peer(self) -> str:
-        """The peer's "host:port"."""
-        self.pending()
-        cdef char text[80]
-        format_peer(text, 80, self.request.address, self.request.port)
-        return (<bytes> text).decode()
-
-    @property
-    def received_ns(self) -> int:
-        self.pending()
-        return self.request.received_ns

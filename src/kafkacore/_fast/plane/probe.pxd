@@ -1,7 +1,7 @@
-"""A hot API whose requests say what becomes of them: how tests and benchmarks drive a plane without a log behind it.
+"""A hot API whose requests say how to serve them: tests and benchmarks drive a plane with it, without a log.
 
-The body's first byte: S serve, P park for as many ms as the next four bytes say, B block for so long and then serve,
-U punt, C close, N no answer. An answer repeats the body, and carries a counter that goes up with each effect.
+The body's first byte: S serves; P parks for the milliseconds in the next four bytes; B blocks for that time and then
+serves; U punts; C closes; N gives no answer. An answer repeats the body and carries a counter of effects.
 """
 
 from kafkacore._fast.plane.gate cimport Verdict

@@ -1,35 +1,35 @@
 """A processor: one C thread with one epoll set that drives connections (connection.pxd). Processors belong to the
 process.
 
-A processor that ran out of work may spin for some tens of microseconds before it sleeps, when work came that fast
-lately; at most one thread of the process does so at a time, and none for a while after the kernel took the core away
-meanwhile.
+A processor without work may spin for some tens of microseconds before it sleeps, if work came that fast lately. At most
+one thread of the process spins at a time. After the kernel took the core from a spinning thread, that thread does not
+spin for a while.
 """
 
 from libc.stdint cimport int32_t, int64_t
 
-from kafkacore._fast.plane.connection cimport Home
+from kafkacore._fast.plane.connection cimport Reactor
 from kafkacore._fast.world.environment cimport Environment
 from kafkacore._fast.base.sync cimport Thread
 
 ctypedef struct Spin:
-    int32_t held              # atomic: some thread spins
-    int64_t most_ns           # how long; 0: never
+    int32_t held              # atomic: a thread spins now
+    int64_t most_ns           # the longest spin; 0: never
     int64_t spun_ns           # atomic, for metrics
 
 ctypedef struct Processor:
-    Home home                 # first
+    Reactor reactor                 # first
     Thread thread
     Spin *spin
     int nice
-    bint urgent               # short slices (priority.pxd)
-    int64_t gap_ns            # how long work stayed out lately, a moving average
-    int64_t shy_until_ns      # no spinning before
+    bint urgent               # asks for short time slices (thread_priority.pxd)
+    int64_t gap_ns            # moving average of the time without work
+    int64_t shy_until_ns      # does not spin before this time
     int64_t shy_ns
-    int64_t looked_ns         # when it looked at its sockets while mail waited
+    int64_t looked_ns         # when it last polled its sockets while mail waited
     bint trimmed
-    int64_t idle_ns           # since start; the processor alone writes, anybody reads
-    int64_t waiting_since_ns  # 0 while it works; likewise
+    int64_t idle_ns           # since start; only the processor writes it, any thread reads it
+    int64_t waiting_since_ns  # 0 while it works; only the processor writes it
     int64_t started_ns
     int64_t wakeups
 

@@ -1,4 +1,4 @@
-"""Processors: the loop around the connections of a home, and how it waits."""
+"""Processors: the loop around the connections of a reactor, and how it waits."""
 
 cimport cython
 
@@ -8,13 +8,14 @@ from libc.stdlib cimport calloc, free
 
 from kafkacore._fast.base.atomics cimport add64, cas32, cpu_relax, fence, load32, load64, load_ptr, store32, store64
 from kafkacore._fast.plane.connection cimport (
-    API_KEYS, Connection, Home, Link, connection_event, home_bury, home_close_all, home_go_on, home_swept,
+    API_KEYS, Connection, Link, Reactor, connection_event, reactor_bury, reactor_close_all, reactor_go_on,
+    reactor_swept,
 )
 from kafkacore._fast.base.epoll cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event, epoll_wait, monotonic_ns,
     thread_cpu_ns,
 )
-from kafkacore._fast.plane.home cimport home_close, home_init
+from kafkacore._fast.plane.reactor cimport reactor_close, reactor_init
 from kafkacore._fast.wait.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_post, ring_bell, silence_bell
 from kafkacore._fast.wait.memory cimport frames_trim
 from kafkacore._fast.plane.plane cimport STAGE_BUCKETS, STAGES, ApiMetrics, NativePlane, StageHistogram
@@ -60,9 +61,9 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
     cdef int64_t now_ns = start_ns
     cdef int count = 0
     while count == 0 and now_ns - start_ns < p.spin.most_ns:
-        if load_ptr(<void **> &p.home.inbox.newest) != NULL:
+        if load_ptr(<void **> &p.reactor.inbox.newest) != NULL:
             break
-        count = epoll_wait(p.home.epoll, events, EVENTS, 0)
+        count = epoll_wait(p.reactor.epoll, events, EVENTS, 0)
         cpu_relax()
         now_ns = monotonic_ns()
     store32(&p.spin.held, 0)
@@ -84,34 +85,34 @@ cdef int look_at_sockets(Processor *p, epoll_event *events) noexcept nogil:
     if now_ns - p.looked_ns < LOOK_NS:
         return 0
     p.looked_ns = now_ns
-    return max(epoll_wait(p.home.epoll, events, EVENTS, 0), 0)
+    return max(epoll_wait(p.reactor.epoll, events, EVENTS, 0), 0)
 
 
 cdef int wait_for_events(Processor *p, epoll_event *events) noexcept nogil:
-    cdef Home *home = &p.home
+    cdef Reactor *reactor = &p.reactor
     cdef int64_t start_ns, slept_ns, next_ms
     cdef int64_t timeout_ms = -1
     cdef int count
-    if home.ready != NULL:
-        return max(epoll_wait(home.epoll, events, EVENTS, 0), 0)
+    if reactor.ready != NULL:
+        return max(epoll_wait(reactor.epoll, events, EVENTS, 0), 0)
     start_ns = monotonic_ns()
     store64(&p.waiting_since_ns, start_ns)
     if may_spin(p, start_ns):
         count = spin_for_events(p, events, start_ns)
-        if count or load_ptr(<void **> &home.inbox.newest) != NULL:
+        if count or load_ptr(<void **> &reactor.inbox.newest) != NULL:
             note_gap(p, start_ns)
             return count or look_at_sockets(p, events)
-    next_ms = wheel_next_ms(&home.wheel)
+    next_ms = wheel_next_ms(&reactor.wheel)
     if next_ms >= 0:
-        timeout_ms = max(next_ms - home.clock.monotonic_ns(home.clock.self) // 1000000, 0)
+        timeout_ms = max(next_ms - reactor.clock.monotonic_ns(reactor.clock.self) // 1000000, 0)
     if not p.trimmed and (timeout_ms < 0 or timeout_ms > TRIM_AFTER_MS):
         timeout_ms = TRIM_AFTER_MS
-    if not inbox_may_sleep(&home.inbox):
+    if not inbox_may_sleep(&reactor.inbox):
         store64(&p.waiting_since_ns, 0)
         return look_at_sockets(p, events)
     slept_ns = monotonic_ns()
-    count = epoll_wait(home.epoll, events, EVENTS, <int> min(timeout_ms, 0x7FFFFFFF))
-    inbox_awake(&home.inbox)
+    count = epoll_wait(reactor.epoll, events, EVENTS, <int> min(timeout_ms, 0x7FFFFFFF))
+    inbox_awake(&reactor.inbox)
     store64(&p.wakeups, p.wakeups + 1)
     if count <= 0 and not p.trimmed and monotonic_ns() - slept_ns >= (TRIM_AFTER_MS - 10) * <int64_t> 1000000:
         frames_trim()
@@ -128,23 +129,23 @@ cdef void note_gap(Processor *p, int64_t start_ns) noexcept nogil:
 
 
 cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
-    cdef Home *home = &p.home
+    cdef Reactor *reactor = &p.reactor
     cdef int i
-    store64(&home.turns, home.turns + 1)
+    store64(&reactor.turns, reactor.turns + 1)
     fence()  # the turn is seen before anything published is read; who publishes does both the other way round
-    home.now_ns = home.clock.monotonic_ns(home.clock.self)
+    reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
     # Before the events, so that nothing is timed from a moment that the wheel has not reached.
-    wheel_advance(&home.wheel, home.now_ns // 1000000)
+    wheel_advance(&reactor.wheel, reactor.now_ns // 1000000)
     for i in range(count):
         if events[i].data.ptr == NULL:  # the inbox's bell; the inbox is looked into anyway
-            silence_bell(home.inbox.eventfd)
+            silence_bell(reactor.inbox.eventfd)
         else:
             connection_event(<Connection *> events[i].data.ptr, events[i].events)
             p.trimmed = False
-    inbox_deliver(&home.inbox)
-    home_go_on(home, READY)
-    home_bury(home)
-    store64(&home.turns, home.turns + 1)
+    inbox_deliver(&reactor.inbox)
+    reactor_go_on(reactor, READY)
+    reactor_bury(reactor)
+    store64(&reactor.turns, reactor.turns + 1)
 
 
 cdef void *run(void *argument) noexcept nogil:
@@ -154,13 +155,13 @@ cdef void *run(void *argument) noexcept nogil:
     if p.urgent:
         ask_slice(URGENT_SLICE_NS)
     p.gap_ns = GAP_CAP_NS
-    while not load32(&p.home.stopping):
+    while not load32(&p.reactor.stopping):
         turn(p, events, wait_for_events(p, events))
-    home_close_all(&p.home)
-    while inbox_deliver(&p.home.inbox):
-        home_close_all(&p.home)
-    home_go_on(&p.home, ALL)
-    home_bury(&p.home)
+    reactor_close_all(&p.reactor)
+    while inbox_deliver(&p.reactor.inbox):
+        reactor_close_all(&p.reactor)
+    reactor_go_on(&p.reactor, ALL)
+    reactor_bury(&p.reactor)
     frames_trim()
     return NULL
 
@@ -198,7 +199,7 @@ cdef class NativeProcessor:
         epoll = epoll_create1(EPOLL_CLOEXEC)
         if epoll < 0:
             raise OSError(errno, "epoll_create1")
-        error = -home_init(&self.processor.home, &environment.env.clock, epoll, home_swept)
+        error = -reactor_init(&self.processor.reactor, &environment.env.clock, epoll, reactor_swept)
         if error:
             c_close(epoll)
             raise OSError(error, "a processor's inbox")
@@ -208,13 +209,13 @@ cdef class NativeProcessor:
             self.processor.spin = &spin_budget.spin
         event.events = EPOLLIN
         event.data.ptr = NULL
-        error = epoll_ctl(epoll, EPOLL_CTL_ADD, self.processor.home.inbox.eventfd, &event)
+        error = epoll_ctl(epoll, EPOLL_CTL_ADD, self.processor.reactor.inbox.eventfd, &event)
         self.processor.started_ns = monotonic_ns()
         if not error:
             error = thread_start(&self.processor.thread, thread_name, run, self.processor)
         if error:
             c_close(epoll)
-            home_close(&self.processor.home)
+            reactor_close(&self.processor.reactor)
             raise OSError(error, "a processor's thread")
         self.running = True
         global live_processors
@@ -240,12 +241,12 @@ cdef class NativeProcessor:
             return
         self.check()
         self.running = False
-        store32(&self.processor.home.stopping, 1)
-        ring_bell(self.processor.home.inbox.eventfd)
+        store32(&self.processor.reactor.stopping, 1)
+        ring_bell(self.processor.reactor.inbox.eventfd)
         with nogil:
             thread_join(self.processor.thread, NULL)
-        c_close(self.processor.home.epoll)
-        home_close(&self.processor.home)
+        c_close(self.processor.reactor.epoll)
+        reactor_close(&self.processor.reactor)
         global live_processors
         live_processors -= 1
 
@@ -257,40 +258,40 @@ cdef class NativeProcessor:
         if not self.running:
             return
         self.running = False
-        conn = self.processor.home.first
+        conn = self.processor.reactor.first
         while conn != NULL:
             c_close(conn.handle)
             conn = conn.next
-        c_close(self.processor.home.epoll)
-        c_close(self.processor.home.inbox.eventfd)
+        c_close(self.processor.reactor.epoll)
+        c_close(self.processor.reactor.inbox.eventfd)
 
     def serve(self, NativePlane plane not None) -> None:
         """Lets the plane hand connections to this processor."""
         self.check()
-        plane.watch_turns(&self.processor.home.turns, self)
+        plane.watch_turns(&self.processor.reactor.turns, self)
 
     def sweep(self) -> None:
         """Has it look for draining planes: their idle connections close at once, the others when they are answered."""
         self.check()
-        inbox_post(&self.processor.home.inbox, &self.processor.home.sweep)
+        inbox_post(&self.processor.reactor.inbox, &self.processor.reactor.sweep)
 
     def look(self) -> int:
         """Wakes it, as who has moved its clock does. What is due now has happened when `turns` is at the number given
         here."""
         self.check()
-        cdef int64_t turns = load64(&self.processor.home.turns)
-        ring_bell(self.processor.home.inbox.eventfd)
+        cdef int64_t turns = load64(&self.processor.reactor.turns)
+        ring_bell(self.processor.reactor.inbox.eventfd)
         # The turn under way may have read the clock before: it is the next whole one that counts.
         return turns + (3 if turns & 1 else 2)
 
     @property
     def turns(self) -> int:
         """Twice the turns that it has ended, and one for the one under way."""
-        return load64(&self.processor.home.turns)
+        return load64(&self.processor.reactor.turns)
 
     @property
     def connections(self) -> int:
-        return load32(&self.processor.home.count)
+        return load32(&self.processor.reactor.count)
 
     @property
     def idle_ns(self) -> int:
@@ -309,8 +310,8 @@ cdef class NativeProcessor:
         cdef ApiMetrics *metrics
         cdef int key, i
         self.check()
-        mutex_lock(&self.processor.home.links_lock)
-        link = self.processor.home.links
+        mutex_lock(&self.processor.reactor.links_lock)
+        link = self.processor.reactor.links
         while link != NULL and link.plane != plane.plane:
             link = link.next
         if link != NULL:
@@ -324,7 +325,7 @@ cdef class NativeProcessor:
                         "stages": [histogram(&metrics.stages[i]) for i in range(STAGES)],
                         "total": histogram(&metrics.total),
                     }
-        mutex_unlock(&self.processor.home.links_lock)
+        mutex_unlock(&self.processor.reactor.links_lock)
         return found
 
 

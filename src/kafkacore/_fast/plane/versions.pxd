@@ -1,10 +1,12 @@
-"""ApiVersions, which opens every connection and must wait for nobody: answered from bytes that the plane publishes."""
+"""ApiVersions. It opens every connection and must not wait, so the processor answers it from bytes that the plane
+publishes.
+"""
 
 from kafkacore._fast.plane.plane cimport Request
 
 cdef enum:
     API_VERSIONS = 18
 
-# True when request.answer is filled: from the published bytes, or with error 35 in a version 0 body where the version
-# is not served (KIP-511). False: the handler's, which also refuses strange software names (INVALID_REQUEST).
+# True: request.answer is filled with the published bytes, or, for a version that is not served, with error 35 in a body
+# of version 0 (KIP-511). False: the handler answers; it also refuses invalid software names (INVALID_REQUEST).
 cdef bint answer_versions(Request *request) noexcept nogil

@@ -1,18 +1,18 @@
-"""The I/O pool and the committer: all that waits for a device (design: "What may block").
+"""The I/O pool and the committer of a log directory: everything that waits for a device.
 
-Processors and loops submit jobs; a pool thread of the log directory runs them; the end of a job is mail. Jobs are part
-of an object whose number is bounded elsewhere; `io_submit` fails only when the directory is closed.
+Processors and loops submit jobs, a pool thread runs them, and mail reports their end. Each Job is part of an object
+whose number is bounded elsewhere; `io_submit` fails only when the directory is closed.
 
-The committer of a directory collects dirty files; a round syncs each once and then tells every one of them up to where
-it is synced, so that waiting acknowledgements share one fdatasync (group commit). Producers that were answered together
-come back together: for a quarter of what the last sync of their file took, counted from its end, the next one waits
-for as many as there were. One that was alone never waits.
+The committer collects dirty files. A round syncs each file once and then publishes its synced offset, so that waiting
+acknowledgements share one fdatasync (group commit). Producers that were answered together send again together.
+Therefore the next commit of their file waits until as many as last time have asked, but no longer than a quarter of the
+last sync's duration, counted from its end. A producer that was alone never waits.
 
 Commits of different files overlap: a journalling file system and the device's queue of flushes merge them. Commits of
-one file never do: of two syncs under way on one descriptor the kernel tells only one that a write failed. A write or
-sync that fails takes the directory offline (`io_fail`) and is never retried.
+one file never overlap: when two syncs run on one descriptor, the kernel reports a failed write to only one of them. A
+write or sync that fails takes the directory offline (`io_fail`) and is never retried.
 
-Threads are started when there is work for one more of them, up to the limit: an idle directory has none.
+The pool starts a thread when there is work for one more, up to the limit. An idle directory has no threads.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -25,50 +25,50 @@ cdef enum:
     IO_MAX_THREADS = 64
 
 ctypedef struct Job:
-    Mail done             # first: posted to `reply` after `run`, unless reply is NULL (then `run` may free the job)
+    Mail done             # first: posted to `reply` after `run`; with a NULL reply `run` may free the job
     Job *next
     Inbox *reply
     void (*run)(Job *job) noexcept nogil  # on a pool thread
     int64_t submitted_ns
 
-# A file with bytes that no sync has covered. Part of what owns the file (a partition's log).
+# A file with bytes that no sync has covered. Part of the file's owner (a partition's log).
 ctypedef struct Dirty:
     Dirty *next
-    int32_t state         # atomic: idle, queued, running, running with another commit asked for
-    int32_t asked         # atomic: how often a commit was asked for since the last one began
-    int32_t awaited       # atomic: the committer waits until `asked` has come so far; 0: for nobody
-    int32_t company       # the committer's own, like the next two: who is about to ask, as the last commit tells
-    int64_t ended_ns      # the last commit
+    int32_t state         # atomic: idle, queued, running, or running with another commit requested
+    int32_t asked         # atomic: commits requested since the last one began
+    int32_t awaited       # atomic: the committer waits until `asked` reaches it; 0: does not wait
+    int32_t company       # only the committer's, like the next two: requests that the last commit lets it expect
+    int64_t ended_ns      # end of the last commit
     int64_t took_ns
-    Condition *arrival    # under the pool's lock: of the committer that waits for company
-    void *crew            # whose queue it was last put into: a log may have moved to another directory since
-    # On a committer thread: sync, then publish. 0 or -errno; what is below zero takes the directory offline.
+    Condition *arrival    # the pool's lock guards it: the committer that waits for company
+    void *crew            # the pool whose queue it was last put into; the log may have moved to another directory since
+    # On a committer thread: syncs, then publishes. 0 or -errno; an error takes the directory offline.
     int (*commit)(Dirty *dirty) noexcept nogil
-    void (*idle)(Dirty *dirty) noexcept nogil  # the count that was taken for `io_dirty` goes back
+    void (*idle)(Dirty *dirty) noexcept nogil  # releases the reference that `io_dirty` took over
 
-# Counted: whoever may still submit to it or read its path after its owner is gone holds a count.
+# Counted: every user that may submit to it or read its path after its owner is gone holds a reference.
 ctypedef struct LogDir:
     int32_t refs          # atomic
     char *path
     const Disk *disk
     int32_t offline       # atomic: errno that took it offline, 0 while it serves
     int32_t queued_jobs   # atomic, for metrics
-    void *pool            # threads, queue and lock: io.pyx's own
+    void *pool            # threads, queue and lock; private to io.pyx
     int64_t syncs         # atomic counters for metrics
     int64_t sync_ns
     Mail *on_offline      # posted once, to `on_offline_inbox`
     Inbox *on_offline_inbox
 
-# NULL: -errno in `error`
+# NULL with -errno in `error`
 cdef LogDir *io_open(const char *path, const Disk *disk, int threads, int *error) noexcept nogil
 cdef void io_hold(LogDir *dir) noexcept nogil
 cdef void io_release(LogDir *dir) noexcept nogil
-# Finishes what is queued and joins the threads; the owner calls it before it gives its count back. Not on a pool
+# Finishes queued jobs and joins the threads. The owner calls it before it releases its reference; never on a pool
 # thread.
 cdef void io_close(LogDir *dir) noexcept nogil
 cdef int io_submit(LogDir *dir, Job *job) noexcept nogil  # 0, or -ESHUTDOWN
-# Any thread. True: queued, and `dirty.idle` gives back the caller's count later. False: merged with a commit that has
-# not begun (or the directory is closed): the caller keeps its count.
+# Any thread. True: queued; `dirty.idle` later releases the caller's reference. False: merged with a commit that has not
+# begun, or the directory is closed; the caller keeps its reference.
 cdef bint io_dirty(LogDir *dir, Dirty *dirty) noexcept nogil
 cdef void io_fail(LogDir *dir, int error) noexcept nogil
 
@@ -76,6 +76,6 @@ cdef void io_fail(LogDir *dir, int error) noexcept nogil
 cdef class LogDirectory:
     """Python's handle of a LogDir; logs keep a reference for as long as they use it."""
     cdef LogDir *dir
-    cdef Inbox inbox      # hears of the failure
+    cdef Inbox inbox      # receives `failure`
     cdef Mail failure
     cdef readonly Environment environment

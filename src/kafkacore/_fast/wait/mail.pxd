@@ -1,31 +1,32 @@
-"""Mail and Inbox: how one thread tells another. Intrusive, many senders, one receiver, first in first out, never full:
-each Mail is part of an object whose number is bounded elsewhere, so a post cannot fail and allocates nothing.
+"""Mail and Inbox: messages between threads. Many senders, one receiver, first in first out, never full: each Mail is
+part of an object whose number is bounded elsewhere, so a post cannot fail and allocates nothing.
 
-A receiver that is about to sleep says so (`inbox_may_sleep`); a sender writes the eventfd only then: no wake-up is
-lost and a busy receiver costs its senders no system call. Any thread may post; `deliver` runs on the receiver's thread.
+A receiver announces that it is about to sleep (`inbox_may_sleep`). Senders write the eventfd only then: no wake-up is
+lost, and a busy receiver costs its senders no system call. Any thread may post; `deliver` runs on the receiver's
+thread.
 """
 
 from libc.stdint cimport int32_t
 
 ctypedef struct Mail:
     Mail *next
-    void (*deliver)(Mail *mail) noexcept nogil  # may free what holds the mail
+    void (*deliver)(Mail *mail) noexcept nogil  # may free the object that holds the mail
     int32_t posted  # 1 from post to delivery
 
 
 ctypedef struct Inbox:
-    Mail *newest          # atomic: a stack that the receiver takes whole and turns round
+    Mail *newest          # atomic: a stack; the receiver takes all of it and reverses it
     int eventfd
     int32_t sleeping      # atomic
 
 
 cdef int inbox_init(Inbox *inbox) noexcept nogil  # 0 or -errno
 cdef void inbox_close(Inbox *inbox) noexcept nogil
-# False when this mail already waits (it is delivered once for both posts).
+# False when this mail waits already; it is delivered once for both posts.
 cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil
-cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all that waits; how many
-cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil  # announces sleep; False (and not announced) when mail waits
-cdef void inbox_awake(Inbox *inbox) noexcept nogil  # takes the announcement back
-# The eventfd of an inbox or a ring, written and drained. A receiver drains it whenever it finds it readable.
+cdef int inbox_deliver(Inbox *inbox) noexcept nogil  # delivers all waiting mail; returns how many
+cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil  # announces sleep; False, and not announced, when mail waits
+cdef void inbox_awake(Inbox *inbox) noexcept nogil  # withdraws the announcement
+# Writes and drains the eventfd of an inbox or a ring. The receiver drains it whenever it is readable.
 cdef void ring_bell(int eventfd) noexcept nogil
 cdef void silence_bell(int eventfd) noexcept nogil

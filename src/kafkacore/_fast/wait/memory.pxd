@@ -1,13 +1,12 @@
 """Frames and the budget that bounds them (queued.max.request.bytes).
 
-A frame is reserved from its plane's budget when its length is known, or the connection waits unread, first come first
-served. A large one is reserved in steps, each as large as what has been received: what a connection merely claims is
-taken from nobody. Its buffer is one from the start, and pages are committed as bytes arrive. Frames are recycled per
-thread by size class: a produce of a megabyte lands in warm pages.
+A connection reserves its frame from the plane's budget when it knows the frame's length. Without room the connection
+waits unread, first come first served. A large frame is reserved in steps, each as large as the bytes received so far,
+so a claim alone takes memory from nobody. Its buffer is whole from the start; pages are committed as bytes arrive. Each
+thread recycles frames by size class: a Produce of a megabyte lands in warm pages.
 
-Frames that have begun go before those that have not, since their end gives memory back; and so that they never wait
-for each other's bytes, one of them at a time may overdraw: it gets all it still lacks, at most one request of
-socket.request.max.bytes beyond the limit.
+Frames that have begun go before new ones, because their end returns memory. One of them at a time may overdraw, so that
+they never wait for each other's bytes: it gets all that it lacks, at most socket.request.max.bytes beyond the limit.
 
 A parked request gives its frame back and counts what it still keeps with `budget_park`. Clients choose how long their
 requests stay parked, so these may fill at most half of the budget: frames always have the other half. A Fetch that
@@ -26,9 +25,9 @@ ctypedef struct Reservation:
     Inbox *inbox
     Reservation *next
     int64_t size
-    int64_t rest          # all that a frame under way still lacks, `size` included; 0 for a frame that has not begun
+    int64_t rest          # all that a frame under way still lacks, with `size`; 0 for a frame that has not begun
     bint waiting
-    bint overdraft        # granted: beyond the limit
+    bint overdraft        # granted beyond the limit
 
 ctypedef struct WaitingLine:
     Reservation *oldest
@@ -36,7 +35,7 @@ ctypedef struct WaitingLine:
 
 cdef enum:
     CACHE_LINE_BYTES = 64
-    FRAME_STEP_BYTES = 2 << 20  # reserved at once: a batch of the default message.max.bytes and its request
+    FRAME_STEP_BYTES = 2 << 20  # the first step: a batch of the default message.max.bytes and its request
 
 ctypedef struct Budget:
     Mutex lock
@@ -45,18 +44,18 @@ ctypedef struct Budget:
     int64_t parked        # atomic: the part of `used` that parked requests keep
     int64_t parked_limit
     int32_t waiting       # atomic: entries of the lines below
-    WaitingLine under_way  # covered by `lock`, like the rest; goes first
-    WaitingLine new       # nobody overtakes
-    bint overdrawn        # some frame has more than there was
+    WaitingLine under_way  # `lock` guards it and the fields below; goes first
+    WaitingLine new       # in order of arrival
+    bint overdrawn        # a frame has overdrawn
 
 cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil
 cdef void budget_close(Budget *budget) noexcept nogil
-# True: granted now. False: queued, the mail is posted once it is granted. Only what is larger than the limit is never
-# granted; callers refuse that first (socket.request.max.bytes).
+# True: granted now. False: queued; the mail is posted when it is granted. A size above the limit is never granted;
+# callers refuse it first (socket.request.max.bytes).
 cdef bint budget_reserve(Budget *budget, Reservation *reservation, int64_t size) noexcept nogil
-# The same for the next step of a frame under way; when it is granted, `reservation` says how much it became.
+# The same for the next step of a frame under way. Once granted, `reservation` has the granted size.
 cdef bint budget_grow(Budget *budget, Reservation *reservation, int64_t size, int64_t rest) noexcept nogil
-# True: it no longer waits. False: it did not wait; if it ever did, its bytes are granted and its mail is out.
+# True: it waited and no longer does. False: it was not waiting; if it was queued, it is granted and its mail is posted.
 cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil
 # Counts what a parked request keeps. False: it would pass the bound and is not counted; `must` counts it regardless.
@@ -69,12 +68,12 @@ ctypedef struct Frame:
     int64_t size          # of the request, without its 4 byte prefix
     int64_t received
     int64_t capacity
-    int64_t reserved      # up to here it may receive; given back to `budget` with the last count
-    Budget *budget        # NULL when none
+    int64_t reserved      # it may receive up to here; returns to `budget` with the last reference
+    Budget *budget        # NULL: not counted
     uint8_t *data
 
-# NULL when memory is out. Its data begins `skew` bytes into a cache line where there is room for that.
+# NULL when memory is out. Its data begins `skew` bytes into a cache line if there is room for that.
 cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil
 cdef void frame_hold(Frame *frame) noexcept nogil
 cdef void frame_release(Frame *frame) noexcept nogil
-cdef void frames_trim() noexcept nogil  # gives back what this thread keeps for recycling
+cdef void frames_trim() noexcept nogil  # frees the frames that this thread keeps for recycling

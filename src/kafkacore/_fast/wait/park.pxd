@@ -1,11 +1,11 @@
-"""A parked request: what it waits for, and how it comes back to its processor (Kafka's purgatory).
+"""A parked request: it waits for partitions or a timer and returns to its processor (Kafka's purgatory).
 
-Life: the owning processor parks it with waiters on partitions and a timer; whoever satisfies a waiter (an append, a
-sync, a high watermark that moved, a deleted topic) calls `park_wake` after letting go of the partition's lock
-(KAFKA-6879, KAFKA-13254); the wake-up is mail; `resume` runs on the owner's thread, looks again, and either answers
-or stays parked. Wake-ups are merged: a request that is woken ten times before it runs, runs once.
+The owning processor parks a request with a timer and with waiters on partitions. The thread that satisfies a waiter (by
+an append, a sync, a new high watermark, a deleted topic) calls `park_wake` after it has released the partition's lock
+(KAFKA-6879, KAFKA-13254). The wake-up is mail. `resume` runs on the owner's thread, looks again, and either answers or
+stays parked. Wake-ups are merged: a request that is woken ten times before it runs, runs once.
 
-The count: one for the owner, one for each waiter in a list, one for a mail under way.
+References: one for the owner, one for each waiter in a list, one for a mail under way.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -14,23 +14,23 @@ from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.wait.timer cimport Timer
 
 cdef enum:
-    WAKE_READY = 1        # something it waited for happened
+    WAKE_READY = 1        # a waiter was satisfied
     WAKE_TIMEOUT = 2
-    WAKE_GONE = 4         # a partition was closed or moved: look again, expect errors
+    WAKE_GONE = 4         # a partition was closed or moved: the next look may find errors
 
 ctypedef struct Parked:
     Mail mail             # first: a Parked is found from its mail
     Timer timer
-    Inbox *inbox          # of the owning processor, or of a simulator's thread
+    Inbox *inbox          # the owning processor's, or a simulator thread's
     int32_t refs          # atomic
     int32_t why           # atomic: WAKE_ bits since it last ran
     void (*resume)(Parked *parked, int why) noexcept nogil  # owner's thread
-    void (*destroy)(Parked *parked) noexcept nogil  # last count gone; any thread
+    void (*destroy)(Parked *parked) noexcept nogil  # the last reference is gone; any thread
 
-# One place in a partition's list of waiters. `at` is the least offset that satisfies it.
+# An entry in a partition's list of waiters. `at` is the least offset that satisfies it.
 ctypedef struct Waiter:
     Waiter *next
-    Waiter **back         # NULL when in no list; the partition's lock covers both
+    Waiter **back         # NULL when in no list; the partition's lock guards `next` and `back`
     Parked *parked
     int64_t at
     int32_t kind
@@ -40,8 +40,10 @@ cdef void park_init(Parked *parked, Inbox *inbox) noexcept nogil  # count 1
 cdef void park_hold(Parked *parked) noexcept nogil
 cdef void park_release(Parked *parked) noexcept nogil
 cdef void park_wake(Parked *parked, int why) noexcept nogil  # any thread, no lock held
+# For `timer.fire`: wakes the request with WAKE_TIMEOUT, by mail like every other wake-up.
+cdef void park_deadline_passed(Timer *timer) noexcept nogil
 
-# A short list of parked requests to wake once a lock is let go: filled under the lock, each entry counted.
+# A short list of parked requests, filled under a lock and woken after its release. It holds a reference to each.
 cdef enum:
     WAKE_BATCH = 64
 
@@ -50,4 +52,4 @@ ctypedef struct WakeList:
     int count
     int why
 
-cdef void wake_all(WakeList *wakes) noexcept nogil  # wakes and gives the counts back; the list is empty afterwards
+cdef void wake_all(WakeList *wakes) noexcept nogil  # wakes and releases all; the list is empty afterwards

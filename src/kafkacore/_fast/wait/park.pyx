@@ -45,6 +45,11 @@ cdef void park_wake(Parked *parked, int why) noexcept nogil:
         park_release(parked)
 
 
+cdef void park_deadline_passed(Timer *timer) noexcept nogil:
+    cdef Parked layout  # for the distance alone
+    park_wake(<Parked *> (<char *> timer - (<char *> &layout.timer - <char *> &layout)), WAKE_TIMEOUT)
+
+
 cdef void wake_all(WakeList *wakes) noexcept nogil:
     cdef int i
     for i in range(wakes.count):

@@ -1,7 +1,8 @@
 """A bounded ring with many producers and one consumer, of exact capacity (queued.max.requests; 20 on the control plane,
-KIP-291), woken by an eventfd.
+KIP-291). An eventfd wakes the consumer.
 
-A push that fails registers the pusher's mail; the pop that makes room posts it: back-pressure without a lost wake-up.
+A push that fails registers the producer's mail, and the pop that makes room posts it: back-pressure without a lost
+wake-up.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -9,19 +10,19 @@ from libc.stdint cimport int32_t, int64_t
 from kafkacore._fast.wait.mail cimport Inbox, Mail
 from kafkacore._fast.base.sync cimport Mutex
 
-# Who wants to hear of room: part of a processor, one for each ring it pushes to.
+# A producer that waits for room: each processor has one for each ring that it pushes to.
 ctypedef struct RingWaiter:
     Mail mail
     Inbox *inbox
-    RingWaiter *next      # covered by the ring's lock
-    bint registered       # likewise
+    RingWaiter *next      # the ring's lock guards it
+    bint registered       # the ring's lock guards it
 
-ctypedef struct Cell:     # ring.pyx's own, and so is what a Ring holds
+ctypedef struct Cell:     # private to ring.pyx, like the fields of a Ring
     int64_t sequence      # atomic
     void *item
 
 ctypedef struct Ring:
-    int64_t tail          # atomic: the next push; a cache line for the pushers ...
+    int64_t tail          # atomic: the next push; a cache line for the producers ...
     int64_t pad_tail[7]
     int64_t head          # atomic: the next pop; ... and one for the consumer
     int32_t sleeping      # atomic
@@ -38,8 +39,8 @@ cdef Ring *ring_new(int32_t capacity) noexcept nogil  # NULL with errno set: mem
 cdef void ring_free(Ring *ring) noexcept nogil
 # False: full, `waiter` (may be NULL) is registered
 cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil
-cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # its mail may be out already
-cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # consumer only; how many
+cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # its mail may be under way
+cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # consumer only; returns how many
 cdef int32_t ring_size(Ring *ring) noexcept nogil
 cdef int ring_eventfd(Ring *ring) noexcept nogil
 cdef bint ring_may_sleep(Ring *ring) noexcept nogil  # as inbox_may_sleep

@@ -1,7 +1,6 @@
 """A hierarchical timing wheel of intrusive entries (Varghese and Lauck 1987; Kafka's purgatory uses one too).
 
-One thread drives a wheel and is the only one that touches it. Adding and cancelling are O(1); the wheel sleeps when
-empty.
+Only the thread that drives a wheel touches it. Adding and cancelling are O(1); an empty wheel never wakes its thread.
 """
 
 from libc.stdint cimport int64_t

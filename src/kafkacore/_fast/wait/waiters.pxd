@@ -1,5 +1,8 @@
-"""Lists of waiters: of a log's blocked appends and of a partition's parked requests. All under the log's lock; a waiter
-in a list owns a count on what it belongs to, and taking it out hands that count on."""
+"""Lists of waiters: the blocked appends of a log and the parked requests of a partition.
+
+The log's lock guards these lists. A waiter in a list holds a reference to its owner; removing the waiter passes that
+reference to the caller.
+"""
 
 from kafkacore._fast.wait.park cimport WAKE_BATCH, Waiter, WakeList, park_hold, park_release
 
@@ -21,7 +24,7 @@ cdef inline void waiter_unlink(Waiter *waiter) noexcept nogil:
     waiter.next = NULL
 
 
-# Moves waiters into `wakes` as long as there is room; True when some are left for another batch.
+# Moves waiters into `wakes` while it has room. True when some are left for another batch.
 cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil:
     cdef Waiter *waiter
     while list[0] != NULL:
@@ -34,7 +37,7 @@ cdef inline bint waiters_take_all(Waiter **list, WakeList *wakes) noexcept nogil
     return False
 
 
-# The same for those that `reached` satisfies: `at` <= it.
+# The same for the waiters that `reached` satisfies: those with `at` <= `reached`.
 cdef inline bint waiters_take(Waiter **list, long long reached, WakeList *wakes) noexcept nogil:
     cdef Waiter *waiter = list[0]
     cdef Waiter *rest

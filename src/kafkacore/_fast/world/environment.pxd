@@ -1,8 +1,8 @@
-"""The environment: the only seam through which native code reaches the world (design: "one seam to the world").
+"""The environment: native code reaches clock, disk and network only through its three tables of function pointers.
 
-Three tables of function pointers. A node owns one `Env`; the real one lives in env.pyx, the simulated ones in
-simdisk.pyx and simnet.pyx. Every function may be called from any thread without the GIL. A result below zero is
-`-errno`; nothing here raises, retries or logs.
+A node owns one `Env`. environment.pyx has the real one, simulated_disk.pyx and simulated_network.pyx have simulated
+parts. Any thread may call every function without the GIL. A result below zero is `-errno`; nothing here raises, retries
+or logs.
 """
 
 from libc.stdint cimport int64_t
@@ -24,11 +24,11 @@ ctypedef struct Disk:
     void *self
     int (*open)(void *self, const char *path, int flags, int mode) noexcept nogil  # a file handle, or -errno
     int (*close)(void *self, int file) noexcept nogil
-    # short only at the end
+    # returns fewer bytes than asked only at the file's end
     int64_t (*pread)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
-    # The same, but -EAGAIN where it would have to wait for the device (RWF_NOWAIT).
+    # The same, but -EAGAIN instead of waiting for the device (RWF_NOWAIT)
     int64_t (*pread_cached)(void *self, int file, void *into, size_t size, int64_t offset) noexcept nogil
-    # all, or -errno
+    # writes all bytes, or returns -errno
     int64_t (*pwrite)(void *self, int file, const void *data, size_t size, int64_t offset) noexcept nogil
     int (*sync)(void *self, int file) noexcept nogil  # data and size (fdatasync)
     int (*truncate)(void *self, int file, int64_t size) noexcept nogil
@@ -37,21 +37,21 @@ ctypedef struct Disk:
     int (*unlink)(void *self, const char *path) noexcept nogil
     int (*make_directory)(void *self, const char *path) noexcept nogil
     int (*sync_directory)(void *self, const char *path) noexcept nogil
-    # A range that is needed soon: read ahead, without waiting. Behind the file's end: blocks for it, the size stays
-    # (may block).
+    # Announces a range that is needed soon: starts to read ahead and does not wait. Behind the file's end it allocates
+    # blocks without a change of the size, and may wait.
     int (*want)(void *self, int file, int64_t offset, size_t size) noexcept nogil
-    # What sendfile(2) takes: the descriptor behind `file`, or -1 where there is none (then `send_file` copies).
+    # The descriptor of `file` for sendfile(2); -1: the file has none and `send_file` copies.
     int (*descriptor)(void *self, int file) noexcept nogil
 
 
 ctypedef struct Transport:
     void *self
-    # Bytes received; 0 when the peer sends no more; -EAGAIN when there is nothing now.
+    # Bytes received; 0 when the peer sends no more; -EAGAIN when nothing has come yet.
     int64_t (*recv)(void *self, int handle, void *into, size_t size) noexcept nogil
     int64_t (*send)(void *self, int handle, const IoVec *parts, int count, bint more) noexcept nogil
     int64_t (*send_file)(void *self, int handle, const Disk *disk, int file, int64_t offset, size_t size) noexcept nogil
     int64_t (*pending)(void *self, int handle) noexcept nogil  # bytes that wait inside the transport itself (TLS)
-    int (*want)(void *self, int handle) noexcept nogil  # EPOLLIN | EPOLLOUT that it needs beyond what is asked
+    int (*want)(void *self, int handle) noexcept nogil  # EPOLLIN | EPOLLOUT that the transport needs by itself
     void (*close)(void *self, int handle) noexcept nogil
 
 
@@ -62,8 +62,8 @@ ctypedef struct Env:
 
 
 cdef void env_real(Env *env) noexcept nogil  # fills in the real clock, disk and TCP transport
-# What logs and segments keep: the real disk at an address that is never freed, another one as it is (its owner keeps
-# it).
+# The disk that logs and segments keep: the real disk at an address that is never freed; another disk as it is, which
+# its owner keeps.
 cdef const Disk *disk_that_lasts(const Disk *disk) noexcept nogil
 
 
@@ -79,4 +79,4 @@ cdef class ManualClock:
 cdef class Environment:
     """Owns an Env; a node, its logs and its listeners keep a reference for as long as they use it."""
     cdef Env env
-    cdef object keep  # what `self` pointers of the tables belong to
+    cdef object keep  # the owners of the tables' `self` pointers

@@ -1,4 +1,4 @@
-"""What a disk can be told to fail with; `faultdisk.FAULT_KINDS` has the names."""
+"""The kinds of disk operations that a test can order to fail; `fault_disk.FAULT_KINDS` has their names."""
 
 cdef enum:
     FAULT_READ = 0

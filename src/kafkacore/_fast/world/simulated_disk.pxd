@@ -1,8 +1,8 @@
 """A simulated Disk behind the same table of functions as the real one: in memory, with a power switch, a capacity, a
-speed, and errors on order.
+speed, and ordered errors.
 
-A power cut stops everything: the operation under way may have reached the disk in part, every later one fails with EIO,
-until `restart` decides by a seed what is left (simstore.pxd). Handles opened before a cut stay dead after it.
+A power cut stops everything. The operation under way may reach the disk in part, and every later one fails with EIO
+until `restart`. A seed decides what is left then (simulated_store.pxd). Handles from before a cut stay dead after it.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -14,11 +14,11 @@ from kafkacore._fast.base.sync cimport Mutex
 
 ctypedef struct Handle:
     Inode *inode          # counted; NULL when closed
-    int64_t life          # how often the power had been cut when it was opened
+    int64_t life          # the number of power cuts before it was opened
 
 ctypedef struct Fault:
     int error             # 0: none
-    int64_t after         # so many operations of this kind still go well
+    int64_t after         # so many operations of this kind still succeed
 
 ctypedef struct SimDisk:
     Mutex lock
@@ -26,10 +26,10 @@ ctypedef struct SimDisk:
     Handle *handles
     int32_t handle_count
     int64_t operations    # that change something, since the start
-    int64_t cut_at        # the number of the one that the cut falls on; -1 never
+    int64_t cut_at        # the power is cut at the operation with this number; -1: never
     int64_t life
     bint dead
-    bint cold             # nothing is in the page cache until it is read once
+    bint cold             # a file is not in the page cache before its first read
     int64_t capacity_bytes
     int64_t delay_us
     Fault faults[FAULTS]

@@ -1,9 +1,9 @@
 """Files in memory that remember what a power cut would leave of them.
 
-A file has what its readers see and what its last sync made durable; between the two lie writes that a cut may keep,
-lose or tear, each by itself (a later one may survive an earlier one). Names become durable by a sync of their
-directory; of changes that no sync covered, a cut keeps a prefix, as a journal does, or any of them, as POSIX allows.
-Everything is decided by the seed of the cut. One lock, the caller's.
+A file has the bytes that its readers see and the bytes that its last sync made durable. A cut may keep, lose or tear
+each write between the two by itself; a later write may survive an earlier one. Names become durable by a sync of their
+directory. A cut keeps a prefix of the changes that no sync covered, as a journal does, or any of them, as POSIX allows.
+The seed of the cut decides everything. The caller's lock guards a store.
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -56,7 +56,7 @@ ctypedef struct Store:
     Change *newest
     int64_t bytes         # of all files, as readers see them
 
-# All that may run out of memory say -ENOMEM; otherwise 0 or as named.
+# Functions that allocate return -ENOMEM when memory is out; otherwise 0 or the value that their name says.
 cdef void store_free(Store *store) noexcept nogil
 cdef Inode *store_find(Store *store, const char *path) noexcept nogil  # not counted
 cdef int store_link(Store *store, const char *path, bint directory, Inode **made) noexcept nogil
@@ -67,5 +67,5 @@ cdef void inode_release(Inode *inode) noexcept nogil
 cdef int inode_write(Store *store, Inode *inode, const uint8_t *data, int64_t size, int64_t offset) noexcept nogil
 cdef int inode_truncate(Store *store, Inode *inode, int64_t size) noexcept nogil
 cdef int inode_sync(Inode *inode) noexcept nogil
-# What is left after a cut becomes what is there, and is durable. `ordered`: of the names as a journal keeps them.
+# Cuts the power: what is left becomes the visible and durable state. `ordered`: names survive as a journal keeps them.
 cdef int store_cut(Store *store, uint64_t seed, bint ordered) noexcept nogil

@@ -4,7 +4,7 @@ from kafkacore._fast.hot.fetch_session import FetchSessionCache
 from kafkacore._fast.log.partition_table import Table
 from kafkacore._fast.plane.plane import NativePlane
 
-class Hot:
+class HotState:
     def __init__(self, sessions: FetchSessionCache, fetch_max_bytes: int = 57671680) -> None: ...
     def publish_endpoints(
         self, plane: NativePlane, endpoints: Sequence[tuple[int, int, str, int, str | None]]

@@ -56,7 +56,7 @@ cdef Entry *find(const Prepared *prepared, int32_t listener, int16_t version, co
         at += 1
 
 
-cdef int serve_prepared(void *state, Request *request, const Verdict *verdict) noexcept nogil:
+cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noexcept nogil:
     cdef const Prepared *prepared = <const Prepared *> load_ptr(<void **> state)
     cdef int64_t size = request.frame.size - request.header_size
     cdef Entry *entry
@@ -83,7 +83,7 @@ ASKED_LIMIT = ASKED_BYTES
 
 
 @cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
-cdef class PreparedAnswers:
+cdef class CachedAnswers:
     """Immutable: `entries` are (listener, version, request body, response with header) each. Of two that ask the same
     the first counts."""
 
@@ -118,16 +118,16 @@ cdef class PreparedAnswers:
 
 
 @cython.no_gc  # likewise
-cdef class PreparedSlot:
+cdef class AnswerCache:
     """Where the processors of a plane look for one API's answers."""
 
     cdef Prepared *table
 
     def api(self) -> HotApi:
         """To be installed in the plane."""
-        return hot_api(serve_prepared, &self.table, self)
+        return hot_api(serve_cached, &self.table, self)
 
-    def publish(self, NativePlane plane not None, PreparedAnswers answers) -> None:
+    def publish(self, NativePlane plane not None, CachedAnswers answers) -> None:
         """From now on these; None: every request goes to the handler."""
         cdef void *table = &answers.prepared if answers is not None else NULL
         plane.publish(f"prepared {id(self)}", <void **> &self.table, table, answers)

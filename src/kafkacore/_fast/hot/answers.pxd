@@ -1,0 +1,28 @@
+"""How a hot API begins and finishes its answer, and the error codes that hot APIs answer."""
+
+from libc.stdint cimport int32_t
+
+from kafkacore._fast.base.cursor cimport Writer
+from kafkacore._fast.plane.plane cimport Request
+from kafkacore._fast.schema.schema cimport Slice
+from kafkacore._fast.schema.view cimport Arena
+
+cdef enum ErrorCode:
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    INVALID_REQUIRED_ACKS = 21
+    KAFKA_STORAGE_ERROR = 56
+    FENCED_LEADER_EPOCH = 74
+    UNKNOWN_TOPIC_ID = 100
+
+cdef enum:
+    MAX_ANSWER_BYTES = 0x7FFFFFF0        # of its memory; fetch.max.bytes bounds its file ranges
+
+# Writes room for the size prefix, and the response header; `flexible`: response header version 1.
+cdef void answer_begin(Writer *out, const Request *request, bint flexible) noexcept nogil
+# Gives the written bytes to request.answer as one extent. False when memory is out: the caller closes the connection.
+cdef bint answer_whole(Writer *out, Request *request) noexcept nogil
+# Moves a text out of the frame into the arena, so that the frame can be released. False when the arena is full.
+cdef bint copy_slice(Arena *arena, Slice *text) noexcept nogil

@@ -1,0 +1,23 @@
+"""What the hot APIs of a node share beyond the plane: fetch sessions, endpoints, limits."""
+
+from libc.stdint cimport int32_t
+
+from kafkacore._fast.base.atomics cimport load_ptr
+from kafkacore._fast.hot.endpoints cimport Endpoints
+from kafkacore._fast.hot.fetch_session cimport FetchSessionCache, FetchSessions
+
+ctypedef struct NodeState:               # plane.hot_state; outlives the plane
+    int32_t fetch_max_bytes              # fetch.max.bytes: the most bytes of an answer, except for its first batch
+    FetchSessions *sessions
+    Endpoints *endpoints                 # published; NULL until the node publishes a table
+
+
+cdef inline const Endpoints *endpoints_of(const NodeState *state) noexcept nogil:
+    """The published table, valid for this turn of the processor."""
+    return <const Endpoints *> load_ptr(<void *const *> &state.endpoints)
+
+
+cdef class HotState:
+    """Owns the NodeState of one node. Keep it until the plane is closed."""
+    cdef NodeState state
+    cdef FetchSessionCache sessions

@@ -1,0 +1,28 @@
+"""The state that the hot APIs of a node share, and what the node publishes to them."""
+
+cimport cython
+
+from kafkacore._fast.hot.endpoints cimport EndpointTable
+from kafkacore._fast.log.partition_table cimport Table
+from kafkacore._fast.plane.plane cimport NativePlane
+
+
+@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+cdef class HotState:
+
+    def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):
+        self.sessions = sessions
+        self.state.fetch_max_bytes = fetch_max_bytes
+        self.state.sessions = &sessions.cache
+
+    def publish_endpoints(self, NativePlane plane not None, endpoints) -> None:
+        """Gives the plane's processors a new table of endpoints: (listener's number, node id, host, port, rack or None)
+        of every broker, for each of the plane's listeners. The plane frees the old one when no processor can be reading
+        it."""
+        cdef EndpointTable table = EndpointTable(endpoints)
+        plane.publish("endpoints", <void **> &self.state.endpoints, table.all, table)
+
+
+def publish_table(NativePlane plane not None, Table table not None) -> None:
+    """Gives the plane's processors a new partition table, in which Produce and Fetch find their partitions."""
+    plane.publish_table(table.table, table)

@@ -1,0 +1,224 @@
+"""Requests that Python handles. A handler takes them from the plane's ring and answers each once."""
+
+cimport cython
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport malloc
+from libc.string cimport memcpy
+
+from kafkacore._fast.base.atomics cimport add64, load64
+from kafkacore._fast.base.cursor cimport put32
+from kafkacore._fast.plane.addresses cimport format_host, format_peer
+from kafkacore._fast.plane.answer cimport answer_add_memory
+from kafkacore._fast.plane.plane cimport request_post_answer, request_release_frame
+from kafkacore._fast.wait.memory cimport Frame, frame_hold, frame_release
+from kafkacore._fast.wait.ring cimport ring_pop
+
+cdef extern from *:
+    """
+    #include <Python.h>
+    """
+    int PyBuffer_FillInfo(
+        Py_buffer *view, object owner, void *data, Py_ssize_t size, int read_only, int flags
+    ) except -1
+
+cdef enum:
+    ANSWER_LIMIT = 0x7FFFFFFF  # a size prefix is a signed 32 bit integer
+    BIG_PART = 32768           # a part of an answer of this size is copied without the GIL
+    BATCH = 64                 # the most requests that one call takes from the ring
+
+cdef int64_t live_inbound = 0  # atomic
+
+
+def pop(NativePlane plane not None, int most=BATCH) -> list[InboundRequest]:
+    """Takes at most `most` (and 64) requests from the plane's ring."""
+    plane.check()
+    cdef void *items[BATCH]
+    cdef int64_t now_ns = plane.plane.env.clock.monotonic_ns(plane.plane.env.clock.self)
+    cdef int count = ring_pop(plane.plane.ring, items, most if most < BATCH else BATCH)
+    cdef int i
+    cdef InboundRequest inbound
+    cdef list found = []
+    for i in range(count):
+        inbound = InboundRequest.__new__(InboundRequest)
+        inbound.request = <Request *> items[i]
+        inbound.request.dequeued_ns = now_ns
+        inbound.plane = plane
+        add64(&live_inbound, 1)
+        found.append(inbound)
+    return found
+
+
+def live() -> int:
+    """Requests that Python has not answered."""
+    return load64(&live_inbound)
+
+
+@cython.no_gc  # a view that is let go of later gives bytes back to the plane
+cdef class InboundRequest:
+    """One request for a handler. A buffer of the whole frame, so that `memoryview(request)` copies nothing.
+
+    Exactly one of `answer`, `close` ends it; one that is forgotten closes its connection.
+    """
+
+    def __dealloc__(self):
+        if self.request != NULL:
+            self.request.close_after = True
+            self.finish()
+
+    cdef void finish(self) noexcept:
+        cdef Request *request = self.request
+        self.request = NULL
+        add64(&live_inbound, -1)
+        request.remote_done_ns = request.plane.env.clock.monotonic_ns(request.plane.env.clock.self)
+        if request.local_done_ns == 0:
+            request.local_done_ns = request.remote_done_ns
+        request_post_answer(request)
+
+    cdef int pending(self) except -1:
+        if self.request == NULL:
+            raise RuntimeError("this request is answered already")
+        return 0
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        self.pending()
+        if self.request.frame == NULL:
+            raise BufferError("this request's frame was let go of")
+        PyBuffer_FillInfo(view, self, self.request.frame.data, self.request.frame.size, 1, flags)
+        # The view outlives the answer.
+        frame_hold(self.request.frame)
+        view.internal = self.request.frame
+
+    def __releasebuffer__(self, Py_buffer *view):
+        frame_release(<Frame *> view.internal)
+
+    def let_go(self) -> None:
+        """Gives the frame's memory back to the plane before there is an answer, for a handler that has read it and may
+        be long. Views of it that are left keep it until they are released."""
+        self.pending()
+        request_release_frame(self.request)
+
+    def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
+        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size
+        prefix. `torn_bytes`: no more than so many of them, with the prefix, and then the connection's end."""
+        self.pending()
+        cdef const uint8_t[::1] view
+        cdef uint8_t *memory
+        cdef int64_t size
+        cdef int64_t total = 0
+        cdef list all = [parts] if isinstance(parts, (bytes, bytearray, memoryview)) else list(parts)
+        for part in all:
+            total += len(part)
+        if total > ANSWER_LIMIT - 4:
+            raise ValueError(f"an answer of {total} bytes does not fit into a frame")
+        memory = <uint8_t *> malloc(total + 4)
+        if memory == NULL:
+            raise MemoryError
+        put32(memory, <uint32_t> total)
+        total = 4
+        for part in all:
+            view = part
+            size = view.shape[0]
+            if size > BIG_PART:
+                with nogil:  # fresh pages cost more than the copy
+                    memcpy(memory + total, &view[0], size)
+            elif size:
+                memcpy(memory + total, &view[0], size)
+            total += size
+        self.request.answer.memory = memory
+        if torn_bytes >= 0:
+            total = min(total, torn_bytes)
+            close = True
+        answer_add_memory(&self.request.answer, memory, total)  # the first extent always fits
+        self.request.close_after = close
+        self.request.mute_ms = mute_ms
+        self.finish()
+
+    def answer_nothing(self) -> None:
+        """Ends it without an answer, as Produce with acks=0 does."""
+        self.pending()
+        self.request.no_answer = True
+        self.finish()
+
+    def close(self) -> None:
+        """Ends it and its connection."""
+        self.pending()
+        self.request.close_after = True
+        self.request.no_answer = True
+        self.finish()
+
+    def local_done(self) -> None:
+        """Marks the end of the local work; what follows until the answer counts as remote time."""
+        self.pending()
+        self.request.local_done_ns = self.request.plane.env.clock.monotonic_ns(self.request.plane.env.clock.self)
+
+    @property
+    def answered(self) -> bool:
+        return self.request == NULL
+
+    @property
+    def api_key(self) -> int:
+        self.pending()
+        return self.request.api_key
+
+    @property
+    def api_version(self) -> int:
+        self.pending()
+        return self.request.api_version
+
+    @property
+    def correlation_id(self) -> int:
+        self.pending()
+        return self.request.correlation_id
+
+    @property
+    def client_id(self) -> str | None:
+        self.pending()
+        if self.request.client_id == NULL:
+            return None
+        return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
+
+    def head(self, tuple listeners) -> tuple:
+        """In one call, of a request that has not been let go of: API key, version, correlation id, client id, its
+        listener of those, the peer's address without port, and when it was received, in ns of the plane's clock."""
+        self.pending()
+        cdef Request *request = self.request
+        cdef char host[64]
+        cdef object client_id = None
+        if request.client_id != NULL:
+            client_id = (<const char *> request.client_id)[:request.client_id_size].decode("utf-8", "replace")
+        format_host(host, 64, request.address)
+        return (
+            request.api_key, request.api_version, request.correlation_id, client_id, listeners[request.listener],
+            (<bytes> host).decode("ascii"), request.received_ns,
+        )
+
+    @property
+    def header_size(self) -> int:
+        """Where the body starts in the frame."""
+        self.pending()
+        return self.request.header_size
+
+    @property
+    def frame_size(self) -> int:
+        self.pending()
+        return self.request.frame_bytes
+
+    @property
+    def listener(self) -> int:
+        """Which of its plane's listeners it came by."""
+        self.pending()
+        return self.request.listener
+
+    @property
+    def peer(self) -> str:
+        """The peer's "host:port"."""
+        self.pending()
+        cdef char text[80]
+        format_peer(text, 80, self.request.address, self.request.port)
+        return (<bytes> text).decode()
+
+    @property
+    def received_ns(self) -> int:
+        self.pending()
+        return self.request.received_ns

@@ -7,6 +7,10 @@ import pytest
 
 from kafkacore.protocol import apis
 from kafkacore.protocol import messages as m
+from kafkacore.protocol.apis import ApiKey
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.response_errors import error_codes
+from whole_messages import filled
 from wire import receive
 
 METADATA = "__cluster_metadata"
@@ -65,3 +69,29 @@ def test_every_advertised_version_is_answered(start_node, listener):
         (name, version) for name, api_key, version in asked if name not in CLOSED and not ask(address, api_key, version)
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize(("listener", "kind"), [("bootstrap", "broker"), ("controller", "controller")])
+def test_api_that_is_not_served_is_answered_with_an_error_and_keeps_its_connection(start_node, listener, kind):
+    address = getattr(start_node(), listener)
+    advertised = {each.api_key for each in ask(address, 18, 4).api_keys}
+    known = [api for key, api in sorted(apis.current_apis().items()) if kind in api.listeners]
+    refused = [api for api in known if api.key not in advertised]
+    assert ApiKey.DESCRIBE_ACLS in {api.key for api in refused}
+    host, port = address.rsplit(":", 1)
+    errors = {}
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        for api in refused:
+            request = filled(apis.request_class(api.key), api.highest)
+            body = apis.encode_request(api.highest, 7, "unserved", request)
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            _, payload = receive(connection)
+            skipped = len(apis.response_header(api.key, api.highest, 7)) - 4
+            response = apis.response_class(api.key).decode(payload[skipped:], api.highest)
+            errors[api.key] = {ErrorCode(code).name for code in error_codes(response, api.highest)} - {"NONE"}
+    assert errors[ApiKey.DESCRIBE_ACLS] == errors[ApiKey.CREATE_ACLS] == {"SECURITY_DISABLED"}
+    assert errors[ApiKey.SASL_HANDSHAKE] == {"ILLEGAL_SASL_STATE"}
+    assert errors[ApiKey.UNREGISTER_BROKER] == {"UNSUPPORTED_VERSION"}
+    assert [api.name for api in refused if len(errors[api.key]) != 1] == []
+    if kind == "broker":
+        assert errors[ApiKey.CONSUMER_GROUP_HEARTBEAT] == errors[ApiKey.END_TXN] == {"UNSUPPORTED_VERSION"}

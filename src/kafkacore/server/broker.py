@@ -44,6 +44,8 @@ from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, Brok
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.registrar import Registrar
+from kafkacore.server.unenforced_quotas import UnenforcedQuotas
+from kafkacore.server.values_in_effect import values_in_effect
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -117,6 +119,8 @@ class BrokerServer:
         self.context.api_ranges = self.dispatcher.api_ranges()
         self.plane = self._make_plane(runtime, environment)
         self.context.loggers_changed = self._set_gate
+        self.context.values_in_effect = values_in_effect(self.plane)
+        self._unenforced_quotas = UnenforcedQuotas()
         self.bound = self.plane.open()
         lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
         self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
@@ -336,6 +340,8 @@ class BrokerServer:
             self.context.groups.apply(image, delta)
         if delta is None or delta.configs or delta.features:
             self._tell_cordoned(image)
+        if delta is None or delta.kept:
+            self._unenforced_quotas.apply(image, delta)
         self._assignments.tell(self._logs.take_placed())
         awaiting, self._awaiting = self._awaiting, []
         for future in awaiting:

@@ -65,6 +65,8 @@ class BrokerContext:
         self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
+        self.transactions_refused = False  # the log has said that there are none
+        self.values_in_effect: Mapping[str, str] = {}
         self.moves: LogDirMoves
         # Called when a level has changed that a client may set.
         self.loggers_changed: Callable[[], None] = lambda: None

@@ -33,6 +33,7 @@ from kafkacore.server.features import supported_features
 from kafkacore.server.handlers import CONTROLLER as HANDLERS
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataOnDisk
+from kafkacore.server.values_in_effect import values_in_effect
 from kafkacore.storage import meta_properties
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import metadata_directory
@@ -81,6 +82,7 @@ class ControllerServer:
         self.context = ControllerContext(self.node_id, cluster_id, self.quorum, self.replica.raft)
         self.dispatcher = self.context.dispatcher = Dispatcher("controller", self.context, HANDLERS)
         self.context.api_ranges = self.dispatcher.api_ranges()
+        self.context.values_in_effect = values_in_effect(self.plane)
         retry_ms = config.controller_quorum_retry_backoff_ms
         self.active = ActiveController(self.replica, self.dispatcher, self.endpoints[0][0], retry_ms)
         self.replica.raft.add_listener(self.quorum)

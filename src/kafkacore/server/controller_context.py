@@ -27,6 +27,7 @@ class ControllerContext:
         self.raft = raft
         self.dispatcher: Dispatcher
         self.api_ranges: Sequence[ApiRange] = ()
+        self.values_in_effect: Mapping[str, str] = {}
 
     @property
     def config(self) -> BrokerConfig:

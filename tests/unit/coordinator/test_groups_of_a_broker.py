@@ -125,7 +125,7 @@ def test_a_group_that_is_named_twice_is_described_once() -> None:
 
 
 def test_a_coordinator_that_is_asked_for_twice_is_told_once() -> None:
-    broker: Any = SimpleNamespace(image=IMAGE)
+    broker: Any = SimpleNamespace(image=IMAGE, transactions_refused=False)
     asked = FindCoordinatorRequest(key_type=find_coordinator.TRANSACTION, coordinator_keys=["b", "a", "b"])
     answer: Any = finish_now(find_coordinator.handle(broker, CALL, asked))
     assert [each.key for each in answer.coordinators] == ["b", "a"]

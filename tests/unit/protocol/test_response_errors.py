@@ -12,6 +12,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.response_errors import error_codes, error_response
+from whole_messages import filled
 
 KEYS = sorted(apis.current_apis())
 NAMES = {key: api.message for key, api in apis.current_apis().items()}
@@ -19,26 +20,6 @@ NAMES = {key: api.message for key, api in apis.current_apis().items()}
 OTHER_CODES = {"topic_config_error_code", "acknowledge_error_code"}
 # Their items are the broker's own directories, which no request names.
 CANNOT_FAIL = {(ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
-
-
-def filled(message_class: Any, version: int) -> Any:
-    """A message with one item in each list that the version has."""
-    message = tables.message(message_class.NAME)
-    structs = message.structs()
-
-    def made(struct: str, made_class: Any) -> Any:
-        whole = made_class()
-        for field in structs[struct]:
-            if version not in field.versions:
-                continue
-            if field.struct:
-                inner = made(field.struct, getattr(message_class, field.struct))
-                setattr(whole, field.name, [inner] if field.kind == "array" else inner)
-            elif field.kind == "array":
-                setattr(whole, field.name, [{"string": "x", "uuid": bytes(16)}.get(field.element, 0)])
-        return whole
-
-    return made(message.name, message_class)
 
 
 def codes_in(message: Any) -> Iterator[tuple[Any, str]]:

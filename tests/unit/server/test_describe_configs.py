@@ -29,7 +29,8 @@ STORED = {
     (CLIENT_METRICS, "m"): {"metrics": "org.apache.kafka.consumer."},
 }
 IMAGE = SimpleNamespace(set_config=lambda kind, name: STORED.get((kind, name), {}))
-CONTEXT = SimpleNamespace(node_id=1, config=CONFIG, topic_overrides=TOPICS.get, image=IMAGE)
+IN_EFFECT = {"num.network.threads": "2", "log.retention.hours": "7"}
+CONTEXT = SimpleNamespace(node_id=1, config=CONFIG, topic_overrides=TOPICS.get, image=IMAGE, values_in_effect=IN_EFFECT)
 
 
 def describe(kind: int, name: str, keys: list[str] | None = None, version: int = 4, **flags: bool) -> Any:
@@ -107,3 +108,11 @@ def test_loggers_have_their_levels() -> None:
     assert shown["root"] in ("WARN", "INFO", "DEBUG", "ERROR", "FATAL")
     # Those of other libraries are not the broker's.
     assert "kafkacore.server" in shown and not any(name.startswith("pytest") for name in shown)
+
+
+def test_key_that_nobody_has_set_is_described_with_the_value_in_effect() -> None:
+    (entry,) = describe(4, "1", ["num.network.threads"], include_synonyms=True).configs
+    assert (entry.value, entry.config_source) == ("2", 5)
+    assert [(each.name, each.value) for each in entry.synonyms] == [("num.network.threads", "2")]
+    (entry,) = describe(4, "1", ["log.retention.hours"]).configs
+    assert entry.value == "1"

@@ -47,6 +47,7 @@ def context(**changes: Any) -> SimpleNamespace:
         endpoint_of=lambda broker_id, listener: SimpleNamespace(host="h", port=9092) if broker_id == 7 else None,
         producer_ids=Ids(),
         image=SimpleNamespace(brokers={}),
+        transactions_refused=False,
     )
     vars(made).update(changes)
     return made
@@ -161,7 +162,8 @@ def test_producer_ids_are_given_to_idempotent_producers_alone() -> None:
     told = asked(InitProducerIdRequest(transactional_id=None), 4)
     assert isinstance(told, InitProducerIdResponse)
     assert (told.producer_id, told.producer_epoch, told.error_code) == (4000, 0, 0)
-    assert asked(InitProducerIdRequest(transactional_id="tx"), 4).error_code == ErrorCode.UNSUPPORTED_VERSION
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert asked(InitProducerIdRequest(transactional_id="tx"), 4).error_code == refused
     assert asked(InitProducerIdRequest(transactional_id=None, producer_id=3), 4).error_code == ErrorCode.INVALID_REQUEST
 
 

@@ -34,6 +34,10 @@ class ConfigView(Protocol):
     def config(self) -> BrokerConfig: ...
     @property
     def image(self) -> MetadataImage: ...
+    @property
+    def values_in_effect(self) -> Mapping[str, str]:
+        """Values of keys that nobody has set, where they are not Kafka's defaults."""
+
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
         """The settings of a topic; None when there is no such topic."""
 
@@ -137,10 +141,17 @@ class _Description:
         for name in _wanted(self._config.described_names(), resource):
             entry = self._own.get(name)
             if entry is None:
-                entry = self._own[name] = self._entry(self._config.describe(name))
+                entry = self._own[name] = self._entry(self._in_effect(self._config.describe(name)))
             entries.append(entry)
             yield
         return entries
+
+    def _in_effect(self, described: Described) -> Described:
+        value = self._context.values_in_effect.get(described.name)
+        if value is None or described.source != Source.DEFAULT_CONFIG:
+            return described
+        synonyms = tuple(each._replace(value=value) for each in described.synonyms)
+        return described._replace(value=value, synonyms=synonyms)
 
     def _defaults_of_brokers(self, resource: Resource) -> list[Entry]:
         """Only what was changed for all brokers."""

@@ -5,6 +5,7 @@ Transactional ids have no coordinator yet.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 from typing import Final
 
@@ -19,7 +20,10 @@ from kafkacore.storage.names import OFFSETS_TOPIC
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
+LOG: Final = logging.getLogger("kafkacore.server")
 BATCHED_SINCE: Final = 4  # many keys in one request (KIP-699)
+# After any other error librdkafka looks for the coordinator again, for ever; all clients report this one at once. Java's
+# has its own text for it, so the broker's log names the reason too.
 NO_TRANSACTIONS_ERROR: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_TRANSACTIONS: Final = (
     "Transactions are not supported by this broker: configure the producer without transactional.id"
@@ -31,6 +35,9 @@ Coordinator = FindCoordinatorResponse.Coordinator
 def handle(
     broker: BrokerContext, call: RequestContext, request: FindCoordinatorRequest
 ) -> Work[FindCoordinatorResponse] | Awaitable[FindCoordinatorResponse]:
+    if request.key_type == TRANSACTION and not broker.transactions_refused:
+        broker.transactions_refused = True
+        LOG.warning("client %r asks for a transaction coordinator: %s", call.client_id, NO_TRANSACTIONS)
     if request.key_type == GROUP and broker.image.topic(OFFSETS_TOPIC) is None:
         return _made_first(broker, call, request)
     return _answer(broker, call, request)
@@ -73,7 +80,6 @@ def _find(broker: BrokerContext, view: MetadataView, key_type: int, key: str) ->
             return Coordinator(key=key, node_id=node_id, host=endpoint.host, port=endpoint.port)
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group's partition has no leader now."
     elif key_type == TRANSACTION:
-        # COORDINATOR_NOT_AVAILABLE would be true, but clients ask again after it, for minutes.
         error, message = NO_TRANSACTIONS_ERROR, NO_TRANSACTIONS
     else:
         error, message = ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}."

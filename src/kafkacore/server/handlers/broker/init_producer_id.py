@@ -6,16 +6,16 @@ from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import InitProducerIdRequest, InitProducerIdResponse
 from kafkacore.server.context import BrokerContext
+from kafkacore.server.handlers.broker.find_coordinator import NO_TRANSACTIONS_ERROR
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        # Clients ask again after COORDINATOR_NOT_AVAILABLE, for ever; this one they report at once.
-        return _refused(ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST)
+        return _refused(NO_TRANSACTIONS_ERROR if request.transactional_id else ErrorCode.INVALID_REQUEST)
     try:
-        # What the producer had does not matter: without a transactional id a new id fences nobody and is always right.
+        # The producer's former id does not matter: without a transactional id, a new id fences nobody.
         producer_id = await broker.producer_ids.generate()
     except KafkaError as error:
         return _refused(ErrorCode(error.code) if error.retriable else ErrorCode.COORDINATOR_NOT_AVAILABLE)

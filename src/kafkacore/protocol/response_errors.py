@@ -336,6 +336,14 @@ def _copied(made_class: Any, field: str, value: Any, version: int) -> Any:
 # --- errors of a response ---
 
 
+def error_of_peer(code: int) -> ErrorCode:
+    """The error that another node has answered. A newer release may have codes that this one does not know."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def error_codes(response: Message, version: int) -> Iterator[int]:
     """Every error code of a response, from the top, NONE among them."""
     layout = _TABLE.get(response.API_KEY, _TOP_ONLY)

@@ -104,6 +104,8 @@ class LogDirMoves:
                 self._manager.create_future(key, move.path)  # unless what was copied is still there
         except MoveCancelled as error:
             LOG.info("the move to %s ends: %s", move.path, error)
+        except Exception:
+            LOG.exception("the move of %s-%d to %s has failed; ask for it again", *key, move.path)
         finally:
             self._moves.pop(key, None)
 

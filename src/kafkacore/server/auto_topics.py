@@ -26,10 +26,13 @@ class AutoTopics:
         self._create = create
         self._config = config
         self._in_flight: dict[str, asyncio.Task[set[str]]] = {}
+        self._closed = False
         self._tasks: set[asyncio.Task[set[str]]] = set()
 
     def request(self, names: Iterable[str]) -> None:
-        """Asks for those that are not under way; their names are known to be valid."""
+        """Asks for those that are not under way; their names are known to be valid. Not after `close`."""
+        if self._closed:
+            return
         wanted = [name for name in names if name not in self._in_flight][: MAX_IN_FLIGHT - len(self._in_flight)]
         if wanted:
             task = asyncio.create_task(self._send(wanted))
@@ -40,7 +43,10 @@ class AutoTopics:
     async def asked(self, name: str) -> bool:
         """Until the controller has answered for a topic that was requested; whether there is such a topic now."""
         task = self._in_flight.get(name)
-        return task is not None and name in await asyncio.shield(task)
+        if task is None:
+            return False
+        await asyncio.wait({task})  # it may be cancelled, which is not for its waiters to be
+        return not task.cancelled() and name in task.result()
 
     async def _send(self, names: list[str]) -> set[str]:
         """Those that exist afterwards."""
@@ -63,6 +69,7 @@ class AutoTopics:
         return there
 
     def close(self) -> None:
+        self._closed = True
         for task in self._tasks:
             task.cancel()
 

@@ -25,7 +25,8 @@ from kafkacore.network.listeners import Listener
 from kafkacore.network.plane import Answer, Plane
 from kafkacore.observability import request_log
 from kafkacore.protocol.apis import ApiKey
-from kafkacore.protocol.errors import ErrorCode, error_for
+from kafkacore.protocol.errors import error_for
+from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
@@ -124,7 +125,7 @@ class BrokerServer:
         self.bound = self.plane.open()
         lifecycle = self._make_lifecycle(cluster_id, directory_ids, previous_epoch)
         self.registrar = Registrar(lifecycle, channel, lambda: publisher.applied_offset)
-        self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send)
+        self._assignments = DirectoryAssignments(self.node_id, lambda: lifecycle.broker_epoch, channel.send, on_fault)
         self.moves = self.context.moves = logs.moves(
             self._assignments.told,
             config.num_replica_alter_log_dirs_threads,
@@ -238,6 +239,7 @@ class BrokerServer:
         while self._publisher.image.brokers[self.node_id].fenced:
             await self._applied()
         await self.plane.start()
+        self.registrar.watch(self._on_fault)
 
     async def _reached(self, *states: BrokerState) -> None:
         limit_ms = self.config.initial_broker_registration_timeout_ms
@@ -256,6 +258,8 @@ class BrokerServer:
         """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers what it has
         begun, and closes its partitions.
         """
+        # A topic that a client asked for moments ago is not created any more: nobody would serve it here.
+        self.context.auto_topics.close()
         if self.config.controlled_shutdown_enable and self.registrar.lifecycle.want_shutdown():
             await self._leave(controlled_ms)
         await self.moves.close()
@@ -266,7 +270,6 @@ class BrokerServer:
             await self.context.groups.close()
         await self.plane.stop(drain_ms)
         self._assignments.close()
-        self.context.auto_topics.close()
         self.context.producer_ids.close()
         self.context.waits.close()
         self.timers.close()
@@ -276,8 +279,7 @@ class BrokerServer:
         self.registrar.nudge()
         self._leaving = asyncio.ensure_future(self.registrar.reached(BrokerState.SHUTTING_DOWN))
         await asyncio.wait({self._leaving}, timeout=controlled_ms / 1000)
-        if self._leaving.done() and not self._leaving.cancelled():
-            self._leaving.result()
+        if self._leaving.done() and not self._leaving.cancelled() and self._leaving.exception() is None:
             return
         self._leaving.cancel()
         LOG.warning("broker %d leaves before its controller let it go", self.node_id)
@@ -405,7 +407,7 @@ class BrokerServer:
             AllocateProducerIdsRequest(broker_id=self.node_id, broker_epoch=lifecycle.broker_epoch)
         )
         if answer.error_code:
-            raise error_for(ErrorCode(answer.error_code))
+            raise error_for(error_of_peer(answer.error_code))
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
 
 

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
-from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
+from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 from kafkacore.protocol.messages import Message
-from kafkacore.protocol.response_errors import error_codes
+from kafkacore.protocol.response_errors import error_codes, error_of_peer
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.metadata_replica import FORWARD_TIMEOUT_MS, MetadataReplica
 
+LOG: Final = logging.getLogger("kafkacore.server")
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
 # Of clients' requests: the others wait on the broker's loop. The controller's own listener then waits for one of them
 # at most: with four at a time the p99 of a CreateTopics there doubles while hundreds of clients ask for more.
@@ -68,9 +70,15 @@ class ActiveController:
             return await self._replica.own_requests.send(*where, request)
         enveloped = await self._replica.forwarded.send(*where, _envelope(call, request))
         if enveloped.error_code:
-            raise error_for(ErrorCode(enveloped.error_code))
+            raise error_for(error_of_peer(enveloped.error_code))
         head = len(apis.response_header(call.api_key, call.api_version, call.correlation_id))
-        return apis.response_class(call.api_key).decode(memoryview(enveloped.response_data)[head:], call.api_version)
+        data = memoryview(enveloped.response_data or b"")[head:]
+        try:
+            return apis.response_class(call.api_key).decode(data, call.api_version)
+        except ProtocolError as error:
+            # The fault is the controller's: it must not close the client's connection.
+            LOG.warning("the active controller at %s:%d sent an envelope that holds no answer: %s", *where, error)
+            raise error_for(ErrorCode.UNKNOWN_SERVER_ERROR) from error
 
     def _own(self, request: Message) -> RequestContext:
         version = apis.api(request.API_KEY).highest

@@ -26,6 +26,7 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.voters import Endpoints, ReplicaKey
 from kafkacore.runtime.process import CONTROLLER, Runtime
 from kafkacore.runtime.randomness import randomness
+from kafkacore.runtime.watched import watch
 from kafkacore.server.channel import ActiveController
 from kafkacore.server.controller_context import ControllerContext
 from kafkacore.server.dispatch import Answered, Dispatcher
@@ -75,7 +76,7 @@ class ControllerServer:
             endpoints=self.endpoints, on_fault=on_fault,
         )  # fmt: skip
         settings = Settings(cluster_id, config, randomness())
-        self._on_root = on_root
+        self._on_root, self._on_fault = on_root, on_fault
         self.quorum = QuorumController(
             settings, self.replica.raft, store.bootstrap, self.replica.now_ms, on_root=self._root_committed
         )
@@ -118,6 +119,7 @@ class ControllerServer:
         self._tick()
         await self.plane.start()
         self._registering = asyncio.create_task(self._register())
+        watch(self._registering, self._on_fault)
 
     def _check_voters(self) -> None:
         """Who is no voter waits for one that is; where nobody else is known, for ever."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.runtime.watched import watch
 
 LOG: Final = logging.getLogger("kafkacore.server")
 MAX_PER_REQUEST: Final = 2_250  # as many as Apache Kafka puts into one request
@@ -24,10 +25,17 @@ Replica = tuple[Uuid, int]  # topic id and partition
 class DirectoryAssignments:
     """Belongs to one loop. `send` sends a request to the active controller; `broker_epoch` is asked for each one."""
 
-    def __init__(self, node_id: int, broker_epoch: Callable[[], int], send: Callable[[Any], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        send: Callable[[Any], Awaitable[Any]],
+        on_fault: Callable[[BaseException], None],
+    ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
         self._send = send
+        self._on_fault = on_fault
         self._untold: dict[Replica, Uuid] = {}
         self._awaited: dict[Replica, asyncio.Future[None]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -37,6 +45,7 @@ class DirectoryAssignments:
         self._untold.update(placed)
         if self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
+            watch(self._task, self._on_fault)
 
     async def told(self, replica: Replica, directory: Uuid) -> None:
         """The same, until the controller has taken it, or another directory is told for the replica."""

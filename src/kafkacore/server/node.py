@@ -28,6 +28,7 @@ from kafkacore.server.metadata_feed import MetadataFeed
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataInMemory, MetadataOnDisk, MetadataStore
 from kafkacore.server.missing import refuse_what_is_missing
+from kafkacore.server.registrar import RegistrationRefused
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.clean_shutdown import NO_EPOCH
 from kafkacore.storage.directories import NodeDirectories, open_directories
@@ -458,7 +459,7 @@ class Node:
     def _failed(self, error: BaseException) -> None:
         """Any thread: this node cannot go on. Whoever runs it stops it."""
         # What the data or the system is to blame for says so itself; of anything else, where it came from.
-        where = None if isinstance(error, (MetadataError, OSError)) else error
+        where = None if isinstance(error, (MetadataError, OSError, RegistrationRefused)) else error
         LOG.critical("node %d cannot go on: %s", self.config.node_id, error, exc_info=where)
         self.fault = error
         try:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.response_errors import error_of_peer
+from kafkacore.runtime.watched import watch
 from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.lifecycle import BrokerLifecycle, BrokerState
 
@@ -48,6 +50,12 @@ class Registrar:
     def start(self) -> None:
         self.lifecycle.start()
         self._task = asyncio.create_task(self._run())
+
+    def watch(self, on_fault: Callable[[BaseException], None]) -> None:
+        """Reports from now on when the broker can no longer speak with its controller, RegistrationRefused among the
+        reasons: it would serve on, fenced for ever. Before, `reached` raises that."""
+        assert self._task is not None
+        watch(self._task, on_fault)
 
     def nudge(self) -> None:
         """There is something new to say, or metadata has been applied: do not wait for the next heartbeat."""
@@ -102,7 +110,7 @@ class Registrar:
         except (KafkaError, OSError, TimeoutError) as error:
             LOG.info("broker %d could not register: %s", lifecycle.node_id, error)
             return lifecycle.failed()
-        refused = ErrorCode(answer.error_code)
+        refused = error_of_peer(answer.error_code)
         if refused in _FINAL:
             raise RegistrationRefused(f"broker {lifecycle.node_id} was refused: {refused.name}, {_FINAL[refused]}")
         if refused != ErrorCode.NONE:

@@ -72,7 +72,7 @@ def test_a_topic_under_way_is_not_asked_for_again() -> None:
     ("name", "key"),
     [("__consumer_offsets", "offsets.topic.replication.factor"), ("orders", "default.replication.factor")],
 )
-def test_what_wants_more_brokers_than_there_are_is_told_with_its_key(name: str, key: str, caplog: Any) -> None:
+def test_warning_names_the_key_when_a_topic_wants_more_brokers_than_there_are(name: str, key: str, caplog: Any) -> None:
     async def story() -> None:
         controller = Controller()
         controller.refusal = ErrorCode.INVALID_REPLICATION_FACTOR
@@ -86,7 +86,7 @@ def test_what_wants_more_brokers_than_there_are_is_told_with_its_key(name: str, 
     assert f"topic {name} was not created: no (set {key} to" in told
 
 
-def test_a_failure_lets_the_next_request_ask_again() -> None:
+def test_topic_is_requested_again_after_a_failure() -> None:
     async def story() -> None:
         controller = Controller()
         controller.fail = True
@@ -101,7 +101,7 @@ def test_a_failure_lets_the_next_request_ask_again() -> None:
     asyncio.run(story())
 
 
-def test_what_is_in_flight_is_bounded(monkeypatch: Any) -> None:
+def test_topics_in_flight_are_bounded(monkeypatch: Any) -> None:
     async def story() -> None:
         monkeypatch.setattr(auto_topics, "MAX_IN_FLIGHT", 2)
         controller = Controller()
@@ -117,7 +117,7 @@ def test_what_is_in_flight_is_bounded(monkeypatch: Any) -> None:
     asyncio.run(story())
 
 
-def test_the_topic_of_groups_is_made_as_kafka_makes_it() -> None:
+def test_offsets_topic_is_created_with_kafkas_settings() -> None:
     async def story() -> None:
         controller = Controller()
         topics = AutoTopics(controller.create, CONFIG)
@@ -139,7 +139,7 @@ def test_the_topic_of_groups_is_made_as_kafka_makes_it() -> None:
     asyncio.run(story())
 
 
-def test_who_waits_for_a_topic_that_is_refused_hears_so() -> None:
+def test_waiter_learns_that_its_topic_was_refused() -> None:
     async def story() -> None:
         controller = Controller()
         controller.fail = True
@@ -150,3 +150,21 @@ def test_who_waits_for_a_topic_that_is_refused_hears_so() -> None:
         assert not await topics.asked("never requested")
 
     asyncio.run(story())
+
+
+def test_closed_broker_creates_no_topic_and_warns_of_none(caplog: Any) -> None:
+    async def story() -> None:
+        controller = Controller()
+        topics = AutoTopics(controller.create, CONFIG)
+        topics.request(["a"])
+        waiting = asyncio.create_task(topics.asked("a"))
+        await settle()
+        topics.close()
+        assert not await waiting
+        topics.request(["b"])
+        await settle()
+        assert controller.asked == [["a"]]
+        assert not await topics.asked("b")
+
+    asyncio.run(story())
+    assert caplog.messages == []

@@ -1,20 +1,23 @@
-"""A broker's way to the active controller: how many clients' requests it passes on at once."""
+"""A broker's way to the active controller: how many requests it forwards at once, and what it makes of answers."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from kafkacore.network.request import RequestContext
+from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, KafkaError
-from kafkacore.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, Message
+from kafkacore.protocol.messages import CreateTopicsRequest, CreateTopicsResponse, EnvelopeResponse, Message
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.server import channel
 from kafkacore.server.channel import FORWARDED_AT_ONCE, ActiveController, ControllerChannel
+from kafkacore.server.metadata_replica import MetadataReplica
 
 CALL = RequestContext(ApiKey.CREATE_TOPICS, 7, 0, None, "PLAINTEXT", "127.0.0.1")
 
@@ -52,14 +55,63 @@ async def forwarded(count: int, release: bool) -> tuple[SlowController, list[Any
         await asyncio.get_running_loop().run_in_executor(None, loop.stop)
 
 
-def test_a_flood_of_forwarded_requests_comes_to_the_controller_a_few_at_a_time_and_all_are_answered() -> None:
+def test_channel_forwards_a_few_requests_at_a_time_and_answers_all() -> None:
     controller, answers = asyncio.run(forwarded(FORWARDED_AT_ONCE * 10, release=True))
     assert controller.most == FORWARDED_AT_ONCE
     assert controller.asked == len(answers) and all(isinstance(each, CreateTopicsResponse) for each in answers)
 
 
-def test_a_request_that_waits_behind_others_is_told_when_its_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_request_behind_others_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "FORWARD_TIMEOUT_MS", 50)
     controller, answers = asyncio.run(forwarded(FORWARDED_AT_ONCE + 1, release=False))
     assert controller.asked >= FORWARDED_AT_ONCE  # the last may take the place of one whose time was up before its own
     assert all(isinstance(each, KafkaError) and each.code == ErrorCode.REQUEST_TIMED_OUT for each in answers)
+
+
+class Elsewhere:
+    """A replica whose leader is another node, which answers envelopes as it is told to."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.raft = SimpleNamespace(leader_elsewhere=("h", 9093))
+        self.forwarded = self
+
+    async def send(self, host: str, port: int, request: Message) -> Any:
+        return self.answers.pop(0)
+
+
+def enveloped(response: Message) -> EnvelopeResponse:
+    return EnvelopeResponse(response_data=apis.encode_response(CALL.api_key, CALL.api_version, 0, response))
+
+
+def asked(*answers: Any) -> Any:
+    """What a client's CreateTopics is answered when the active controller gives these."""
+
+    async def ask() -> Any:
+        active = ActiveController(cast(MetadataReplica, Elsewhere(*answers)), None, "CONTROLLER", 1)
+        return await active.ask(CALL, CreateTopicsRequest(), 10_000)
+
+    return asyncio.run(ask())
+
+
+def topics(error: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[CreateTopicsResponse.CreatableTopicResult(name="t", error_code=error)])
+
+
+def test_request_is_sent_again_when_its_answer_says_that_the_node_is_not_the_controller() -> None:
+    answer = asked(enveloped(topics(ErrorCode.NOT_CONTROLLER)), enveloped(topics(ErrorCode.NONE)))
+    assert [each.error_code for each in answer.topics] == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0\0\0\0\0\xff\xff\xff\xff\x7f"])
+def test_envelope_that_holds_no_answer_fails_the_request_alone(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(KafkaError) as failed:
+        asked(EnvelopeResponse(response_data=data))
+    assert failed.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "an envelope that holds no answer" in caplog.text
+
+
+def test_envelope_with_an_unknown_error_fails_the_request_alone() -> None:
+    with pytest.raises(KafkaError) as failed:
+        asked(EnvelopeResponse(error_code=9999))
+    assert failed.value.code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,4 +1,4 @@
-"""Where replicas lie is told until the controller has taken it, and who waits for that hears of it."""
+"""Directories of replicas are sent until the controller has taken them; whoever waits for that goes on."""
 
 from __future__ import annotations
 
@@ -39,17 +39,21 @@ class Controller:
         return Uuid(directory.id)
 
 
+def fail(error: BaseException) -> None:
+    raise AssertionError("nothing was to fail") from error
+
+
 def run(scene: Callable[[DirectoryAssignments, Controller], Coroutine[Any, Any, None]]) -> None:
     async def play() -> None:
         controller = Controller()
-        assignments = DirectoryAssignments(1, lambda: 7, controller.send)
+        assignments = DirectoryAssignments(1, lambda: 7, controller.send, fail)
         await scene(assignments, controller)
         assignments.close()
 
     asyncio.run(asyncio.wait_for(play(), LIMIT_S))
 
 
-def test_what_the_controller_does_not_take_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assignment_is_sent_again_when_the_controller_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_assignments, "RETRY_S", 0)
 
     async def scene(assignments: DirectoryAssignments, controller: Controller) -> None:
@@ -64,7 +68,7 @@ def test_what_the_controller_does_not_take_is_told_again(monkeypatch: pytest.Mon
     run(scene)
 
 
-def test_who_waits_goes_on_when_another_directory_is_told() -> None:
+def test_waiter_goes_on_when_the_replica_gets_another_directory() -> None:
     async def scene(assignments: DirectoryAssignments, controller: Controller) -> None:
         first = asyncio.create_task(assignments.told(REPLICA, ONE))
         request, future = await controller.asked.get()
@@ -77,3 +81,15 @@ def test_who_waits_goes_on_when_another_directory_is_told() -> None:
         await second
 
     run(scene)
+
+
+def test_unexpected_end_of_the_task_is_reported() -> None:
+    async def play() -> BaseException:
+        async def broken(request: Any) -> Any:
+            raise ValueError("broken")
+
+        failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        DirectoryAssignments(1, lambda: 7, broken, failed.set_result).tell({REPLICA: ONE})
+        return await failed
+
+    assert str(asyncio.run(asyncio.wait_for(play(), LIMIT_S))) == "broken"

@@ -51,7 +51,7 @@ def registrar(channel: Any) -> Registrar:
     return Registrar(lifecycle, channel, lambda: 9)
 
 
-def test_it_registers_catches_up_runs_and_leaves() -> None:
+def test_broker_registers_catches_up_runs_and_leaves() -> None:
     async def story() -> None:
         channel = Channel()
         made = registrar(channel)
@@ -73,7 +73,7 @@ def test_it_registers_catches_up_runs_and_leaves() -> None:
     asyncio.run(story())
 
 
-def test_a_lost_registration_is_sent_again() -> None:
+def test_registration_is_sent_again_when_it_is_lost() -> None:
     async def story() -> None:
         channel = Channel(TimeoutError(), ErrorCode.NOT_CONTROLLER)
         made = registrar(channel)
@@ -85,12 +85,66 @@ def test_a_lost_registration_is_sent_again() -> None:
     asyncio.run(story())
 
 
-def test_a_refusal_that_no_repetition_cures_is_raised_to_who_waits() -> None:
+def test_final_refusal_is_raised_to_the_waiter() -> None:
     async def story() -> None:
         made = registrar(Channel(ErrorCode.INCONSISTENT_CLUSTER_ID))
         made.start()
         with pytest.raises(RegistrationRefused, match="another cluster"):
             await asyncio.wait_for(made.reached(BrokerState.RUNNING), 10)
         await made.stop()
+
+    asyncio.run(story())
+
+
+def watched(*errors: Any) -> BaseException:
+    """The fault that a running broker reports when its next messages are answered with `errors`."""
+
+    async def story() -> BaseException:
+        channel = Channel()
+        made = registrar(channel)
+        made.start()
+        made.lifecycle.want_unfenced()
+        await asyncio.wait_for(made.reached(BrokerState.RUNNING), 10)
+        fault: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        made.watch(fault.set_result)
+        channel.errors += errors
+        made.lifecycle.must_register_again()
+        made.nudge()
+        return await asyncio.wait_for(fault, 10)
+
+    return asyncio.run(story())
+
+
+def test_final_refusal_of_a_running_broker_is_a_fault() -> None:
+    fault = watched(ErrorCode.INVALID_REGISTRATION)
+    assert isinstance(fault, RegistrationRefused)
+    assert "check its listeners" in str(fault)
+
+
+def test_unexpected_error_of_a_running_broker_is_a_fault() -> None:
+    assert str(watched(ValueError("broken"))) == "broken"
+
+
+def test_error_code_that_no_release_knows_is_a_failed_registration() -> None:
+    async def story() -> None:
+        channel = Channel(9999)
+        made = registrar(channel)
+        made.start()
+        await asyncio.wait_for(made.reached(BrokerState.RECOVERY), 10)
+        assert [type(request).__name__ for request in channel.heard[:2]] == ["BrokerRegistrationRequest"] * 2
+        await made.stop()
+
+    asyncio.run(story())
+
+
+def test_orderly_stop_is_no_fault() -> None:
+    async def story() -> None:
+        made = registrar(Channel())
+        made.start()
+        await asyncio.wait_for(made.reached(BrokerState.RECOVERY), 10)
+        faults: list[BaseException] = []
+        made.watch(faults.append)
+        await made.stop()
+        assert faults == []
 
     asyncio.run(story())

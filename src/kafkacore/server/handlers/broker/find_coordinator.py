@@ -22,8 +22,8 @@ GROUP: Final = 0
 TRANSACTION: Final = 1
 LOG: Final = logging.getLogger("kafkacore.server")
 BATCHED_SINCE: Final = 4  # many keys in one request (KIP-699)
-# After any other error librdkafka looks for the coordinator again, for ever; all clients report this one at once. Java's
-# has its own text for it, so the broker's log names the reason too.
+# After any other error librdkafka looks for the coordinator again, for ever; all clients report this one at once.
+# Java's client has its own text for it, so the broker's log names the reason too.
 NO_TRANSACTIONS_ERROR: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 NO_TRANSACTIONS: Final = (
     "Transactions are not supported by this broker: configure the producer without transactional.id"

@@ -1,0 +1,91 @@
+"""Fetch on the handler loop waits as the processors do: a partition that does not exist hurries nobody."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asking import ask
+from kafkacore._fast.plane.gate import GatePolicy
+from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import FetchRequest, ProduceRequest
+from kafkacore.protocol.uuid import Uuid
+from lone_broker import Started
+
+LONG_MS = 60_000
+SHORT_MS = 300
+NAMES, IDS = 12, 13  # versions that name topics by their names and by their ids
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Iterator[Started]:
+    made = Started(tmp_path)
+    try:
+        made.create("t", 1)
+        made.broker.plane.native.publish_gate(GatePolicy("punt"))
+        yield made
+    finally:
+        made.stop()
+
+
+def fetch(started: Started, names: list[str], wait_ms: int, version: int = NAMES, offset: int = 0) -> Any:
+    """By topic name: the error of its partition and how many bytes came."""
+    known = {name: started.broker.context.image.topic(name) for name in names}
+    ids = {name: Uuid(name.encode().ljust(16)) if topic is None else topic.topic_id for name, topic in known.items()}
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    topics = [FetchRequest.FetchTopic(topic=name, topic_id=ids[name], partitions=[partition]) for name in names]
+    request = FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, replica_id=-1, topics=topics
+    )
+    answer = ask(started.bootstrap, request, version)
+    by_id = {topic_id: name for name, topic_id in ids.items()}
+    return {
+        topic.topic or by_id[topic.topic_id]: (topic.partitions[0].error_code, len(topic.partitions[0].records or b""))
+        for topic in answer.responses
+    }
+
+
+def produce(started: Started) -> None:
+    builder = RecordBatchBuilder()
+    builder.append(int(time.time() * 1000), None, b"value")
+    part = ProduceRequest.PartitionProduceData(index=0, records=builder.build())
+    data = ProduceRequest.TopicProduceData(name="t", partition_data=[part])
+    answer = ask(started.bootstrap, ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), NAMES)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(NAMES, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (IDS, ErrorCode.UNKNOWN_TOPIC_ID)]
+)
+def test_fetch_waits_for_a_known_partition_when_another_is_unknown(
+    started: Started, version: int, error: ErrorCode
+) -> None:
+    began = time.monotonic()
+    assert fetch(started, ["t", "absent"], SHORT_MS, version) == {"t": (0, 0), "absent": (error, 0)}
+    assert time.monotonic() - began >= SHORT_MS / 1000 * 0.9
+
+
+def test_fetch_with_an_unknown_partition_ends_when_the_known_one_has_records(started: Started) -> None:
+    answers: list[Any] = []
+    fetching = threading.Thread(target=lambda: answers.append(fetch(started, ["absent", "t"], 15_000)))
+    fetching.start()
+    produce(started)
+    fetching.join(20)
+    error, size = answers[0]["t"]
+    assert error == 0
+    assert size > 0
+
+
+def test_fetch_of_unknown_partitions_alone_is_answered_at_once(started: Started) -> None:
+    # The test client gives up long before the wait would be over.
+    assert fetch(started, ["absent"], LONG_MS) == {"absent": (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0)}
+
+
+def test_fetch_is_answered_at_once_when_a_known_partition_fails(started: Started) -> None:
+    assert fetch(started, ["t"], LONG_MS, offset=99) == {"t": (ErrorCode.OFFSET_OUT_OF_RANGE, 0)}

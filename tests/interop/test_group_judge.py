@@ -19,6 +19,7 @@ import pytest
 from brokers import java, need_jars
 from group_log import GroupLog, arrived, loaded
 from kafkacore.coordinator.group import records
+from kafkacore.coordinator.group.admin import state_filter, type_filter
 from kafkacore.coordinator.group.answers import whole_request
 from kafkacore.coordinator.group.effects import Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
@@ -188,7 +189,8 @@ class Story:
                     groups=[shard.describe_group(caller, each) for each in request.groups]
                 )
             case ApiKey.LIST_GROUPS:
-                listed = finish_now(shard.list_groups(request.states_filter, request.types_filter))
+                states, types = state_filter(request.states_filter), type_filter(request.types_filter)
+                listed = finish_now(shard.list_groups(finish_now(states), finish_now(types)))
                 log.answers[waiter] = ListGroupsResponse(groups=listed)
         log.carry_out(effects)
         answer = log.answers.get(waiter)

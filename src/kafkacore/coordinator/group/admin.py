@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from kafkacore.coordinator.group import records
@@ -14,22 +14,32 @@ from kafkacore.coordinator.group.expiry import begin_deletion
 from kafkacore.coordinator.group.other_kinds import CLASSIC, CONSUMER, SHARE, STREAMS
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
-from kafkacore.runtime.slices import Work
+from kafkacore.runtime.slices import Work, distinct
 
 _ERRORS_SINCE: Final = 6  # DescribeGroups tells a group that is not there from one that is dead
 _PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "streams"}
 
 
-def list_groups(core: Core, states: Sequence[str], types: Sequence[str]) -> Work[list[ListGroupsResponse.ListedGroup]]:
-    """Each group as it is when its turn comes."""
-    wanted_states = {state.lower().strip() for state in states}
-    wanted_types = {group_type.lower() for group_type in types}
+def state_filter(names: Iterable[str]) -> Work[Collection[str]]:
+    """The states that a client names, in any case, as `list_groups` takes them."""
+    return distinct(name.lower().strip() for name in names)
+
+
+def type_filter(names: Iterable[str]) -> Work[Collection[str]]:
+    """The same of types. Kafka trims states alone."""
+    return distinct(name.lower() for name in names)
+
+
+def list_groups(
+    core: Core, states: Collection[str], types: Collection[str]
+) -> Work[list[ListGroupsResponse.ListedGroup]]:
+    """Each group as it is when its turn comes. An empty filter lets everything through."""
     shown = ListGroupsResponse.ListedGroup
     found = []
     for group_id, group in tuple(core.groups.items()):
         state, group_type, protocol_type = _listed(group)
-        wanted = state and (not wanted_states or state.lower() in wanted_states)
-        if wanted and (not wanted_types or group_type in wanted_types):
+        wanted = state and (not states or state.lower() in states)
+        if wanted and (not types or group_type in types):
             found.append(
                 shown(group_id=group_id, protocol_type=protocol_type, group_state=state, group_type=group_type)
             )

@@ -13,7 +13,7 @@ a later append, so the owner keeps this rule: when an append fails, those after 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from kafkacore._fast.hot.offset_commit import OffsetCommit
 from kafkacore.coordinator.group import admin, commits, expiry, membership, replay
@@ -210,8 +210,10 @@ class GroupShard:
 
     # --- groups ---
 
-    def list_groups(self, states: Sequence[str], types: Sequence[str]) -> Work[list[ListGroupsResponse.ListedGroup]]:
-        """Empty filters let everything through; names as clients send them, in any case."""
+    def list_groups(
+        self, states: Collection[str], types: Collection[str]
+    ) -> Work[list[ListGroupsResponse.ListedGroup]]:
+        """The filters are made by `admin`, once for all shards; an empty one lets everything through."""
         return admin.list_groups(self._core, states, types)
 
     def describe_group(self, caller: Caller, group_id: str) -> DescribeGroupsResponse.DescribedGroup:

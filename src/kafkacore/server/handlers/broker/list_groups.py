@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkacore.coordinator.group.admin import state_filter, type_filter
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ListGroupsRequest, ListGroupsResponse
@@ -14,6 +15,8 @@ def handle(broker: BrokerContext, call: RequestContext, request: ListGroupsReque
     if runtime.loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     response = ListGroupsResponse()
+    states = yield from state_filter(request.states_filter)
+    types = yield from type_filter(request.types_filter)
     for shard in tuple(runtime.active()):
-        response.groups += yield from shard.list_groups(request.states_filter, request.types_filter)
+        response.groups += yield from shard.list_groups(states, types)
     return response

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kafkacore.network.later import Later
+from kafkacore.network.deferred_answer import DeferredAnswer
 from kafkacore.network.listeners import Listener
 from kafkacore.network.metrics import HISTOGRAM, Histogram, Measure, PlaneMetrics
 from kafkacore.network.plane import Plane
@@ -67,11 +67,11 @@ def test_names_and_counts(kind: str, prefix: str) -> None:
 def test_what_a_parked_request_waits_for_is_remote_time() -> None:
     wait_ms = 20
 
-    def parked(context: RequestContext, body: memoryview) -> Later[bytes]:
+    def parked(context: RequestContext, body: memoryview) -> DeferredAnswer[bytes]:
         loop = asyncio.get_running_loop()
         told = loop.create_future()
         loop.call_later(wait_ms / 1000, told.set_result, None)
-        return Later(told, lambda _: answer(context, body))
+        return DeferredAnswer(told, lambda _: answer(context, body))
 
     runtime = Runtime(data_processors=1, spin_us=0)
     plane = Plane(DATA, [Listener("L", "127.0.0.1", 0)], parked, [(CLUSTER, 0, 0)], runtime=runtime)

@@ -1,4 +1,4 @@
-"""What bounds a plane: limits by the keys of server.properties, and one of our own where Kafka has none."""
+"""The limits of a plane: by the keys of server.properties, and of our own where Kafka has no key."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class PlaneLimits(NamedTuple):
     max_connections_per_ip: int = _UNLIMITED
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     max_connection_creation_rate: int = _UNLIMITED
-    # Of listeners with some of their own, beside those of the plane: max.connections and max.connection.creation.rate.
+    # Name, max.connections and max.connection.creation.rate of each listener that has its own, beside the plane's.
     of_listeners: tuple[tuple[str, int, int], ...] = ()
-    exempt_listener: str = ""  # from the plane's two; KIP-402: the brokers' own, where there are others
+    exempt_listener: str = ""  # KIP-402: the plane's two limits do not hold for the brokers' own listener
     socket_listen_backlog_size: int = 50
-    # Kafka's default of 100 KiB throttles a connection: unless it is asked for, the system grows buffers by need.
+    # Kafka's default of 100 KiB throttles a connection. Unless the key is set, the system grows buffers by need.
     socket_send_buffer_bytes: int = -1
     socket_receive_buffer_bytes: int = -1
     # Not Kafka's.
     slow_request_bytes_per_second: int = 1024  # the least pace of a request while others wait for memory
     slow_frame_ms: int = 30000  # the pace is looked at that often
-    half_closed_ms: int = 10000  # answers still go to a peer that sends no more
+    half_closed_ms: int = 10000  # how long answers still go to a peer that has closed its sending side
     answers_depth: int = 64  # answers that one connection may await
     answers_bytes: int = 8 << 20  # complete answers of one connection that wait for its socket
     turn_frames: int = 16  # a connection's share of a processor's turn
@@ -40,7 +40,7 @@ class PlaneLimits(NamedTuple):
 
     @property
     def memory_bytes(self) -> int:
-        """What all requests of the plane may occupy: never less than one of them."""
+        """How much memory all requests of the plane may occupy: never less than one of them."""
         if self.queued_max_request_bytes > 0:
             return max(self.queued_max_request_bytes, self.socket_request_max_bytes)
         return max(physical_memory_bytes() // MEMORY_SHARE, self.socket_request_max_bytes)
@@ -50,7 +50,7 @@ class PlaneLimits(NamedTuple):
         return _per_second(self.max_connection_creation_rate)
 
     def own(self, listener: str) -> tuple[int, int]:
-        """Likewise of one listener: how many connections it may have, and take in a second."""
+        """How many connections one listener may have, and take in a second."""
         found = ((most, _per_second(rate)) for name, most, rate in self.of_listeners if name == listener)
         return next(found, (self.max_connections, self.per_second()))
 
@@ -58,7 +58,7 @@ class PlaneLimits(NamedTuple):
         """As `NativePlane` takes them."""
         return {
             "max_request_bytes": self.socket_request_max_bytes,
-            # Kafka: a negative time means for ever.
+            # In Kafka a negative time has no end.
             "idle_ms": self.connections_max_idle_ms if self.connections_max_idle_ms > 0 else 1 << 50,
             "slow_frame_ms": self.slow_frame_ms,
             "slow_frame_bytes": self.slow_request_bytes_per_second * self.slow_frame_ms // 1000,
@@ -111,7 +111,7 @@ def limits_from(config: Any) -> PlaneLimits:
 
 @cache
 def physical_memory_bytes() -> int:
-    """Of the machine, or of the control group where that is less."""
+    """The memory of the machine, or of the control group where that is less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:

@@ -14,7 +14,8 @@ _HINTS: Final = {
 
 
 class Listener(NamedTuple):
-    """Where to listen. `host` None: every address of the machine; `port` 0: any free one; `key`: what configures it."""
+    """Where to listen. `host` None: every address of the machine; `port` 0: any free port; `key`: the configuration key
+    that names it."""
 
     name: str
     host: str | None
@@ -52,7 +53,7 @@ def _resolve(listener: Listener) -> tuple[int, tuple[str, int]]:
         if socket.has_dualstack_ipv6():
             return socket.AF_INET6, ("::", listener.port)
         return socket.AF_INET, ("0.0.0.0", listener.port)
-    # As bytes: text would be encoded by rules (IDNA) whose tables a start would load for a plain name or address.
+    # As bytes: a start would load the tables of IDNA to encode the text of a plain name or address.
     host = listener.host.encode() if listener.host.isascii() else listener.host
     found = socket.getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # IPv4 first: a name such as localhost has both, and clients try 127.0.0.1 before ::1.

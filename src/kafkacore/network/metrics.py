@@ -1,4 +1,4 @@
-"""What a plane measures, under Kafka's names. Read from native words when somebody asks; nothing is counted twice."""
+"""The metrics of a plane, under Kafka's names. They are read from native counters on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
 
-# As the native code numbers them.
+# In the order of the native code.
 STAGES: Final = (
     "RequestQueueTimeMs",
     "LocalTimeMs",
@@ -25,11 +25,11 @@ STAGES: Final = (
 )
 _BUCKETS: Final = 40  # powers of two of microseconds
 BOUNDS_MS: Final = tuple((1 << power) / 1000 for power in range(_BUCKETS - 1))
-_WINDOW_NS: Final = 1_000_000_000  # shares of time are of the last second at least
+_WINDOW_NS: Final = 1_000_000_000  # a share of time covers at least the last second
 
 
 class Histogram(NamedTuple):
-    """`bounds` are upper bounds; `counts` has one more, for what is above; `total` is the sum of all observations."""
+    """`bounds` are upper bounds. `counts` has one entry more, for higher values. `total` is the sum of all values."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -131,7 +131,7 @@ class PlaneMetrics:
 
 
 class _Share:
-    """How much of the time since the last reading, a second at least, a counter of nanoseconds went up."""
+    """The share of time in which a counter of nanoseconds went up, since a reading at least a second ago."""
 
     def __init__(self, counter_ns: int, threads: int) -> None:
         self._counter_ns = counter_ns

@@ -18,8 +18,8 @@ from kafkacore._fast.plane.addresses import pack_address
 from kafkacore._fast.plane.inbound import InboundRequest
 from kafkacore._fast.plane.plane import HotApi, NativePlane
 from kafkacore._fast.world.environment import Environment
-from kafkacore.network.lasting import LastingAnswer, LastingAnswers
-from kafkacore.network.later import Later
+from kafkacore.network.cached_answers import ApiCache, CachedAnswer
+from kafkacore.network.deferred_answer import DeferredAnswer
 from kafkacore.network.limits import CONTROL_PLANE_QUEUE, PlaneLimits
 from kafkacore.network.listeners import Listener, listen
 from kafkacore.network.request import RequestContext
@@ -42,19 +42,21 @@ class Torn(NamedTuple):
     size_bytes: int
 
 
-# Gives the response's header and body: whole, in parts, or as an iterator between whose parts the loop goes on with
-# other work (a long answer). None: no answer is to be sent. Raises ProtocolError when the connection is to be closed.
-# Whoever has read the body and answers later had better release it: its memory is the plane's again from then on.
+# Returns the response's header and body: whole, in parts, or as an iterator (a long answer; the loop does other work
+# between its parts). None: the plane sends no answer. Raises ProtocolError to close the connection. A handler that
+# answers later releases the body when it has read it, and so returns its memory to the plane.
 Response = bytes | Sequence[bytes] | Iterator[bytes] | Torn | None
-Answer = Callable[[RequestContext, memoryview], Response | LastingAnswer | Later[Response] | Awaitable[Response]]
+Answer = Callable[
+    [RequestContext, memoryview], Response | CachedAnswer | DeferredAnswer[Response] | Awaitable[Response]
+]
 
 
 class Plane:
     """Serves `answer` on `listeners`. `open`, `start` and `stop` run on `loop`, the handlers' own.
 
-    `api_ranges` is what the plane takes, (key, lowest, highest) each: requests for anything else close their
-    connection, as in Kafka. `hot` are APIs served without the GIL; what they do not serve comes to `answer` like the
-    others. `lasting` are APIs some of whose answers processors may give again: what `forget` says has changed is not.
+    `api_ranges` has (key, lowest, highest) of each API that the plane takes; any other request closes its connection,
+    as in Kafka. `hot` APIs are served without the GIL; requests that they leave come to `answer` like all others.
+    Processors may repeat answers of `cached_apis` until `forget` drops them.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Plane:
         environment: Environment | None = None,
         limits: PlaneLimits | None = None,
         hot: Iterable[tuple[int, HotApi]] = (),
-        lasting: Iterable[int] = (),
+        cached_apis: Iterable[int] = (),
     ) -> None:
         self.kind = kind
         self.limits = limits or PlaneLimits()
@@ -80,7 +82,7 @@ class Plane:
         self.processors = runtime.processors(kind)
         self._sockets: list[socket.socket] = []
         self._accepting = 0
-        self._going: set[asyncio.Future[Any]] = set()  # what answers wait for
+        self._going: set[asyncio.Future[Any]] = set()  # answers wait for these
         self._reading = False
         self.native = NativePlane(
             kind,
@@ -92,8 +94,8 @@ class Plane:
         self.native.set_apis((key, low, high, _first_flexible(key)) for key, low, high in api_ranges)
         for key, api in hot:
             self.native.install(key, api)
-        self._lasting = {key: LastingAnswers() for key in lasting}
-        for key, answers in self._lasting.items():
+        self._caches = {key: ApiCache() for key in cached_apis}
+        for key, answers in self._caches.items():
             self.native.install(key, answers.slot.api())
         for host, limit in self.limits.max_connections_per_ip_overrides:
             self._limit(host, limit)
@@ -104,7 +106,8 @@ class Plane:
     # -- life
 
     def open(self) -> dict[str, tuple[str, int]]:
-        """Binds; address and port by listener. Clients that connect now wait until `start`. Raises ListenError."""
+        """Binds. Returns address and port by listener. Clients that connect now wait until `start`. Raises
+        ListenError."""
         for listener in self._listeners:
             try:
                 self._sockets.append(listen(listener, self.limits.socket_listen_backlog_size))
@@ -127,7 +130,7 @@ class Plane:
         self._accept()
 
     async def stop(self, drain_ms: float = 0.0) -> None:
-        """No new connections; those there are get `drain_ms` to hear their answers; then all are closed."""
+        """Takes no new connections, leaves the others `drain_ms` for their answers, then closes all of them."""
         self._pause()
         self._close_sockets()
         if drain_ms > 0:
@@ -145,8 +148,8 @@ class Plane:
             loop.remove_reader(self.native.notices_fileno())
 
     def set_limits(self, limits: PlaneLimits) -> None:
-        """From now on: max.connections, those of addresses and max.connection.creation.rate (KIP-402, KIP-612). The
-        others are of a plane's beginning. Names of hosts are looked up off the loop."""
+        """Changes max.connections, the limits of addresses, and max.connection.creation.rate (KIP-402, KIP-612). All
+        other limits stay as they were at the start. Names of hosts are looked up off the loop."""
         was, self.limits = self.limits, limits
         self.native.set_connection_limits(limits.max_connections, limits.max_connections_per_ip)
         before, now = dict(was.max_connections_per_ip_overrides), dict(limits.max_connections_per_ip_overrides)
@@ -170,7 +173,7 @@ class Plane:
             self._accepting += 1
 
     def _pause(self) -> None:
-        """Newcomers wait in the system's backlog."""
+        """New connections wait in the system's backlog."""
         while self._accepting:
             self._accepting -= 1
             self._acceptor.remove(self.native, self._accepting)
@@ -180,17 +183,17 @@ class Plane:
         self._close_sockets()
 
     def intercept(self, around: Callable[[Answer], Answer] | None) -> None:
-        """What reaches this loop is answered by `around`'s result from here on, which may ask what it is given, the
-        handlers; None: by them alone."""
+        """From here on the result of `around` answers the requests of this loop; `around` is given the handlers, which
+        the result may call. None: the handlers answer again."""
         self._answer = self._handlers if around is None else around(self._handlers)
 
     def forget(self, changed: AbstractSet[object] | None) -> None:
-        """Lasting answers that depend on something in `changed` are made anew from here on; None: all of them."""
-        for answers in self._lasting.values():
+        """Drops the cached answers that depend on a member of `changed`; None: all of them."""
+        for answers in self._caches.values():
             answers.forget(self.native, changed)
 
     async def _swept(self, limit_ms: float) -> None:
-        """Until no connection and no handler is left, and the processors have let go of the plane."""
+        """Waits until no connection and no handler is left, and no processor uses the plane."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_ms / 1000
         pause_s = _SWEEP_SECONDS
@@ -199,13 +202,13 @@ class Plane:
             for processor in self.processors:
                 processor.sweep()
                 swept.append((processor, processor.look()))
-            # Processors tell nobody when a turn ends.
+            # Processors do not signal the end of a turn.
             while any(processor.turns < turns for processor, turns in swept) and loop.time() <= deadline:  # noqa: ASYNC110
                 await asyncio.sleep(_SWEEP_SECONDS)
             counters = self.native.counters()
             if not (counters["connections"] or counters["requests_out"] or self._going) or loop.time() > deadline:
                 return
-            # What is left are peers that read slowly, or handlers: they are looked for less and less often.
+            # Slow readers and handlers are left: check less and less often.
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _SWEEP_MOST_SECONDS)
 
@@ -221,10 +224,10 @@ class Plane:
         self._drain()
 
     def _drain(self) -> None:
-        """Starts a batch; comes back for more, and lets the ring wake the loop when there is no more."""
+        """Starts a batch and comes back for more. The ring wakes the loop after the last one."""
         if not self._reading:
             return
-        # Handlers that wait hold nobody up; a connection has one request with them at most.
+        # A waiting handler delays no other; a connection has at most one request with the handlers.
         batch = native_inbound.pop(self.native, BATCH)
         for inbound in batch:
             self._start(inbound)
@@ -236,14 +239,14 @@ class Plane:
             context = RequestContext(*inbound.head(self._listener_names))
             body = memoryview(inbound)[inbound.header_size :]
             response: Any = self._answer(context, body)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the connection ends and the log tells
+        except Exception as error:  # noqa: BLE001 - any error closes the connection and is logged
             self._refuse(inbound, error)
             return
-        if isinstance(response, Later):
+        if isinstance(response, DeferredAnswer):
             self._park(inbound, body, response)
             return
-        if isinstance(response, LastingAnswer):
-            answers = self._lasting.get(inbound.api_key)
+        if isinstance(response, CachedAnswer):
+            answers = self._caches.get(inbound.api_key)
             if answers is not None:
                 answers.keep(self.native, inbound, response)
             response = response.frame
@@ -257,8 +260,8 @@ class Plane:
         self._going.add(task)
         task.add_done_callback(self._going.discard)
 
-    def _park(self, inbound: InboundRequest, body: memoryview, later: Later[Response]) -> None:
-        """A task for each would be most of what a member of a large group costs."""
+    def _park(self, inbound: InboundRequest, body: memoryview, deferred: DeferredAnswer[Response]) -> None:
+        """Uses no task: one would be most of the cost of a member of a large group."""
         inbound.local_done()
         if _is_released(body):
             inbound.let_go()
@@ -269,16 +272,16 @@ class Plane:
                 if future.cancelled():
                     inbound.close()
                 else:
-                    self._tell(inbound, later.answer())
+                    self._send(inbound, deferred.answer())
             except Exception as error:  # noqa: BLE001 - likewise
                 self._refuse(inbound, error)
             finally:
                 _release(body)
 
-        self._going.add(later.future)
-        later.future.add_done_callback(end)
+        self._going.add(deferred.future)
+        deferred.future.add_done_callback(end)
 
-    def _tell(self, inbound: InboundRequest, response: Any) -> None:
+    def _send(self, inbound: InboundRequest, response: Any) -> None:
         if response is None:
             inbound.answer_nothing()
         elif isinstance(response, Torn):
@@ -292,7 +295,7 @@ class Plane:
                 response = await response
             if isinstance(response, Iterator):
                 response = await _collected(response)
-            self._tell(inbound, response)
+            self._send(inbound, response)
         except asyncio.CancelledError:
             inbound.close()
             raise
@@ -302,7 +305,7 @@ class Plane:
             _release(body)
 
     def _refuse(self, inbound: InboundRequest, error: Exception) -> None:
-        """Closes the connection: what its peer sent is no request, or nothing is left to answer it with."""
+        """Closes the connection: the peer sent no valid request, or the handler has no answer."""
         if inbound.answered:
             LOG.error("an answer was given twice", exc_info=error)
         elif isinstance(error, ProtocolError):
@@ -319,8 +322,7 @@ class Plane:
 
 
 def _release(body: memoryview) -> None:
-    """Gives a frame's memory back now, also where a traceback still knows the view; unless a handler kept a part of
-    it."""
+    """Returns a frame's memory now, also where a traceback still holds the view. A part that a handler kept stays."""
     try:
         body.release()
     except BufferError:
@@ -335,7 +337,7 @@ def _is_released(view: memoryview) -> bool:
 
 
 async def _collected(parts: Iterator[bytes]) -> list[bytes]:
-    """All parts, with the loop going on between them."""
+    """Collects all parts; the loop does other work between them."""
     collected = []
     for part in parts:
         collected.append(part)
@@ -348,7 +350,7 @@ def _first_flexible(key: int) -> int:
 
 
 def _addresses(host: str) -> list[str]:
-    """The addresses of a host, itself when it is one. One that does not resolve is logged and limits nobody."""
+    """The addresses of a host; an address is its own. A name that does not resolve is logged and limits nobody."""
     try:
         pack_address(host)
     except ValueError:

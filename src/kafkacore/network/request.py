@@ -1,4 +1,4 @@
-"""What a handler is told of a request beside its body."""
+"""A request's context: all that a handler gets beside the body."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class RequestContext(NamedTuple):
-    """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` of the node's
-    clock. `forwarded`: a broker has passed it on for the client (KIP-590)."""
+    """`listener` is the listener's name, `client_host` the peer's address without port, `received_ns` a time of the
+    node's clock. `forwarded`: a broker has passed the request on for its client (KIP-590)."""
 
     api_key: int
     api_version: int

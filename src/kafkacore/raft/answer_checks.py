@@ -1,4 +1,4 @@
-"""What another replica's answer may say. A replica checks it here before it changes anything."""
+"""Checks of another replica's answer, made before this replica changes anything."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ImpossibleAnswerError(Exception):
 
 
 def check_leader(leader_id: int, epoch: int) -> None:
-    """Raises ImpossibleAnswerError. A replica never enters the last epoch that there is: no leader could follow."""
+    """Raises ImpossibleAnswerError. No replica enters the last epoch: no leader could follow it."""
     if not (leader_id >= NOBODY and 0 <= epoch < LAST_EPOCH):
         raise ImpossibleAnswerError(f"leader {leader_id} in epoch {epoch}")
 

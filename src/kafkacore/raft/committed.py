@@ -1,4 +1,4 @@
-"""What is committed, as those who apply it are given it: batches in order, each exactly once, or a snapshot in their
+"""Committed metadata as the driver hands it to its listeners: each batch once and in order, or a snapshot in their
 place."""
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ class CommittedBatch(NamedTuple):
 
 
 class Listener(Protocol):
-    """Called on the driver's loop. An error in it ends the node: it must not go on with metadata it could not apply."""
+    """Called on the driver's loop. An error in a listener ends the node: it must not go on with metadata that it could
+    not apply."""
 
     def on_batch(self, batch: CommittedBatch) -> None: ...
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        """All up to `offset`, in place of what was given before."""
+        """All metadata up to `offset`; it replaces everything that came before."""
 
     def on_leading(self, epoch: int) -> None:
-        """This replica leads and everything from before its epoch was given."""
+        """This replica leads, and the listener has every batch from before its epoch."""
 
     def on_following(self, epoch: int) -> None:
         """This replica does not lead."""

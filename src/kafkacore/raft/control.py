@@ -1,4 +1,4 @@
-"""Control records of the metadata log: who leads from here, what a snapshot begins and ends with, who votes.
+"""Control records of the metadata log: the leader of an epoch, the header and footer of a snapshot, the voters.
 
 Their key is a version and a type, 16 bits each (KIP-595, 630, 853); Batches of them have the control bit.
 """
@@ -19,7 +19,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
-Value = bytes | RecordRows  # one record's, or those of several
+Value = bytes | RecordRows  # the value of one record, or the rows of several
 
 MAX_BATCH_BYTES: Final = (
     8 << 20
@@ -39,7 +39,7 @@ def control_batch(records: Sequence[Message], base_offset: int, epoch: int, time
     """One batch with every record at its table's newest version."""
     builder = RecordBatchBuilder(base_offset=base_offset, partition_leader_epoch=epoch, control=True)
     for record in records:
-        # The record's own version field says at which version it is written.
+        # The record's own version field says in which version it is written.
         version: int = getattr(record, "version")  # noqa: B009 - messages are typed by their tables
         key = (0).to_bytes(2, "big") + int(_TYPES[record.NAME]).to_bytes(2, "big")
         builder.append(timestamp_ms, key, record.encode(version))
@@ -62,8 +62,7 @@ def data_batch(
 
 
 def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
-    """Offset and content of the control records among batches; types from a later release are left out, as Kafka
-    does."""
+    """Offset and content of the control records in batches. Types from a later release are left out, as in Kafka."""
     for batch in Batches(data):
         if not batch.is_control:
             continue
@@ -74,7 +73,7 @@ def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:
 
 
 def control_message(record: Record) -> Message | None:
-    """The content of a control record of the metadata log; None of another. Raises ProtocolError."""
+    """The content of a control record; None for a type that the metadata log does not have. Raises ProtocolError."""
     made = _CLASSES.get(-1 if record.control_type is None else record.control_type)
     if made is None:
         return None
@@ -83,7 +82,7 @@ def control_message(record: Record) -> Message | None:
 
 
 def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None = None) -> None:
-    """Takes the voters and kraft.version that batches tell; all at offset `at` when it is given (a snapshot)."""
+    """Adds the voters and the kraft.version that batches hold; all of them at offset `at` for a snapshot."""
     for offset, record in control_records(data):
         where = offset if at is None else at
         if isinstance(record, VotersRecord):
@@ -93,7 +92,7 @@ def learn_voters(history: VoterHistory, data: bytes | memoryview, at: int | None
 
 
 def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[ReplicaKey]) -> Any:
-    """The first record of every epoch, at version 0, which is all that Kafka reads and writes."""
+    """The first record of every epoch, in version 0: Kafka reads and writes no other."""
     made = LeaderChangeMessage.Voter
     return LeaderChangeMessage(
         version=0,
@@ -104,8 +103,8 @@ def leader_change(leader: int, voters: Iterable[ReplicaKey], granting: Iterable[
 
 
 def start_of_epoch(history: VoterHistory, change: Any, leader: Voter) -> list[Message]:
-    """What a new leader appends first: the change, and the voters when only the checkpoint at offset 0 knows them or
-    the leader listens elsewhere now (KIP-853)."""
+    """The first records of a new leader: the change, and the voters when only the checkpoint at offset 0 has them or
+    when the leader has new endpoints (KIP-853)."""
     records: list[Message] = [change]
     moved = leader.endpoints and history.latest.get(leader.key.replica_id) != leader
     if history.kraft_version > 0 and (moved or not history.in_log):

@@ -1,9 +1,9 @@
-"""The KRaft state machine: messages, ticks and "this is durable now" go in; messages, answers and states to persist
+"""The KRaft state machine. Messages, ticks and reports of durable writes go in; messages, answers and states to persist
 come out.
 
-It owns no clock, socket, file, thread or random source: times are given in, randomness is a `random.Random` of the
-caller's. What it may send now and what waits (for the vote to be on disk, for the log to be synced) are kept apart by
-the core itself (Raft dissertation, 10.2.1): `take_outputs` gives only what may go.
+It owns no clock, socket, file, thread or random source: the caller passes times and a `random.Random`. The core holds
+back a message until the vote is on disk or the log is synced (Raft dissertation, 10.2.1): `take_outputs` returns only
+messages that may go now.
 
 The rules live beside it: `election` (votes, epochs, resignation), `replication` (Fetch on both sides, the high
 watermark), `transfer` (snapshots on both sides).
@@ -44,8 +44,8 @@ DISTRUST_MS: Final = (
 
 
 class RaftConfig(NamedTuple):
-    """`endpoints` are this node's controller listeners; `bootstrap` is asked by an observer that knows no leader. An
-    observer may be NOBODY: then no leader keeps account of it."""
+    """`endpoints` are this node's controller listeners. An observer that knows no leader asks the `bootstrap` servers.
+    The node id of an observer may be NOBODY: then no leader counts it."""
 
     node_id: int
     directory_id: Any
@@ -105,8 +105,8 @@ class Raft:
         now_ms: int,
         wall_ms: Callable[[], int],
     ) -> None:
-        """`state` is what was persisted last; the log holds what is on disk, all of it durable. `wall_ms` is asked for
-        the timestamps of batches and of DescribeQuorum only."""
+        """`state` was persisted last; everything in the log is durable. `wall_ms` serves only the timestamps of batches
+        and of DescribeQuorum."""
         self.config = config
         self.log = log
         self.random = random
@@ -125,23 +125,23 @@ class Raft:
         self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
         self.parked: list[replication.Parked] = []
         self._correlation = 0
-        self._tail = 0  # counts truncations
+        self._tail = 0  # a count of truncations
         self._in_flight: dict[int, InFlight] = {}
         self._backoff_until: dict[int, int] = {}
         self._held: deque[Held] = deque()
         self._state_version = self._required_version = self._persisted_version = 0
         self._written: QuorumState | None = state
-        self._stated: tuple[Any, ...] | None = None  # what the last state to write was made of
+        self._stated: tuple[Any, ...] | None = None  # the values in the last state to write
         self._learn_voters()
         self.role: Role = Unattached(self._election_deadline())
-        # The leader of the last run must not go on in the same epoch: what it said then may have been lost (KIP-595).
+        # A leader must not go on in its epoch after a restart: it may have lost what it sent then (KIP-595).
         if self.leader_id == config.node_id != NOBODY:
             self.role = Resigned(self._election_deadline(), set())
         if self.is_only_voter:
             election.campaign(self)
         self._send_what_is_due()
 
-    # --- what a reader may want to know ---
+    # --- state ---
 
     @property
     def is_voter(self) -> bool:
@@ -171,7 +171,7 @@ class Raft:
         self._send_what_is_due()
 
     def request(self, token: Any, request: Any, now_ms: int) -> None:
-        """A request from another replica or a client; its answer comes out with `token`, now or later."""
+        """Takes a request of another replica or a client. Its answer comes out with `token`, now or later."""
         self.now_ms = max(now_ms, self.now_ms)
         cluster_id = getattr(request, "cluster_id", None)
         if cluster_id is not None and cluster_id != self.config.cluster_id:
@@ -181,7 +181,7 @@ class Raft:
         self._send_what_is_due()
 
     def response(self, correlation: int, response: Any | None, now_ms: int) -> None:
-        """The response to a Send; None when the connection failed or no response came."""
+        """Takes the response to a Send; None when the connection failed or no response came."""
         self.now_ms = max(now_ms, self.now_ms)
         node_id = next((each for each, sent in self._in_flight.items() if sent.correlation == correlation), None)
         if node_id is None:
@@ -198,7 +198,7 @@ class Raft:
         self._send_what_is_due()
 
     def durable(self, sync: tuple[int, int], now_ms: int) -> None:
-        """The sync that `take_sync` asked for is done: what was there when it was asked for survives power loss."""
+        """The sync that `take_sync` asked for is done: the records it covers survive power loss."""
         self.now_ms = max(now_ms, self.now_ms)
         if self.is_moot(sync):
             return
@@ -207,15 +207,16 @@ class Raft:
         self._send_what_is_due()
 
     def persisted(self, version: int, now_ms: int) -> None:
-        """The quorum state that `take_state` gave as `version` is on disk."""
+        """The quorum state that `take_state` returned as `version` is on disk."""
         self.now_ms = max(now_ms, self.now_ms)
         self._persisted_version = max(self._persisted_version, version)
         election.vote_persisted(self)
         self._send_what_is_due()
 
     def append(self, values: Sequence[control.Value]) -> int | None:
-        """Leader only: appends records as one atomic batch. Returns the offset of the last; None when the batch
-        would be over `max_batch_bytes`. They are committed when the high watermark is above it in the same epoch."""
+        """Leader only: appends records as one atomic batch. Returns the offset of the last one; None when the batch
+        would be over `max_batch_bytes`. The batch is committed when the high watermark is above that offset in the
+        same epoch."""
         limit = self.config.max_batch_bytes
         data = control.data_batch(values, self.log.end_offset, self.epoch, self.wall_ms(), limit)
         if data is None:
@@ -224,7 +225,7 @@ class Raft:
         return self.log.end_offset - 1
 
     def resign(self) -> None:
-        """Gives the leadership up, if there is any: the node shuts down."""
+        """Gives the leadership up if this replica leads: the node shuts down."""
         if isinstance(self.role, Leader):
             election.resign(self)
             self._send_what_is_due()
@@ -232,13 +233,13 @@ class Raft:
     # --- outputs ---
 
     def take_outputs(self) -> list[Send | Answer]:
-        """What may be sent now, in order."""
+        """The messages that may be sent now, in order."""
         ready: list[Send | Answer] = []
         kept: deque[Held] = deque()
         current = {sent.correlation for sent in self._in_flight.values()}
         for held in self._held:
             if isinstance(held.output, Send) and held.output.correlation not in current:
-                continue  # given up while it waited
+                continue  # its request was given up while it waited
             if held.state_version <= self._persisted_version and held.synced_offset <= self.durable_offset:
                 ready.append(held.output)
             else:
@@ -247,7 +248,7 @@ class Raft:
         return ready
 
     def take_state(self) -> tuple[int, QuorumState] | None:
-        """The quorum state to write, with a version for `persisted`; None when what is on disk is right."""
+        """The quorum state to write, with a version for `persisted`; None when the state on disk is right."""
         stated = (self.leader_id, self.epoch, self.voted, self.voters.kraft_version, self.voters.latest)
         if stated == self._stated and self._required_version <= self._state_version:
             return None
@@ -267,16 +268,16 @@ class Raft:
         return self._state_version, state
 
     def take_sync(self) -> tuple[int, int] | None:
-        """What to sync now, for `durable`; None when all of the log is durable."""
+        """The sync that is due, for `durable`; None when all of the log is durable."""
         return (self._tail, self.log.end_offset) if self.durable_offset < self.log.end_offset else None
 
     def is_moot(self, sync: tuple[int, int]) -> bool:
-        """The log was cut since `take_sync` gave it: that sync tells nothing."""
+        """The log was truncated after `take_sync` returned `sync`: the sync proves nothing any more."""
         return sync[0] != self._tail
 
     @property
     def next_tick_ms(self) -> int:
-        """When `tick` has something to do."""
+        """The time at which `tick` is due."""
         due = election.deadline(self)
         for sent in self._in_flight.values():
             due = min(due, sent.deadline_ms)
@@ -287,10 +288,10 @@ class Raft:
             due = min(due, parked.deadline_ms)
         return due
 
-    # --- for the rules beside this module ---
+    # --- used by the modules with the rules ---
 
     def answer(self, token: Any, response: Message) -> None:
-        # Whatever is said in an epoch is said after the epoch and its vote are on disk.
+        # The epoch and its vote must be on disk before anything is sent in that epoch.
         self._held.append(Held(Answer(token, response), self._required_version, 0))
 
     def reply(self, token: Any, request: Any, **values: Any) -> None:
@@ -304,7 +305,7 @@ class Raft:
         return bool(self._in_flight)
 
     def send(self, to: Destination, request: Message, after_sync: bool = False) -> None:
-        """One request to a node at a time. `after_sync`: only once all that the log holds is durable."""
+        """One request to a node at a time. `after_sync`: it goes when all records in the log are durable."""
         self._correlation += 1
         self._in_flight[to.node_id] = InFlight(
             self._correlation, self.now_ms + self.config.request_timeout_ms, to, request
@@ -317,11 +318,11 @@ class Raft:
         replication.log_grew(self)
 
     def backoff_ms(self) -> int:
-        """A random part of the longest election backoff, so that candidates do not meet again."""
+        """A random part of the longest election backoff, so that candidates do not collide again."""
         return self.random.randint(1, self.config.election_backoff_max_ms)
 
     def new_epoch(self, epoch: int, voted: ReplicaKey | None = None, leader_id: int = NOBODY) -> None:
-        """Enters an epoch or votes in it: what follows waits until that is on disk."""
+        """Enters an epoch or votes in it. Messages that follow wait until that is on disk."""
         self.epoch, self.voted, self.leader_id, self.leader_endpoint = epoch, voted, leader_id, None
         self._required_version = self._state_version + 1
 
@@ -352,10 +353,10 @@ class Raft:
     def hear(
         self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None = None, from_leader: bool = False
     ) -> bool:
-        """An epoch and maybe its leader, as another replica tells them. True when this replica's role changed."""
+        """Takes an epoch, and maybe its leader, from another replica. True when this replica's role changed."""
         if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:
             return False
-        # Who doubts its leader is not talked out of it by those who have not noticed yet.
+        # A replica that doubts its leader does not believe others that still follow it.
         doubts = isinstance(self.role, Prospective) and self.leader_id == leader_id and not from_leader
         if leader_id >= 0 and (epoch > self.epoch or not (doubts or isinstance(self.role, (Follower, Leader)))):
             known = endpoint or self._voter_endpoint(leader_id)
@@ -376,7 +377,7 @@ class Raft:
         return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
 
     def anybody(self) -> Destination | None:
-        """Whom to ask who leads: a voter or a bootstrap server, another one each time."""
+        """A voter or a bootstrap server that may know the leader, another one each time."""
         known = [
             self.destination(voter)
             for voter in self.voters.latest.voters()
@@ -389,7 +390,7 @@ class Raft:
         return self.random.choice(ready) if ready else None
 
     def truncated(self) -> None:
-        """The log lost its tail, or is another one: a sync that is under way says nothing about what comes now."""
+        """The log lost its end. A sync that is under way proves nothing about the records that come now."""
         self._tail += 1
         self.durable_offset = min(self.durable_offset, self.log.end_offset)
         self.voters.truncate(self.log.end_offset)
@@ -405,7 +406,7 @@ class Raft:
     # --- inside ---
 
     def _snapshot_end(self) -> int:
-        # What a snapshot holds was committed when it was made.
+        # The records in a snapshot were committed when it was made.
         snapshots = self.log.snapshots()
         return max(self.log.start_offset, snapshots[-1].offset if snapshots else 0)
 
@@ -414,7 +415,7 @@ class Raft:
         return voter.endpoint(self.config.listener) if voter else None
 
     def _learn_voters(self) -> None:
-        """Raises SnapshotError. The checkpoint at offset 0 may be damaged where the log tells what it told."""
+        """Raises SnapshotError. The checkpoint at offset 0 may be damaged when the log has the voters too."""
         damage: SnapshotError | None = None
         snapshots = self.log.snapshots()
         if snapshots:
@@ -447,7 +448,7 @@ class Raft:
             self.role.download = None
 
     def _distrust(self, sent: InFlight, error: ImpossibleAnswerError) -> None:
-        """Nothing of the answer was taken; the request is sent again after a while."""
+        """Nothing of the answer was used. The request is sent again after a while."""
         LOG.warning(
             "an answer of %s:%d to %s is impossible, and is ignored: %s",
             sent.to.host, sent.to.port, sent.request.NAME, error,

@@ -31,11 +31,11 @@ CHECK_QUORUM_FACTOR: Final = 1.5  # of the fetch timeout: a leader that hears le
 
 
 def deadline(raft: Raft) -> int:
-    """When `tick` must look at the role again."""
+    """The time at which `tick` must look at the role again."""
     role = raft.role
     if isinstance(role, Leader):
         others = [each for each in role.voters.values() if each.key.replica_id != raft.me.replica_id]
-        # Whom nothing can be sent now is not due: the core knows when that ends.
+        # A node that cannot be sent to now is not due. The core knows when that ends.
         told = [each.told_until_ms for each in others if raft.can_send(each.key.replica_id)]
         return min([role.check_quorum_deadline_ms, *told]) if others else NEVER
     if isinstance(role, Follower):
@@ -68,7 +68,7 @@ def tick(raft: Raft) -> None:
 
 
 def campaign(raft: Raft) -> None:
-    """Asks whether an election could be won; the only voter knows that it can."""
+    """Asks the voters whether this replica could win an election. The only voter knows that it can."""
     if raft.is_only_voter:
         _become_candidate(raft)
         return
@@ -145,7 +145,7 @@ def _count(raft: Raft, role: Prospective | Candidate) -> None:
 
 
 def _lose(raft: Raft) -> None:
-    """Steps back for a random while; a leader that is still known is followed again."""
+    """Steps back for a random while, or follows the leader again if one is still known."""
     if isinstance(raft.role, Prospective) and raft.leader_id not in (NOBODY, raft.me.replica_id):
         raft.become_follower(raft.epoch, raft.leader_id, raft.leader_endpoint)
     else:
@@ -156,7 +156,7 @@ def _become_leader(raft: Raft, granting: frozenset[ReplicaKey]) -> None:
     now = raft.now_ms
     voters = {voter.key.replica_id: Progress(voter.key) for voter in raft.voters.latest.voters()}
     raft.leader_id = raft.me.replica_id
-    # Where it listens now: the voters' set may still have the address of an earlier run, until this epoch's is in.
+    # The voter set may still have the address of an earlier run until the records of this epoch are in.
     own = Voter(raft.me, raft.config.endpoints)
     known = raft.voters.latest.get(raft.me.replica_id)
     raft.leader_endpoint = own.endpoint(raft.config.listener) or (known and known.endpoint(raft.config.listener))
@@ -199,7 +199,7 @@ def on_vote(raft: Raft, token: Any, request: Any) -> None:
     granted = _grants(raft, key, up_to_date, asked.pre_vote)
     if granted and not asked.pre_vote and raft.voted is None:
         raft.new_epoch(raft.epoch, voted=key)
-        # A replica that has just voted gives the candidate the time to win.
+        # A replica that has just voted leaves the candidate time to win.
         raft.become_unattached(raft.epoch)
     raft.reply(token, request, error_code=ErrorCode.NONE, vote_granted=granted)
 
@@ -245,8 +245,7 @@ def on_end_epoch(raft: Raft, token: Any, request: Any) -> None:
 
 
 def _succession_delay_ms(raft: Raft, asked: Any) -> int:
-    """The first of those that the leader would like to follow it stands at once, the others after it, further down
-    later."""
+    """The first of the preferred successors stands for election at once, the others later, in their order."""
     named = [each.candidate_id for each in asked.preferred_candidates] or list(asked.preferred_successors)
     if raft.me.replica_id not in named:
         return raft.config.election_backoff_max_ms
@@ -290,7 +289,7 @@ def _check_quorum_ms(raft: Raft) -> int:
 
 
 def heard_of_voter(raft: Raft, role: Leader, replica_id: int) -> None:
-    """A voter fetched: the leader is not cut off while a majority does (KIP-595's check quorum)."""
+    """A voter fetched. The leader is not cut off while a majority does (KIP-595's check quorum)."""
     role.fetched.add(replica_id)
     if len(role.fetched | {raft.me.replica_id}) > len(role.voters) // 2:
         role.fetched.clear()
@@ -305,7 +304,7 @@ def _check_quorum(raft: Raft, role: Leader) -> None:
 
 
 def announce(raft: Raft, role: Leader) -> None:
-    """Tells voters that do not fetch who leads."""
+    """Sends BeginQuorumEpoch to voters that do not fetch."""
     for voter in raft.voters.latest.voters():
         progress = role.voters.get(voter.key.replica_id)
         if progress is None or voter.key.matches(raft.me) or progress.told_until_ms > raft.now_ms:

@@ -161,7 +161,7 @@ class BrokerServer:
                 (ApiKey.FETCH, fetch.api(self._hot)),
                 (ApiKey.LIST_OFFSETS, list_offsets.api(self._hot)),
             ),
-            lasting=(ApiKey.METADATA,),
+            cached_apis=(ApiKey.METADATA,),
         )
         if request_log.enabled():
             plane.native.publish_gate(GatePolicy("punt"))

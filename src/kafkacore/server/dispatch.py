@@ -15,8 +15,8 @@ from importlib import import_module
 from types import GeneratorType
 from typing import Any, Final, NamedTuple
 
-from kafkacore.network.lasting import LastingAnswer
-from kafkacore.network.later import Later
+from kafkacore.network.cached_answers import CachedAnswer
+from kafkacore.network.deferred_answer import DeferredAnswer
 from kafkacore.network.request import RequestContext
 from kafkacore.observability import request_log
 from kafkacore.protocol import apis
@@ -39,7 +39,7 @@ _PARKED_APIS: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 Response = Message | bytes | None
 
 
-class Lasting(NamedTuple):
+class Cacheable(NamedTuple):
     """A response to every other request with the same bytes on the same listener, until one of the things it
     `depends` on changes; with None, until anything changes."""
 
@@ -48,8 +48,8 @@ class Lasting(NamedTuple):
 
 
 Frame = bytes | Sequence[bytes] | None
-Answered = bytes | LastingAnswer | Later[bytes | None] | Awaitable[Frame] | None
-Handled = Response | Lasting | Work[Response | Lasting] | Awaitable[Response]
+Answered = bytes | CachedAnswer | DeferredAnswer[bytes | None] | Awaitable[Frame] | None
+Handled = Response | Cacheable | Work[Response | Cacheable] | Awaitable[Response]
 Handler = Callable[[Any, RequestContext, Any], Handled]
 Reader = Callable[[bytes | memoryview, int], Any]
 
@@ -110,18 +110,18 @@ class Dispatcher:
             response = finish_now(_failed(call, request, error))
         if isinstance(response, asyncio.Future):
             _let_go(body)
-            return Later(response, partial(_parked_answer, call, request))
+            return DeferredAnswer(response, partial(_parked_answer, call, request))
         if not isinstance(response, _AT_ONCE) and isinstance(response, Awaitable):
             _let_go(body)
             return _answer_later(call, request, response)
         depends: AbstractSet[object] | None = None
-        lasts = isinstance(response, Lasting)
-        if isinstance(response, Lasting):
+        lasts = isinstance(response, Cacheable)
+        if isinstance(response, Cacheable):
             response, depends = response
         if request_log.enabled():
             request_log.log(call, request, response)
         frame = _encoded(call, response)
-        return LastingAnswer(frame, depends) if lasts and frame is not None else frame
+        return CachedAnswer(frame, depends) if lasts and frame is not None else frame
 
     async def ask(self, call: RequestContext, request: Message) -> Message:
         """The same without bytes, for a caller in this process. Only for APIs that always answer with a message."""
@@ -143,7 +143,7 @@ class Dispatcher:
                 response = await response
         except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
             response = await finish(_failed(call, request, error))
-        return response.response if isinstance(response, Lasting) else response
+        return response.response if isinstance(response, Cacheable) else response
 
     def _supports(self, served: _Served, call: RequestContext) -> bool:
         return served.lowest <= call.api_version <= served.highest
@@ -231,7 +231,7 @@ def _parked_answer(call: RequestContext, request: Any, done: asyncio.Future[Resp
 async def _answer_later(call: RequestContext, request: Any, waiting: Awaitable[Any]) -> Frame:
     try:
         response = await waiting
-        if isinstance(response, Lasting):
+        if isinstance(response, Cacheable):
             response = response.response
     except Exception as error:  # noqa: BLE001 - one request fails, and its client learns of it
         response = await finish(_failed(call, request, error))

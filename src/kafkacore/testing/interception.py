@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator
 from typing import Any, Final
 
 from kafkacore._fast.plane.gate import GatePolicy
-from kafkacore.network.lasting import LastingAnswer
+from kafkacore.network.cached_answers import CachedAnswer
 from kafkacore.network.plane import Answer, Torn
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
@@ -137,7 +137,7 @@ class Interception:
         response: Any = self._handlers(call, memoryview(frame))
         if isinstance(response, Awaitable):
             response = await response
-        if isinstance(response, LastingAnswer):
+        if isinstance(response, CachedAnswer):
             return response.frame
         if response is None or isinstance(response, bytes):
             return response

@@ -23,7 +23,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.slices import finish_now
-from kafkacore.server.dispatch import Lasting
+from kafkacore.server.dispatch import Cacheable
 from kafkacore.server.handlers.broker import describe_cluster, describe_topic_partitions, metadata
 
 DIRECTORY = Uuid(b"d" * 16)
@@ -102,7 +102,7 @@ def ask(version: int, topics: Any, ctx: Any = None, **fields: Any) -> Any:
     response = finish_now(
         metadata.handle(ctx or context(), RequestContext(3, version, 0, None, "PLAINTEXT", ""), request)
     )
-    if isinstance(response, Lasting):
+    if isinstance(response, Cacheable):
         response = response.response
     if isinstance(response, bytes):
         return MetadataResponse.decode(response[len(apis.response_header(3, version, 0)) :], version)

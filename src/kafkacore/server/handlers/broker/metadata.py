@@ -17,7 +17,7 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 from kafkacore.runtime.slices import Work, distinct
 from kafkacore.server.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from kafkacore.server.context import BrokerContext
-from kafkacore.server.dispatch import Lasting
+from kafkacore.server.dispatch import Cacheable
 from kafkacore.server.metadata_view import MetadataView
 from kafkacore.storage.names import INTERNAL_TOPICS, topic_name_problem
 
@@ -31,17 +31,17 @@ Topic = MetadataResponse.MetadataResponseTopic
 Partition = MetadataResponse.MetadataResponsePartition
 
 
-def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> Work[Lasting | MetadataResponse]:
+def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest) -> Work[Cacheable | MetadataResponse]:
     view = MetadataView(broker.image, call.listener)
     image, shape = view.image, _Shape(broker, view, call)
     if request.topics is None or (call.api_version == 0 and not request.topics):
-        return Lasting((yield from _all_topics(broker, call, request, view, shape)), None)
+        return Cacheable((yield from _all_topics(broker, call, request, view, shape)), None)
     topics = yield from _wanted(broker, call, request, image, shape)
     response = _response(broker, request, view, topics)
     # One that is missing may come into being by being asked for.
     if any(topic.error_code for topic in topics):
         return response
-    return Lasting(response, frozenset(topic.topic_id for topic in topics))
+    return Cacheable(response, frozenset(topic.topic_id for topic in topics))
 
 
 def _all_topics(

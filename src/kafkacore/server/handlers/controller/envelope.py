@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from kafkacore.network.lasting import LastingAnswer
+from kafkacore.network.cached_answers import CachedAnswer
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
@@ -55,7 +55,7 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
     answer: Any = controller.dispatcher.answer(inner, request.request_data[header.size :])
     if isinstance(answer, Awaitable):
         answer = await answer
-    if isinstance(answer, LastingAnswer):
+    if isinstance(answer, CachedAnswer):
         answer = answer.frame
     # A long answer comes in parts.
     return EnvelopeResponse(response_data=answer if answer is None or isinstance(answer, bytes) else b"".join(answer))

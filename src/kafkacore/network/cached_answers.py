@@ -1,7 +1,7 @@
-"""Answers that are right for everybody who asks the same, until something that they depend on changes.
+"""Answers that processors send again, without Python, to every client that sends the same request.
 
-A handler says that an answer is such a one (`LastingAnswer`); the processors then give it without Python. Nobody's
-rights make a difference to them: an API whose answer depends on who asks must not say so.
+A handler marks such an answer as a `CachedAnswer`. It stays until something that it depends on changes. The cache knows
+nothing of a client's rights: a handler must not mark an answer that depends on the client.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ MAX_ANSWERS: Final = 128
 MAX_BYTES: Final = 64 << 20
 
 
-class LastingAnswer(NamedTuple):
-    """`frame` is header and body. `depends` on each of these; None: on everything."""
+class CachedAnswer(NamedTuple):
+    """`frame` is header and body. The answer depends on each member of `depends`; None: on everything."""
 
     frame: bytes
     depends: AbstractSet[object] | None
 
 
-class LastingAnswers:
-    """Those of one API of one plane. Belongs to the plane's loop."""
+class ApiCache:
+    """The cached answers of one API of one plane. Belongs to the plane's loop."""
 
     def __init__(self) -> None:
         self.slot = AnswerCache()
-        self._kept: dict[tuple[int, int, bytes], LastingAnswer] = {}
+        self._kept: dict[tuple[int, int, bytes], CachedAnswer] = {}
         self._size_bytes = 0
 
-    def keep(self, plane: NativePlane, inbound: InboundRequest, answer: LastingAnswer) -> None:
-        """`inbound` is not answered yet. When there is no more room, all others go: who still asks is prepared anew."""
+    def keep(self, plane: NativePlane, inbound: InboundRequest, answer: CachedAnswer) -> None:
+        """`inbound` is not answered yet. A full cache is emptied: the next requests fill it again."""
         asked = bytes(memoryview(inbound)[inbound.header_size :])
         if len(asked) > ASKED_LIMIT or len(answer.frame) > MAX_BYTES:
             return
@@ -41,14 +41,14 @@ class LastingAnswers:
             self._kept.clear()
             self._size_bytes = 0
         key = inbound.listener, inbound.api_version, asked
-        if key in self._kept:  # asked again before the processors knew
+        if key in self._kept:  # the same request came again before the processors had the answer
             return
         self._size_bytes += len(answer.frame)
         self._kept[key] = answer
         self._publish(plane)
 
     def forget(self, plane: NativePlane, changed: AbstractSet[object] | None) -> None:
-        """What depends on something that has changed; None: everything may have."""
+        """Drops the answers that depend on a member of `changed`; None: all of them."""
         left = {
             key: answer
             for key, answer in self._kept.items()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from both_ways import Both
-from kafkacore.network import lasting
+from kafkacore.network import cached_answers
 from kafkacore.protocol.messages import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -139,17 +139,17 @@ def test_only_what_depends_on_a_change_is_made_anew(broker: Both) -> None:
 
 
 def test_what_is_kept_has_its_limits(broker: Both, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lasting, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(cached_answers, "MAX_ANSWERS", 2)
     for version in (5, 6):
         broker.ask(asked("t"), version)
         assert is_served(broker, asked("t"), version)
     broker.ask(asked("t"), 7)
     assert is_served(broker, asked("t"), 7)
     assert not is_served(broker, asked("t"), 5)  # went to make room
-    monkeypatch.setattr(lasting, "MAX_BYTES", 10)
+    monkeypatch.setattr(cached_answers, "MAX_BYTES", 10)
     broker.ask(asked("t"), 8)
     assert not is_served(broker, asked("t"), 8)
     monkeypatch.undo()
-    long = asked(*["t"] * lasting.ASKED_LIMIT)
+    long = asked(*["t"] * cached_answers.ASKED_LIMIT)
     broker.ask(long, 9)
     assert not is_served(broker, long)

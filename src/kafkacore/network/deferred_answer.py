@@ -1,4 +1,4 @@
-"""An answer that waits for a future: what a request costs that is parked, and no task beside it."""
+"""The answer to a parked request: it waits for a future, and needs no task of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 
 
-class Later(Generic[T]):
-    """What `future` brings, as `shape` makes an answer of it; `shape` is given the future when it is done, and raises
-    what ends the connection. A plane asks for `answer` when it is; anybody else may await it."""
+class DeferredAnswer(Generic[T]):
+    """`shape` makes the answer from `future` when that is done; it raises when the connection must be closed. A plane
+    calls `answer` then; any other caller may await it."""
 
     __slots__ = ("_shape", "future")
 

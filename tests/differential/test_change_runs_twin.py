@@ -1,4 +1,5 @@
-"""PartitionChangeRecords in runs beside the same records one at a time: decided, written, read, parted and replayed."""
+"""PartitionChangeRecords in runs, compared with the same records one at a time: decided, written, read, split,
+replayed."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ def changes(draw: Any) -> dict[str, Any]:
     return told
 
 
-# Of partitions that follow each other, or not, so that some records say the same and some do not.
+# For partitions that follow each other or not, so that some records are alike and some are not.
 GROUPS = st.lists(
     st.tuples(
         st.integers(0, TOPICS - 1),
@@ -109,7 +110,7 @@ def read(records: list[Message]) -> list[Record]:
 
 
 def image(rows: list[dict[str, Any]] | None = None) -> MetadataImage:
-    """Topics of so many partitions, those of each with the same values, but for what `rows` says of some."""
+    """Topics with that many partitions each. The partitions of a topic have the same values, except those in `rows`."""
     edit = Edit(EMPTY_IMAGE)
     edit.replay(FeatureLevelRecord(name="metadata.version", feature_level=LEVEL))
     for topic in range(TOPICS):
@@ -125,7 +126,7 @@ def image(rows: list[dict[str, Any]] | None = None) -> MetadataImage:
 
 @given(GROUPS)
 @settings(max_examples=60)
-def test_runs_are_read_and_written_as_the_records_are(groups: Any) -> None:
+def test_runs_are_read_and_written_like_single_records(groups: Any) -> None:
     records = one_by_one(groups) or [NoOpRecord()]
     runs = read(records)
     assert expanded(runs) == records
@@ -137,7 +138,7 @@ def test_runs_are_read_and_written_as_the_records_are(groups: Any) -> None:
 
 @given(GROUPS)
 @settings(max_examples=60)
-def test_runs_are_replayed_as_the_records_are(groups: Any) -> None:
+def test_runs_are_replayed_like_single_records(groups: Any) -> None:
     records = one_by_one(groups)
     base = image()
     mine, twin = Edit(base), Edit(base)
@@ -149,7 +150,7 @@ def test_runs_are_replayed_as_the_records_are(groups: Any) -> None:
     assert list(records_of(base)) == list(records_of(image())), "the root it began with is another one now"
 
 
-# What most rows have, and what few have beside it: decisions depend on both.
+# The values of most rows and those of a few; decisions depend on both.
 USUAL = st.fixed_dictionaries(
     {"replicas": st.sampled_from([[1], [1, 2], [2, 1, 3]]), "leader": st.sampled_from([-1, 1, 2])},
     optional={"isr": IDS},
@@ -169,7 +170,7 @@ BROKERS = st.sampled_from([(-1, -1, -1), (1, -1, -1), (-1, 1, -1), (-1, -1, 1), 
 
 @given(USUAL, st.lists(SELDOM, min_size=1, max_size=4), BROKERS, st.booleans(), st.integers(1, 5))
 @settings(max_examples=150)
-def test_what_is_decided_of_many_is_decided_of_each(
+def test_decision_for_many_partitions_equals_the_decisions_for_each(
     usual: Any, seldom: Any, brokers: Any, elr: bool, repeated: int
 ) -> None:
     removed, added, unclean = brokers
@@ -190,7 +191,7 @@ def registration(broker_id: int, fenced: bool) -> BrokerRegistration:
 
 @given(GROUPS, st.integers(1, 7))
 @settings(max_examples=60)
-def test_parts_are_the_whole_and_none_is_too_large(groups: Any, most: int) -> None:
+def test_parts_of_a_run_are_complete_and_within_the_limit(groups: Any, most: int) -> None:
     records = read([*one_by_one(groups), NoOpRecord()])
     parts = list(parted(records, most))
     assert [each for part in parts for each in expanded(part)] == expanded(records)
@@ -203,32 +204,32 @@ def run(partitions: list[int], **told: Any) -> ChangeRun:
 
 
 @pytest.mark.parametrize("partitions", [[0, 1, PARTITIONS], [3, -1], [5, 5, 2**31 - 1]])
-def test_a_run_of_a_partition_that_is_not_there_is_refused(partitions: list[int]) -> None:
+def test_run_is_refused_when_a_partition_does_not_exist(partitions: list[int]) -> None:
     with pytest.raises(MetadataError, match="about a partition that does not exist"):
         Edit(image()).replay(run(partitions, leader=2))
 
 
-def test_a_run_over_a_partition_that_was_left_out_is_refused() -> None:
+def test_run_is_refused_when_it_spans_a_missing_partition() -> None:
     edit = Edit(image())
     edit.replay(PartitionRecord(topic_id=uuid(0), partition_id=PARTITIONS + 1, replicas=[1], isr=[1], leader=1))
     with pytest.raises(MetadataError, match="about a partition that does not exist"):
         edit.replay(run([PARTITIONS - 1, PARTITIONS, PARTITIONS + 1], leader=2))
 
 
-def test_a_run_of_a_topic_that_is_not_there_is_refused() -> None:
+def test_run_is_refused_when_its_topic_does_not_exist() -> None:
     edit = Edit(image())
     record = PartitionChangeRecord(topic_id=uuid(TOPICS), leader=1)
     with pytest.raises(MetadataError, match="about a topic that does not exist"):
         edit.replay(ChangeRun(record, array("i", [0, 1])))
 
 
-def test_the_last_epoch_has_none_after_it() -> None:
+def test_largest_epoch_has_no_successor() -> None:
     root = image([{"leader_epoch": 2**31 - 1}])
     with pytest.raises(MetadataError, match="no epoch after its last"):
         Edit(root).replay(run([0, 1, 2], leader=2))
 
 
-def test_a_broken_record_that_says_the_same_is_refused() -> None:
+def test_broken_record_in_a_run_is_refused() -> None:
     writer = RecordWriter(metadata_version(LEVEL))
     values = [writer.encode(PartitionChangeRecord(topic_id=uuid(0), partition_id=index))[:-1] for index in range(3)]
     data = control.data_batch(values, 40, 3, NOW)
@@ -238,7 +239,7 @@ def test_a_broken_record_that_says_the_same_is_refused() -> None:
         decode_batch(batch)
 
 
-def test_a_run_goes_on_in_the_next_chunk() -> None:
+def test_run_continues_in_the_next_chunk() -> None:
     edit = Edit(EMPTY_IMAGE)
     edit.replay(FeatureLevelRecord(name="metadata.version", feature_level=LEVEL))
     edit.replay(TopicRecord(name="t0", topic_id=uuid(0)))

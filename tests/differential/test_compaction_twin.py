@@ -1,5 +1,5 @@
-"""Compaction against a plain twin: random logs of keys, nulls, transactions, codecs and gaps, compacted again and again
-while they grow and time goes on."""
+"""Compaction compared with a simple twin: random logs of keys, nulls, transactions, codecs and gaps, compacted again
+and again while they grow and time passes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def aborted_on_disk(disk: SimulatedDisk) -> list[tuple[int, int, int]]:
 
 @settings(max_examples=120)
 @given(rounds, st.sampled_from([300, 900, 4000]), st.sampled_from([3, 1000]))
-def test_what_is_left_is_what_the_rules_leave(rounds: list, segment_bytes: int, most_keys: int) -> None:  # type: ignore[type-arg]
+def test_compaction_leaves_the_records_of_the_twin(rounds: list, segment_bytes: int, most_keys: int) -> None:  # type: ignore[type-arg]
     disk = SimulatedDisk()
     disk.make_directories("/data")
     wanted = LogSettings(segment_bytes=segment_bytes, index_interval_bytes=64, compact_policy=True)
@@ -85,7 +85,7 @@ def test_what_is_left_is_what_the_rules_leave(rounds: list, segment_bytes: int, 
         assert dirty == end
         left = read_log(handle)
         assert left == twin.batches
-        # Of what nothing went, not a byte has changed.
+        # A batch that lost no record has not changed by a byte.
         before = {batch.base_offset: batch.raw for batch in whole}
         assert all(b.raw == before[b.base_offset] for b, t in zip(left, twin.batches, strict=True) if not t.rewritten)
         assert aborted_on_disk(disk) == sorted(twin.aborted)

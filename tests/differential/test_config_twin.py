@@ -1,4 +1,4 @@
-"""Which server.properties a node starts with: ours against Apache Kafka's KafkaConfig, on random ones."""
+"""Random server.properties: our node accepts those that Apache Kafka's KafkaConfig accepts."""
 
 import random
 import subprocess
@@ -13,7 +13,7 @@ from seeds import SEED
 CONFIGS = 600
 CHANGED = 0.3
 JAVA_TIMEOUT_S = 90
-# Sound values stand first and are taken more often, so that a good part of the random configurations is sound in all.
+# Valid values stand first and are chosen more often, so that a good part of the random configurations is valid.
 LISTENERS = {
     "listeners": [
         "PLAINTEXT://:9092,CONTROLLER://:9093", "PLAINTEXT://:9092", "CONTROLLER://:9093", "PLAINTEXT://:9092,CONTROLLER://:9092",
@@ -90,7 +90,7 @@ KRAFT_SPACES = [
 
 
 def random_config(rng, spaces):
-    """A configuration in which most keys are left at their first value."""
+    """A configuration in which most keys have their first value."""
     space = rng.choice(spaces)
     config = {key: rng.choice(values) if rng.random() < CHANGED else values[0] for key, values in space.items()}
     return {key: value for key, value in config.items() if value is not None}
@@ -107,7 +107,7 @@ def ours(properties):
 @pytest.mark.parametrize(
     ("release", "spaces"), [("4.3.1", KRAFT_SPACES), ("3.9.2", [ZOOKEEPER])], ids=["4.3, KRaft", "3.9, ZooKeeper"]
 )
-def test_ours_starts_where_apache_kafka_starts(release, spaces):
+def test_node_accepts_the_configurations_that_apache_kafka_accepts(release, spaces):
     jars = PEERS / f"kafka-{release}"
     need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
     rng = random.Random(SEED)

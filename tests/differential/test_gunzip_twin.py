@@ -1,4 +1,5 @@
-"""Our reading of gzip members beside zlib's: the same bytes, the same bodies refused, whatever wrote or broke them."""
+"""Our reader of gzip members compared with zlib: the same bytes and the same refusals, for any writer and any
+damage."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def some_body(rng: random.Random) -> bytes:
         lambda: b"".join(rng.choices(words, k=size // 6)),
         lambda: bytes([rng.randrange(256)]) * size,
         lambda: pattern * (size // len(pattern)),
-        # Codes of every length up to the longest.
+        # Codes of every length, up to the longest.
         lambda: bytes(rng.choices(range(256), weights=[1.5 ** -(i % 60) for i in range(256)], k=size)),
         lambda: b"".join(rng.choices([b"a", b"b" * rng.randrange(1, 300), rng.randbytes(5)], k=size // 50)),
     ]
@@ -39,7 +40,7 @@ def some_body(rng: random.Random) -> bytes:
 
 
 def some_member(rng: random.Random, body: bytes) -> bytes:
-    """As any writer may have it: stored, fixed and dynamic blocks, small windows, flushes between."""
+    """A member as any writer may make it: stored, fixed and dynamic blocks, small windows, flushes."""
     writer = zlib.compressobj(
         rng.randrange(10), zlib.DEFLATED, -rng.randrange(9, 16), rng.randrange(1, 10), rng.choice(STRATEGIES)
     )
@@ -54,7 +55,7 @@ def some_member(rng: random.Random, body: bytes) -> bytes:
 
 
 def by_zlib(data: bytes) -> bytes | None:
-    """What zlib makes of members that follow one another, None where it refuses them."""
+    """The output of zlib for consecutive members, or None if it refuses them."""
     found = b""
     while True:
         reader = zlib.decompressobj(31)
@@ -79,7 +80,7 @@ def by_us(data: bytes) -> bytes | None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_zlib_writes_in_any_way_is_read(seed: int) -> None:
+def test_members_of_any_zlib_settings_are_read(seed: int) -> None:
     rng = random.Random(seed)
     body = some_body(rng)
     member = some_member(rng, body)
@@ -88,20 +89,20 @@ def test_what_zlib_writes_in_any_way_is_read(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_broken_is_refused_as_zlib_does(seed: int) -> None:
+def test_broken_members_are_refused_like_zlib_refuses_them(seed: int) -> None:
     rng = random.Random(1000 + seed)
     member = some_member(rng, some_body(rng))
     for _ in range(20):
         broken = bytearray(member)
         for _flip in range(rng.randrange(1, 4)):
-            near = 10 + 90 if rng.random() < 0.7 else len(broken)  # the blocks' heads hold most of the rules
+            near = 10 + 90 if rng.random() < 0.7 else len(broken)  # most rules concern the heads of blocks
             broken[rng.randrange(min(near, len(broken)))] ^= 1 << rng.randrange(8)
         if rng.random() < 0.3:
             del broken[rng.randrange(len(broken)) :]
         assert by_us(bytes(broken)) == by_zlib(bytes(broken))
 
 
-FIELDS = {4: struct.pack("<H", 5) + b"extra", 8: b"name\0", 16: b"a comment\0"}  # by their flags
+FIELDS = {4: struct.pack("<H", 5) + b"extra", 8: b"name\0", 16: b"a comment\0"}  # by flag
 
 
 @pytest.mark.parametrize("checksum", [True, False])
@@ -123,7 +124,7 @@ def test_members_with_optional_fields(chosen: int, checksum: bool) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 4])
-def test_a_trailer_that_lies_is_refused(wrong: int) -> None:
+def test_wrong_trailer_is_refused(wrong: int) -> None:
     member = bytearray(some_member(random.Random(2), b"text " * 50_000))
     member[len(member) - 8 + wrong] ^= 1
     assert by_us(bytes(member)) is None

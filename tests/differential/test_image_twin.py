@@ -1,6 +1,6 @@
-"""The columnar image beside a plain dictionary of dictionaries: the same records must make the same metadata.
+"""The columnar image compared with a dictionary of dictionaries: the same records must make the same metadata.
 
-Old roots are looked at again after what came later: nothing that was published may change.
+The test looks at old roots again after later changes: a published root may never change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def uuid(number: int) -> Uuid:
 
 
 class Twin:
-    """Metadata as one would write it down first."""
+    """Metadata in the simplest form."""
 
     def __init__(self) -> None:
         self.topics: dict[Uuid, dict[str, Any]] = {}
@@ -136,7 +136,7 @@ steps = st.one_of(
 
 
 def records_for(twin: Twin, step: tuple[Any, ...]) -> list[Any]:
-    """The records of a step, where it makes sense."""
+    """The records of a step, if the step is possible."""
     kind, *values = step
     topic_id = uuid(values[0]) if values else None
     topic = twin.topics.get(topic_id)
@@ -173,8 +173,8 @@ def partition(topic_id: Uuid, index: int, replicas: list[int], adding: list[int]
 
 @settings(max_examples=150)
 @given(st.lists(steps, max_size=60))
-@example([("topic", 0), ("partitions", 0, 2, [0]), ("change", 0, 0, [0, 1], False)])  # an ISR that has no room
-def test_columns_say_what_a_dictionary_says(story: list[tuple[Any, ...]]) -> None:
+@example([("topic", 0), ("partitions", 0, 2, [0]), ("change", 0, 0, [0, 1], False)])  # an ISR without room
+def test_columns_agree_with_a_dictionary(story: list[tuple[Any, ...]]) -> None:
     twin, image, edit = Twin(), EMPTY_IMAGE, Edit(EMPTY_IMAGE)
     published = []
     offset = 0
@@ -197,7 +197,7 @@ def test_columns_say_what_a_dictionary_says(story: list[tuple[Any, ...]]) -> Non
     assert view(image_of(records_of(last), last.offset, 1, 0)) == expected
 
 
-def test_a_partition_of_a_topic_that_is_gone_is_refused() -> None:
+def test_partition_of_a_deleted_topic_is_refused() -> None:
     edit = Edit(EMPTY_IMAGE)
     edit.replay(TopicRecord(name="t0", topic_id=uuid(0)), 0)
     edit.replay(RemoveTopicRecord(topic_id=uuid(0)), 1)

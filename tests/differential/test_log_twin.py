@@ -1,4 +1,4 @@
-"""A log's files against a plain twin that writes them as Apache Kafka's LogSegment and ProducerStateManager say."""
+"""A log's files compared with a simple twin that follows Apache Kafka's LogSegment and ProducerStateManager."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EPOCH = 6
 
 @dataclass
 class Sent:
-    """One batch of an idempotent producer (0 to 2) or of none (-1)."""
+    """One batch of an idempotent producer (0 to 2), or without a producer (-1)."""
 
     records: int
     value_bytes: int
@@ -99,7 +99,7 @@ class Twin:
             )
 
     def close(self) -> None:
-        """What a roll or a shutdown writes."""
+        """Writes the files that a roll or a shutdown writes."""
         self.segments[-1].add_time()
         self.snapshots[self.end] = set(self.producers.values())
 
@@ -114,7 +114,7 @@ class Twin:
 
 
 def read_snapshot(data: bytes) -> set[bytes]:
-    """Its entries, in no order."""
+    """The entries of a snapshot, as a set."""
     version, crc, count = struct.unpack_from(">hIi", data)
     assert version == 1
     assert crc == checksum(data[6:])
@@ -160,7 +160,7 @@ def check(found: dict[str, bytes], twin: Twin, *, snapshots: bool) -> None:
 
 @settings(max_examples=60)
 @given(history=histories(), segment_bytes=st.integers(1600, 6000), interval=st.integers(0, 900))
-def test_files_are_those_of_the_twin_and_recovery_writes_them_again(
+def test_files_equal_those_of_the_twin_and_recovery_rebuilds_them(
     history: list[Sent], segment_bytes: int, interval: int
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -179,7 +179,7 @@ def test_files_are_those_of_the_twin_and_recovery_writes_them_again(
         check(stored(path), twin, snapshots=True)
         assert (path / "partition.metadata").read_bytes() == b"version: 0\ntopic_id: %s" % str(topic_id).encode()
 
-        # Everything that can be made anew from the batches is.
+        # Recovery rebuilds everything that follows from the batches.
         for name in stored(path):
             if name.endswith((".index", ".timeindex", ".snapshot", "checkpoint")):
                 (path / name).unlink()

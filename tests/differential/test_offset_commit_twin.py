@@ -1,5 +1,5 @@
-"""OffsetCommit as C structs beside its message as objects: what is read, refused, recorded and answered is the same,
-in every version, of sound requests and of broken ones; and committed offsets as rows beside a dict."""
+"""OffsetCommit as C structs compared with its message as objects: both read, refuse, record and answer alike, in every
+version, for sound and broken requests. Also committed offsets as rows compared with a dict."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN, TOO_LARGE, NOT_COORDINATOR, BY_ID = 3, 12, 16, 10
 
 @st.composite
 def requests(draw):
-    """A version and a request that it can say."""
+    """A version, and a request that it can express."""
     version = draw(st.sampled_from(VERSIONS))
     partitions = st.builds(
         Partition,
@@ -57,10 +57,10 @@ def requests(draw):
 
 
 class Twin:
-    """The same with objects."""
+    """The same steps with objects."""
 
     def __init__(self, request, found, rows, limit):
-        """`found`: name and id of each topic, None where there is none."""
+        """`found` has the name and id of each topic, or None for an unknown one."""
         self.request, self.found = request, found
         self.errors = [
             [UNKNOWN if where is None else self._error(each, rows, limit) for each in topic.partitions]
@@ -94,7 +94,7 @@ class Twin:
             yield pack(">h", 1) + key.encode(0), pack(">h", version) + value.encode(version)
 
     def response(self, error):
-        """What the group was asked for is told its error."""
+        """The response with an error for each partition that the group was asked for."""
         topic_class = OffsetCommitResponse.OffsetCommitResponseTopic
         partition_class = OffsetCommitResponse.OffsetCommitResponsePartition
         return OffsetCommitResponse(
@@ -116,7 +116,7 @@ class Twin:
 
 @settings(max_examples=60)
 @given(requests(), st.data())
-def test_whatever_is_committed_is_recorded_and_answered_as_its_message_says(asked, data):
+def test_commit_is_recorded_and_answered_like_its_message(asked, data):
     version, request = asked
     commit = OffsetCommit(request.encode(version) + data.draw(st.binary(max_size=2)), version)
     for field in ("group_id", "generation_id_or_member_epoch", "member_id", "group_instance_id", "retention_time_ms"):
@@ -157,7 +157,7 @@ def decoded(body, version):
 
 
 def tried(read, body, version):
-    """What is read, and what is wrong."""
+    """The decoded request, or the error."""
     try:
         return read(body, version), None
     except ProtocolError as error:
@@ -166,8 +166,8 @@ def tried(read, body, version):
 
 @settings(max_examples=120)
 @given(requests(), st.data())
-def test_what_is_no_request_is_refused_by_both(asked, data):
-    """Cut off, or with bytes that are others."""
+def test_both_refuse_invalid_bytes(asked, data):
+    """Requests that are cut off, or have changed bytes."""
     version, request = asked
     frame = bytearray(request.encode(version))
     for _ in range(data.draw(st.integers(0, 3))):
@@ -185,7 +185,7 @@ def test_what_is_no_request_is_refused_by_both(asked, data):
 
 @pytest.mark.parametrize("count", [1_000_000, 0x7FFFFFFF])
 def test_counts_beyond_the_limit_of_a_request_are_refused(count):
-    """Of partitions that are there, and of some that are not."""
+    """With partitions that exist, and with some that do not."""
     head = pack(">h1sih1sq", 1, b"g", -1, 1, b"m", -1) + pack(">ih1si", 1, 1, b"t", count)
     partitions = (pack(">iqh", 1, 2, -1) * count) if count == 1_000_000 else b""
     for refuses in (OffsetCommit, decoded):
@@ -193,13 +193,13 @@ def test_counts_beyond_the_limit_of_a_request_are_refused(count):
             refuses(head + partitions, 2)
 
 
-def test_a_version_that_is_not_known_is_refused():
+def test_unknown_version_is_refused():
     for version in (VERSIONS[0] - 1, VERSIONS[-1] + 1, -1):
         with pytest.raises(UnsupportedVersionError):
             OffsetCommit(b"", version)
 
 
-def test_what_does_not_fit_into_a_batch_leaves_it_as_it_was():
+def test_batch_is_unchanged_when_a_commit_does_not_fit():
     request = OffsetCommitRequest(
         group_id="g", topics=[Topic(name="t", partitions=[Partition(partition_index=index) for index in range(1_100)])]
     )
@@ -211,7 +211,7 @@ def test_what_does_not_fit_into_a_batch_leaves_it_as_it_was():
     assert [(each.key, each.value) for batch in Batches(builder.build()) for each in batch] == [(b"k", b"v")]
 
 
-def test_topics_that_a_request_does_not_have_and_ids_that_are_none():
+def test_missing_topics_and_invalid_ids_are_refused():
     request = OffsetCommitRequest(group_id="g", topics=[Topic(name="t", partitions=[Partition(partition_index=0)])])
     commit, rows = OffsetCommit(request.encode(9), 9), array("i", [0])
     for number in (-1, 1):
@@ -253,7 +253,7 @@ def committed(indexes, offset, metadata):
 
 @settings(max_examples=80)
 @given(st.lists(STEPS, max_size=40))
-def test_rows_hold_what_a_dict_holds(steps):
+def test_rows_agree_with_a_dict(steps):
     rows, twin = TopicOffsets(), {}
     for step, place, what in steps:
         if step == "put":
@@ -264,7 +264,7 @@ def test_rows_hold_what_a_dict_holds(steps):
         else:
             commit = committed(place, *what)
             rows.take(commit, 0)
-            del commit  # nothing is left of the request
+            del commit  # frees the request
             twin.update({at: (what[0], -1, what[1], NOW_MS, 7, bytes(range(16))) for at in place if at < 25})
         assert len(rows) == len(twin)
     assert dict(rows.items()) == twin

@@ -1,4 +1,4 @@
-"""PartitionRecords in columns beside the same records one at a time: written, replayed and batched alike."""
+"""PartitionRecords in columns compared with the same records one at a time: written, replayed and batched alike."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def messages(topics: list[list[dict[str, Any]]]) -> list[Any]:
 
 
 def with_runs(records: list[Any]) -> list[Any]:
-    """The same records with those of partitions in the columns that they share."""
+    """The same records, with the partition records in shared columns."""
     columns = PartitionRecords()
     made: list[Any] = []
     for record in records:
@@ -92,7 +92,7 @@ TOPICS = st.lists(st.lists(partition_records(), max_size=4), min_size=1, max_siz
 
 @given(TOPICS)
 @settings(max_examples=150)
-def test_columns_are_written_as_the_records_are(topics: list[list[dict[str, Any]]]) -> None:
+def test_columns_are_written_like_single_records(topics: list[list[dict[str, Any]]]) -> None:
     records = messages(topics)
     writer = RecordWriter(metadata_version(30))
     one_by_one = [writer.encode(record) for record in records]
@@ -106,7 +106,7 @@ def test_columns_are_written_as_the_records_are(topics: list[list[dict[str, Any]
 
 @given(TOPICS)
 @settings(max_examples=100)
-def test_columns_are_replayed_as_the_records_are(topics: list[list[dict[str, Any]]]) -> None:
+def test_columns_are_replayed_like_single_records(topics: list[list[dict[str, Any]]]) -> None:
     records = [FeatureLevelRecord(name="metadata.version", feature_level=30), *messages(topics)]
     mine, twin = image_of(with_runs(records)), image_of(records)
     assert list(records_of(mine)) == list(records_of(twin))
@@ -115,7 +115,7 @@ def test_columns_are_replayed_as_the_records_are(topics: list[list[dict[str, Any
 
 @given(placed(), st.integers(0, 5), st.integers(1, 9), placed())
 @settings(max_examples=100)
-def test_what_is_decided_is_what_a_record_would_say(
+def test_decision_equals_that_of_single_records(
     before: dict[str, Any], first: int, count: int, values: dict[str, Any]
 ) -> None:
     values["isr"] = values["isr"] or values["replicas"]
@@ -133,7 +133,7 @@ def test_what_is_decided_is_what_a_record_would_say(
 
 @given(TOPICS, st.integers(25, 30), st.sampled_from(["none", "lz4"]))
 @settings(max_examples=150)
-def test_a_batch_is_read_as_its_records_are(topics: list[list[dict[str, Any]]], level: int, codec: str) -> None:
+def test_batch_is_read_like_its_records(topics: list[list[dict[str, Any]]], level: int, codec: str) -> None:
     for values in [values for topic in topics for values in topic] if level < 28 else ():
         values.pop("eligible_leader_replicas", None)
         values.pop("last_known_elr", None)
@@ -151,7 +151,7 @@ def test_a_batch_is_read_as_its_records_are(topics: list[list[dict[str, Any]]], 
     assert list(records_of(image_of([*head, *read]))) == list(records_of(twin))
 
 
-def test_a_batch_of_the_widest_records_and_of_a_broken_one() -> None:
+def test_batch_of_the_widest_records_is_read_and_a_broken_one_refused() -> None:
     writer = RecordWriter(metadata_version(30))
     wide = [
         PartitionRecord(
@@ -177,7 +177,7 @@ def test_a_batch_of_the_widest_records_and_of_a_broken_one() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x01", b"\x01\x03", b"\x01\x03\xff", b"\x02\x03\x00"])
-def test_a_value_that_is_no_record_is_refused(value: bytes | None) -> None:
+def test_invalid_record_is_refused(value: bytes | None) -> None:
     builder = RecordBatchBuilder()
     builder.append(NOW, None, value)
     [batch] = Batches(builder.build())
@@ -185,7 +185,7 @@ def test_a_value_that_is_no_record_is_refused(value: bytes | None) -> None:
         decode_batch(batch)
 
 
-def test_a_run_goes_on_in_the_next_chunk_and_into_rows_that_are_free() -> None:
+def test_run_continues_in_the_next_chunk_and_in_free_rows() -> None:
     alike = {"replicas": [1], "isr": [1], "leader": 1, "directories": [topic_id(77)]}
     base = image_of(with_runs(messages([[alike] * 3, [alike] * (CHUNK_ROWS - 5)])))
     longer = with_runs(messages([[], [], [alike] * (CHUNK_ROWS + 9)])[2:])
@@ -202,7 +202,7 @@ def test_a_run_goes_on_in_the_next_chunk_and_into_rows_that_are_free() -> None:
     assert [again.partition_at(row).partition for row in topic.partition_rows] == [0, 1, 2, 3, 4]
 
 
-def test_a_run_of_a_topic_that_is_not_there_is_refused() -> None:
+def test_run_is_refused_when_its_topic_does_not_exist() -> None:
     columns = PartitionRecords()
     columns.number(topic_id(5), 0, 3)
     columns.place(3, (1,), (1,), 1, [topic_id(77)])
@@ -210,7 +210,7 @@ def test_a_run_of_a_topic_that_is_not_there_is_refused() -> None:
         image_of([PartitionRun(topic_id(5), columns, 0, 3)])
 
 
-def test_a_version_without_directories_does_not_take_them() -> None:
+def test_version_without_directories_refuses_them() -> None:
     columns = PartitionRecords()
     columns.number(topic_id(5), 0, 3)
     columns.place(3, (1,), (1,), 1, [topic_id(77)])
@@ -220,7 +220,7 @@ def test_a_version_without_directories_does_not_take_them() -> None:
             encode()
 
 
-def test_a_batch_over_its_limit_is_none_and_rows_must_be_there() -> None:
+def test_batch_over_its_limit_gives_none_and_rows_must_exist() -> None:
     columns = PartitionRecords()
     columns.number(topic_id(5), 0, 100)
     columns.place(100, (1,), (1,), 1, [topic_id(77)])

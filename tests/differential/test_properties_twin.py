@@ -1,4 +1,5 @@
-"""Our reader and writer of properties against java.util.Properties, on files made of what matters to either."""
+"""Our reader and writer of properties compared with java.util.Properties, on files of characters that matter to
+either."""
 
 import random
 import shutil
@@ -36,7 +37,7 @@ def java():
 
 
 def shown(properties):
-    """As the Java program shows them."""
+    """The properties in the format of the Java program."""
     pairs = sorted((key.encode("utf-16-be"), value.encode("utf-16-be")) for key, value in properties.items())
     return " ".join(f"{key.hex()}={value.hex()}" for key, value in pairs)
 
@@ -48,14 +49,14 @@ def ours(file):
         return "malformed"
 
 
-def test_files_are_read_as_java_reads_them(java):
+def test_reader_agrees_with_java(java):
     rng = random.Random(SEED)
     files = ["".join(rng.choices(PIECES, k=rng.randrange(1, 25))).encode() for _ in range(FILES)]
     for file, theirs in zip(files, java(files), strict=True):
         assert ours(file) == theirs, f"KAFKACORE_SEED={SEED}: {file!r}"
 
 
-def test_java_reads_what_we_write(java):
+def test_java_reads_the_files_of_our_writer(java):
     rng = random.Random(7)
     maps = [
         {"".join(rng.choices(PIECES, k=3)): "".join(rng.choices([*PIECES, "é", "中", "😀"], k=6)) for _ in range(4)}

@@ -1,4 +1,4 @@
-"""Batches broken byte by byte, laid against a page that must not be touched, for a bounded time.
+"""Batches broken byte by byte, placed before a page that nobody may read, for a bounded time.
 
 KAFKACORE_FUZZ_SECONDS (3) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
 """
@@ -28,7 +28,7 @@ ANSWERS = {0, 2, 10, 32, 48, 76, 87}
 
 
 class Fence:
-    """Memory that ends at a page which may not be read: one byte too far kills the process."""
+    """Memory before an unreadable page: reading one byte too many kills the process."""
 
     def __init__(self, size_bytes: int) -> None:
         pages = -(-size_bytes // mmap.PAGESIZE) + 1
@@ -75,7 +75,7 @@ def inflate(name: str, body: memoryview, codec: Codec) -> int:
         return 0
 
 
-def test_broken_batches_are_answered_and_nothing_is_read_beyond_them(fence: Fence) -> None:
+def test_broken_batches_are_refused_without_reading_beyond_them(fence: Fence) -> None:
     gc.collect()
     before = live_objects(), live_contexts()
     rng = random.Random(SEED)

@@ -1,4 +1,4 @@
-"""The record codec and the validator beside a plain Python twin, on sound and on broken input."""
+"""The record codec and the validator compared with a Python twin, on sound and broken input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUICK = settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Malformed(Exception):
-    """The bytes are no record."""
+    """The bytes are not a record."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ def wrapped(value: int) -> int:
 
 
 def plain_verdict(data: bytes, codec: str, compacted: bool, before: int, after: int) -> Judged:
-    """Of a batch whose frame is sound: the records alone are asked."""
+    """The verdict on the records of a batch with a sound header."""
     (base_time,) = struct.unpack_from(">q", data, 27)
     (count,) = struct.unpack_from(">i", data, 57)
     indexes, error, greatest, greatest_index = [], 0, -1, -1
@@ -197,7 +197,7 @@ def mutated(data: bytes, drawn: list[tuple[str, int, int, int]]) -> bytes:
 
 @QUICK
 @given(rows, st.sampled_from(CODECS))
-def test_what_is_built_is_what_the_twin_reads(drawn: list, codec: str) -> None:
+def test_twin_reads_the_batches_of_the_builder(drawn: list, codec: str) -> None:
     data = built(drawn, codec)
     body = Cursor(plain_inflate(codec, data[61:]))
     base = struct.unpack_from(">q", data, 27)[0]
@@ -215,7 +215,7 @@ def test_what_is_built_is_what_the_twin_reads(drawn: list, codec: str) -> None:
 @pytest.mark.parametrize("codec", CODECS)
 @QUICK
 @given(rows, mutations, st.integers(-1, 2), st.booleans(), bounds)
-def test_verdicts_on_broken_records(
+def test_validator_agrees_with_the_twin_on_broken_records(
     codec: str, drawn: list, changes: list, more: int, compacted: bool, within: tuple[int, int]
 ) -> None:
     before, after = within
@@ -233,8 +233,9 @@ def test_verdicts_on_broken_records(
 @pytest.mark.parametrize("codec", CODECS[1:])
 @QUICK
 @given(rows, mutations)
-def test_inflated_is_what_the_twin_inflates_or_refused(codec: str, drawn: list, changes: list) -> None:
-    """Broken after compression: what both read must be the same; ours may refuse what a lenient library reads."""
+def test_inflated_body_equals_that_of_the_twin_or_is_refused(codec: str, drawn: list, changes: list) -> None:
+    """Broken after compression: if both read the body, it must be the same. Ours may refuse what a lenient library
+    reads."""
     stored = mutated(built(drawn * 5, codec)[61:], changes)
     try:
         ours = Codec().inflate(codec, stored)
@@ -244,7 +245,7 @@ def test_inflated_is_what_the_twin_inflates_or_refused(codec: str, drawn: list, 
         assert ours == bytes(cramjam.snappy.decompress_raw(stored))
         return
     if codec == "snappy" and b"\x82SNAPPY\0" in stored[16:]:
-        return  # a stream within the stream, which the twin does not know
+        return  # the twin does not support concatenated streams
     assert ours == plain_inflate(codec, stored)
 
 
@@ -271,7 +272,7 @@ def plain_snappy(block: bytes) -> bytes | None:
 
 @QUICK
 @given(st.binary(max_size=300) | st.text(alphabet="ab", max_size=3000).map(str.encode), mutations)
-def test_snappy_blocks_beside_cramjam(body: bytes, changes: list) -> None:
+def test_snappy_blocks_agree_with_cramjam(body: bytes, changes: list) -> None:
     block = mutated(bytes(cramjam.snappy.compress_raw(body)), changes)
     theirs = plain_snappy(block)
     try:

@@ -1,6 +1,6 @@
-"""The schema against a plain-Python twin that reads the JSON tables by itself: the same bytes, values and refusals.
+"""The schema compared with a Python twin that reads the JSON tables by itself: the same bytes, values and refusals.
 
-The twin shares no code with the package: it is the message format of Kafka's protocol guide and KIP-482, spelled out.
+The twin shares no code with the package. It implements the message format of Kafka's protocol guide and KIP-482.
 """
 
 import base64
@@ -22,7 +22,7 @@ LIMITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
 class Refused(Exception):
-    """The twin does not understand the bytes."""
+    """The twin cannot decode the bytes."""
 
 
 def load():
@@ -65,7 +65,7 @@ def structs_of(table):
 
 
 class Twin:
-    """One message at one version, over plain dicts of the tables' own names."""
+    """One message at one version, as dicts with the names of the tables."""
 
     def __init__(self, name, version):
         self.table, self.version = TWINS[name], version
@@ -307,7 +307,7 @@ def as_object(twin, cls, values, fields, outer):
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 @settings(max_examples=6)
-def test_values_are_written_and_read_as_the_twin_does(name, data):
+def test_schema_writes_and_reads_values_like_the_twin(name, data):
     twin = Twin(name, data.draw(st.sampled_from(versions_of(TWINS[name]))))
     values = data.draw(values_for(twin, twin.table["fields"]))
     cls = message_class(name)
@@ -319,7 +319,7 @@ def test_values_are_written_and_read_as_the_twin_does(name, data):
 
 @given(data=st.data())
 @settings(max_examples=800)
-def test_changed_bytes_are_understood_or_refused_by_both(data):
+def test_both_decode_or_both_refuse_changed_bytes(data):
     name = data.draw(st.sampled_from(NAMES))
     twin = Twin(name, data.draw(st.sampled_from(versions_of(TWINS[name]))))
     raw = bytearray(twin.write(data.draw(values_for(twin, twin.table["fields"]))))
@@ -340,13 +340,13 @@ def test_changed_bytes_are_understood_or_refused_by_both(data):
             cls.decode(bytes(raw), twin.version)
         return
     ours = cls.decode(bytes(raw), twin.version)
-    # By bytes: a float may be NaN.
+    # Compares bytes, because a float may be NaN.
     expected = as_object(twin, cls, values, twin.table["fields"], cls)
     assert ours.encode(twin.version) == expected.encode(twin.version)
 
 
-def test_the_twin_knows_a_message_by_heart():
-    # ApiVersions 3 as the Java client 3.0 sends it, without its header.
+def test_twin_decodes_a_known_message():
+    # ApiVersions 3 of the Java client 3.0, without its header.
     raw = base64.b64decode("EmFwYWNoZS1rYWZrYS1qYXZhBjMuMC4wAA==")
     assert Twin("ApiVersionsRequest", 3).read(raw) == {
         "ClientSoftwareName": "apache-kafka-java",

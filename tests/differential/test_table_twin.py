@@ -1,4 +1,4 @@
-"""The partition table beside a dict: what any row of changes leaves, and that an older table stays as it was."""
+"""The partition table compared with a dict after any series of changes; older tables never change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHANGES = st.tuples(
 
 
 def changed(twin, topics, gone):
-    """By name: id and number of partitions. What comes takes the place of what had its id or its name."""
+    """Id and number of partitions by name. A new topic replaces the one with its id or its name."""
     made = {name: each for name, each in twin.items() if each[0] not in gone}
     for name, topic_id, count in topics:
         made = {other: each for other, each in made.items() if other != name and each[0] != topic_id}
@@ -36,7 +36,7 @@ def told(twin):
 
 @settings(max_examples=200)
 @given(st.lists(CHANGES, max_size=8))
-def test_any_row_of_changes_gives_what_a_dict_gives_and_leaves_older_tables_alone(changes):
+def test_table_agrees_with_a_dict_and_older_tables_never_change(changes):
     history = [(Table(), {})]
     for topics, gone in changes:
         made, twin = history[-1]
@@ -47,7 +47,7 @@ def test_any_row_of_changes_gives_what_a_dict_gives_and_leaves_older_tables_alon
         assert len(made) == len(twin)
 
 
-def test_thousands_of_topics_come_go_and_take_no_memory_with_them():
+def test_thousands_of_topics_come_and_go_without_a_leak():
     before = table.live_count(), table.live_topics()
     ids = [Uuid.random() for _ in range(5000)]
     made = Table().changed([(f"t{number}", each, [None]) for number, each in enumerate(ids)])

@@ -1,4 +1,4 @@
-"""Bytes as text, beside Python's decoder, taught how Java's counts what is to be replaced."""
+"""Bytes as text, compared with Python's decoder after it was adapted to Java's number of replacement characters."""
 
 import json
 import re
@@ -26,7 +26,7 @@ BYTES = st.one_of(st.binary(), st.lists(st.sampled_from(AWKWARD)).map(b"".join))
 
 
 def as_java(data):
-    """One replacement for half of a surrogate pair, cut off or not; in all else Java decodes as Python does."""
+    """One replacement for half of a surrogate pair, cut off or not. Otherwise Java decodes like Python."""
     return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]?", b"\xff", data).decode("utf-8", "replace")
 
 
@@ -34,11 +34,11 @@ def as_java(data):
 @example(b"\xed\xa0\x80 \xf4\x90\x80\x80 \xf0\x80\x80\x80 \xe2\x82")
 @example(b"12345678\xff1234567\xc3")
 @example(b"\xed\xa0 \xed\xbf\xc2 \xed\xb2\x90\x90 \xed")
-def test_what_is_no_utf_8_is_replaced_as_java_replaces_it(data):
+def test_invalid_utf_8_is_replaced_like_java_replaces_it(data):
     assert replaced(data) == as_java(data).encode()
 
 
 @given(BYTES)
 @example(bytes(range(256)))
-def test_the_inside_of_a_json_string(data):
+def test_text_is_escaped_for_a_json_string(data):
     assert json.loads(b'"%b"' % replaced(data, escaped=True)) == as_java(data)

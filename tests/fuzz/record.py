@@ -1,8 +1,7 @@
-"""Records what real clients say to Apache Kafka, as seeds for the fuzzer: a proxy in between keeps the requests.
+"""Records requests of real clients to Apache Kafka as seeds for the fuzzer, with a proxy in between.
 
 Usage, from the repository's root: .venv/bin/python tests/fuzz/record.py
-Writes tests/fuzz/corpus/CLIENT.bin: frames as they went over the wire, each with its length, few of each API and
-version.
+Writes tests/fuzz/corpus/CLIENT.bin: frames as sent, each with its length, few of each API and version.
 """
 
 import collections
@@ -59,7 +58,7 @@ class Proxy:
             sink.close()
 
     def keep(self, data):
-        """Takes whole frames from the front of `data`; returns what is left."""
+        """Takes whole frames from the front of `data` and returns the rest."""
         while len(data) >= 4 and len(data) >= 4 + (size := struct.unpack(">i", data[:4])[0]):
             frame, data = data[: 4 + size], data[4 + size :]
             kind = frame[4:8]
@@ -77,7 +76,7 @@ def main():
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{listening}",
         "controller.quorum.voters": f"1@127.0.0.1:{controller}",
     }
-    # Clients go where the broker says it is: to the proxy. Its own address is asked by no client.
+    # The broker advertises the proxy, so that all clients connect to it.
     proxy = Proxy(listening, ("127.0.0.1", hidden))
     broker = ApacheKafka("apache-4.3", directory, overrides)
     for client in CLIENTS:

@@ -1,5 +1,5 @@
-"""The files of a log damaged at every kind of place: what precedes the damage is served as it was written, and the rest
-is cut off or shows; or the load names the file.
+"""The files of a log, damaged at every kind of place. The log serves everything before the damage, and cuts off the
+rest or reports an error; or the load names the file.
 
 KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
 """
@@ -32,7 +32,7 @@ from transactions import ABORT, COMMIT, marker, records
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
 SETTINGS = LogSettings(segment_bytes=2500, index_interval_bytes=0)
 TO_THE_END = 3
-EPOCH_FIELD = slice(12, 16)  # of a batch: no checksum covers it, nor the base offset
+EPOCH_FIELD = slice(12, 16)  # of a batch; no checksum covers this field or the base offset
 
 
 class Written(NamedTuple):
@@ -47,7 +47,7 @@ def without_epoch(batch: bytes) -> bytes:
 
 
 def append_all(handle: PartitionHandle) -> None:
-    """Plain, compressed, idempotent and transactional batches, over several epochs, snapshots and segments."""
+    """Appends plain, compressed, idempotent and transactional batches over several epochs, snapshots and segments."""
     for number in range(24):
         end = handle.end_offset
         if number % 4 == 0:
@@ -100,7 +100,7 @@ def place() -> Iterator[Path]:
 
 
 class Served(NamedTuple):
-    """Up to where all is as it was; then the end, or what shows that there is something wrong."""
+    """The offset up to which all is unchanged, and then the end or the error."""
 
     end: int
     wrong: str | None
@@ -129,12 +129,12 @@ def serve(handle: PartitionHandle, written: Written) -> Served:
     return Served(offset, None)
 
 
-# How the log was left, and from where on a load checks it.
+# How the log was stopped, and the offset from which a load checks it.
 MODES = {"clean": (True, 0), "recovered": (False, 0), "partly recovered": (False, -1)}
 
 
 def first_lost(name: str, damage: Damage, written: Written) -> int:
-    """The offset up to which all must be as it was."""
+    """The offset up to which all must be unchanged."""
     if not name.endswith(".log"):
         return written.end_offset
     before = [base for position, base in batch_starts(written.files[name]) if position <= damage.at]
@@ -146,14 +146,14 @@ def first_lost(name: str, damage: Damage, written: Written) -> int:
 
 
 def is_trusted(name: str, mode: str, written: Written) -> bool:
-    """A segment that a load does not look into, as Apache Kafka: its checksums are for the reader, and what no checksum
-    covers (where a file ends between two batches, base offsets) is for `kafkacore dump-log`."""
+    """Whether a load skips the segment, as Apache Kafka does. Readers check its checksums; only `kafkacore dump-log`
+    checks facts without a checksum: base offsets, and a file that ends between two batches."""
     point = {"clean": written.end_offset, "recovered": 0, "partly recovered": written.segments[-2]}[mode]
     return name.endswith(".log") and int(name[:20]) < point
 
 
 def unprotected(name: str, damage: Damage, written: Written) -> bool:
-    """Whether it changes a base offset alone, which no checksum covers."""
+    """Whether the damage changes only a base offset, which no checksum covers."""
     if not name.endswith(".log"):
         return False
     original = written.files[name]
@@ -165,7 +165,7 @@ def unprotected(name: str, damage: Damage, written: Written) -> bool:
 
 
 def check(place: Path, name: str, damage: Damage, mode: str, written: Written) -> str | None:
-    """What is wrong with how the damage was taken; None where nothing is."""
+    """The mistake in the handling of the damage, or None."""
     clean, recovery_point = MODES[mode]
     if recovery_point < 0:
         recovery_point = written.segments[-2]
@@ -194,7 +194,7 @@ def check(place: Path, name: str, damage: Damage, mode: str, written: Written) -
 
 
 @pytest.mark.timeout(60 + 3 * SECONDS)
-def test_what_precedes_the_damage_is_served_and_the_damage_shows(written: Written, place: Path) -> None:
+def test_log_serves_records_before_the_damage_and_reports_the_damage(written: Written, place: Path) -> None:
     rng = random.Random(SEED)
     work = [
         (name, damage, mode)

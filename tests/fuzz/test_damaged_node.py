@@ -1,4 +1,4 @@
-"""A node's own files damaged at every kind of place: the node starts and serves what it had, or says which file it is.
+"""A node's files, damaged at every kind of place: the node starts and serves its records, or names the damaged file.
 
 KAFKACORE_FUZZ_SECONDS (5) bounds the time, KAFKACORE_SEED replays a run; a failure prints the seed.
 """
@@ -27,7 +27,7 @@ from seeds import SEED
 
 SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "5"))
 OVERRIDES = [*workload.OVERRIDES, "server.max.startup.time.ms=3000"]
-TOPICS = {"one": 6, "two": 3}  # with so many batches
+TOPICS = {"one": 6, "two": 3}  # number of batches by topic
 METADATA = "__cluster_metadata-0"
 
 
@@ -64,7 +64,7 @@ def place() -> Iterator[Path]:
 
 
 def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.LogCaptureFixture) -> str | None:
-    """What is wrong with how the damage was taken; None where nothing is."""
+    """The mistake in the handling of the damage, or None."""
     directory = place / "node"
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(used, directory)
@@ -83,7 +83,7 @@ def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.Log
         with Dialogue(node.bootstrap) as asked:
             lost = set(TOPICS) - set(asked.topics())
             if lost:
-                # Of a metadata log that is cut, what precedes the cut is there; and it is told.
+                # A metadata log that was cut keeps the records before the cut, and the node logs the cut.
                 told = any(METADATA in line for line in caplog.messages)
                 return None if name.startswith(METADATA) and told else f"{lost} are gone, and nobody said so"
             for topic, batches in TOPICS.items():
@@ -95,7 +95,8 @@ def check(used: Path, place: Path, name: str, damage: Damage, caplog: pytest.Log
 
 
 def is_put_aside(directory: Path, name: str, caplog: pytest.LogCaptureFixture) -> bool:
-    """partition.metadata has no checksum: with another topic id a log is that of a topic deleted since, and is kept."""
+    """partition.metadata has no checksum: with another topic id the log seems to be of a deleted topic, and is kept
+    aside."""
     partition, _, file = name.partition("/")
     reasons = "it is of topic id", "it has no partition.metadata"
     told = any(f"/{partition}: {reason}" in line for line in caplog.messages for reason in reasons)
@@ -104,7 +105,7 @@ def is_put_aside(directory: Path, name: str, caplog: pytest.LogCaptureFixture) -
 
 
 @pytest.mark.timeout(60 + 3 * SECONDS)
-def test_a_node_starts_on_what_it_had_or_names_the_file(
+def test_node_starts_with_its_records_or_names_the_damaged_file(
     used: Path, place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     rng = random.Random(SEED)
@@ -120,7 +121,7 @@ def test_a_node_starts_on_what_it_had_or_names_the_file(
         tried += 1
         try:
             wrong = check(used, place, name, damage, caplog)
-        except Exception as error:  # noqa: BLE001 - every damage is tried, and all that are wrong are told
+        except Exception as error:  # noqa: BLE001 - tries every damage and reports all mistakes
             wrong = f"{type(error).__name__}: {error}"
         if wrong is not None:
             failures.append(f"{name}: {damage.place.what}, {damage.how}: {wrong}")

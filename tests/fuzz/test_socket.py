@@ -1,6 +1,6 @@
-"""A live node under wrong bytes: it goes on, other clients notice nothing, memory stays bounded.
+"""Wrong bytes sent to a live node: it goes on, other clients notice nothing, and its memory stays bounded.
 
-KAFKACORE_FUZZ_SECONDS is the budget; KAFKACORE_SEED repeats a run (what is sent repeats, what races does not).
+KAFKACORE_FUZZ_SECONDS is the budget. KAFKACORE_SEED repeats what is sent; races do not repeat.
 """
 
 import os
@@ -23,7 +23,7 @@ SECONDS = float(os.environ.get("KAFKACORE_FUZZ_SECONDS", "10"))
 CONNECTIONS = 8
 REQUESTS_PER_CONNECTION = 20
 ANSWER_TIMEOUT_S = 0.02
-# Connections, fetch sessions and topics that a sound request of the corpus made may stay; a leak grows past this.
+# Connections, fetch sessions and topics of sound requests may stay; a leak exceeds this.
 RSS_GROWTH_BYTES = 96 << 20
 
 
@@ -41,7 +41,7 @@ class Canary:
         self.sent = 0
 
     def sings(self):
-        """One record through; fails if it does not arrive, arrives changed, or a connection was lost."""
+        """Sends one record. Fails if it does not arrive, arrives changed, or a connection was lost."""
         value = b"canary %d" % self.sent
         self.producer.produce("canary", value, partition=0)
         assert self.producer.flush(20) == 0, f"no acknowledgement, KAFKACORE_SEED={SEED}"
@@ -75,7 +75,7 @@ def canary(target):
 
 
 def misbehave(mutator, where):
-    """Some connections at once, each with requests that are mostly wrong; answers are read and not judged."""
+    """Opens some connections at once that send mostly wrong requests; reads the answers without checking them."""
     open_now = []
     for _ in range(CONNECTIONS):
         connection = socket.create_connection(where, timeout=5)
@@ -90,7 +90,7 @@ def misbehave(mutator, where):
                 if mutator.random.random() < 0.02:
                     connection.shutdown(socket.SHUT_WR)
             except OSError:
-                # Closed on us, as it should be: what follows on this connection is refused as well.
+                # The broker closed the connection, as it should, so the rest cannot be sent either.
                 continue
     for connection in open_now:
         connection.close()
@@ -98,7 +98,7 @@ def misbehave(mutator, where):
 
 
 @pytest.mark.timeout(SECONDS + 100)
-def test_mutated_dialogues_harm_nobody_else(target, canary):
+def test_mutated_dialogues_do_not_disturb_other_clients(target, canary):
     mutator = Mutator(CORPUS, SEED)
     canary.sings()
     misbehave(mutator, address(target))
@@ -153,7 +153,7 @@ def target_of_module(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_read_closes_its_connection_only(target_of_module, name):
+def test_malformed_request_closes_only_its_own_connection(target_of_module, name):
     with (
         socket.create_connection(address(target_of_module), timeout=10) as bystander,
         socket.create_connection(address(target_of_module), timeout=10) as connection,
@@ -165,23 +165,23 @@ def test_what_cannot_be_read_closes_its_connection_only(target_of_module, name):
     assert target_of_module.child.alive()
 
 
-def test_an_unknown_version_of_api_versions_gets_error_35_in_a_version_0_body(target_of_module):
+def test_unknown_version_of_api_versions_gets_error_35_in_a_version_0_body(target_of_module):
     with socket.create_connection(address(target_of_module), timeout=10) as connection:
-        # From version 3 on the header ends with tagged fields: none here.
+        # From version 3 on the header ends with tagged fields; there are none here.
         connection.sendall(frame(18, 99, b"\0", correlation_id=9))
         correlation_id, body = receive(connection)
         assert correlation_id == 9
         error, count = struct.unpack(">hi", body[:6])
         assert error == 35
-        # KIP-511: the range of ApiVersions itself, so that the client can ask again.
+        # KIP-511: the range of ApiVersions itself, so that the client can try again.
         ranges = [struct.unpack(">hhh", body[6 + 6 * n : 12 + 6 * n]) for n in range(count)]
         assert 18 in {key for key, _, _ in ranges}
-        # The connection lives on.
+        # The connection stays open.
         connection.sendall(frame(18, 0, b"", correlation_id=10))
         assert receive(connection)[0] == 10
 
 
-def test_a_frame_that_comes_byte_by_byte_is_answered(target_of_module):
+def test_frame_that_arrives_byte_by_byte_is_answered(target_of_module):
     with socket.create_connection(address(target_of_module), timeout=10) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for octet in frame(18, 0, b"", correlation_id=11):
@@ -189,7 +189,7 @@ def test_a_frame_that_comes_byte_by_byte_is_answered(target_of_module):
         assert receive(connection)[0] == 11
 
 
-def test_a_peer_that_hangs_up_in_mid_frame_leaves_nothing_behind(target_of_module):
+def test_peer_that_disconnects_within_a_frame_leaks_nothing(target_of_module):
     def connections():
         return sum(1 for _ in Path(f"/proc/{target_of_module.pid}/fd").iterdir())
 
@@ -201,7 +201,7 @@ def test_a_peer_that_hangs_up_in_mid_frame_leaves_nothing_behind(target_of_modul
     wait_until(lambda: connections() <= before + 5, 20, "the sockets of those who hung up are closed")
 
 
-def test_a_half_closed_connection_gets_its_answer_or_ends(target_of_module):
+def test_half_closed_connection_gets_its_answer_or_ends(target_of_module):
     with socket.create_connection(address(target_of_module), timeout=10) as connection:
         connection.sendall(frame(18, 0, b"", correlation_id=12))
         connection.shutdown(socket.SHUT_WR)

@@ -1,9 +1,9 @@
 """Consumer groups from a seed: lost, late and repeated requests, appends that fail or come late, coordinators that
 crash or resign, members that die, leave and come back.
 
-Whatever happens: no partition has two owners in a generation, committed offsets never go back and are not lost once
-acknowledged, a shard that reads the log says what the one that wrote it says. After the faults end, every partition has
-an owner and offsets go on.
+Always: no partition has two owners in a generation; committed offsets never go back, and acknowledged ones are not
+lost; a shard that loads the log has the state of the one that wrote it. After the faults end, every partition has an
+owner and offsets advance.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CALM_MS = 90_000
 
 
 def trouble(world: World) -> None:
-    """Each second something may happen beside what the network does."""
+    """Each second may bring a fault, besides those of the network."""
     if world.calm:
         return
     world.later(1_000, lambda: trouble(world))
@@ -39,7 +39,7 @@ def trouble(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_group_through_trouble(seed: int) -> None:
+def test_group_keeps_its_invariants_during_faults(seed: int) -> None:
     world = World(seed)
     for number in range(world.random.randint(1, 5)):
         Consumer(world, f"c{number}", f"static-{number}" if world.random.random() < 0.3 else None)
@@ -65,7 +65,7 @@ def test_a_group_through_trouble(seed: int) -> None:
     assert all(world.now - since < 1_000 for since in world.waiting.values())
 
 
-def test_every_prefix_of_a_log_is_read_and_its_offsets_only_go_forward() -> None:
+def test_every_prefix_of_a_log_loads_and_offsets_only_advance() -> None:
     world = World(7)
     for number in range(4):
         Consumer(world, f"c{number}")

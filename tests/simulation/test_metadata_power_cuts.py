@@ -17,16 +17,16 @@ from kafkacore.storage.names import metadata_directory
 from kafkacore.storage.quorum_state import QuorumState
 
 DIRECTORY = "/m"
-RECORDS = 2  # of a batch
+RECORDS = 2  # per batch
 
 
 class Promised:
-    """What somebody was told: a vote, records that are committed, a snapshot that stands for those below it."""
+    """The promises of the replica: a vote, committed records, a snapshot that replaces the records below it."""
 
     def __init__(self) -> None:
         self.epoch = 0
         self.end_offset = 0
-        self.values: dict[int, bytes] = {}  # of the last run that wrote there
+        self.values: dict[int, bytes] = {}  # of the last run that wrote at the offset
         self.snapshots: list[OffsetAndEpoch] = []
 
 
@@ -63,7 +63,7 @@ class Replica:
         self.promised.snapshots.append(made)
 
     def clean(self) -> None:
-        """As Snapshotter.clean."""
+        """The same as Snapshotter.clean."""
         first, second = self.log.snapshots()[:2]
         self.log.trim(second.offset)
         self.promised.snapshots.remove(first)
@@ -82,7 +82,7 @@ def run(disk: SimulatedDisk, promised: Promised) -> None:
         replica.snapshot(8, 1)
         replica.append(1, 5)
         replica.vote(3)
-        # Of another leader: what the last one had not committed goes.
+        # A batch of another leader; it removes the uncommitted records of the last one.
         promised.end_offset = 20
         replica.log.truncate(20)
         replica.append(3, 6)
@@ -104,7 +104,7 @@ def check(disk: SimulatedDisk, promised: Promised) -> None:
     for each in kept:
         found = [record.value for batch in snapshots.read_batches(log, each) for record in batch]
         assert found == [promised.values[offset] for offset in range(each.offset)]
-    # What the log no longer holds is in a snapshot, and nothing is missing behind.
+    # A snapshot has the records that the log no longer holds, and no later record is missing.
     assert log.start_offset <= (kept[-1].offset if kept else 0)
     offset = log.start_offset
     while offset < promised.end_offset:
@@ -125,7 +125,7 @@ def new_disk() -> SimulatedDisk:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_nothing_that_a_replica_told_is_lost_wherever_the_power_goes_out(seed: int) -> None:
+def test_replica_keeps_its_promises_after_a_power_cut_at_any_operation(seed: int) -> None:
     whole = new_disk()
     first = whole.operations
     run(whole, Promised())

@@ -1,7 +1,7 @@
 """A whole node, broker and controller, on one simulated disk whose power goes out under its operations.
 
-Its threads decide in which order their operations come, so a seed replays what a cut leaves, not the operation it
-comes under. KAFKACORE_CRASH_POINTS (10; `all`: every one), KAFKACORE_SEED.
+The order of operations depends on threads. So a seed repeats what a cut leaves, but not the operation that it hits.
+KAFKACORE_CRASH_POINTS (10; `all`: every one), KAFKACORE_SEED.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "10")
 DIRECTORY = "/node"
 CLUSTER_ID = "kafkacorePowerAAAAAAAA"
-# What a node without power says to those who wait for it, and to who starts it.
+# The errors that clients get from a node without power, and its starter.
 DEAD = (OSError, TimeoutError, KafkaError, NodeFailed, LogDirectoryError, AssertionError)
 
 
@@ -48,7 +48,7 @@ def formatted(config: BrokerConfig) -> SimulatedDisk:
 
 @contextlib.contextmanager
 def running(config: BrokerConfig, disk: SimulatedDisk) -> Iterator[Dialogue]:
-    """A conversation with the node on this disk, that ends with the power."""
+    """A node on this disk and a client, until the power fails."""
     node = Node(config, environment=disk.environment(), files=disk)
     node.start()
     over = threading.Event()
@@ -88,7 +88,7 @@ def use(config: BrokerConfig, disk: SimulatedDisk, did: Workload) -> None:
 
 
 def whole_run(config: BrokerConfig) -> tuple[int, int]:
-    """The operations from the first start to the end of a run that nothing disturbs."""
+    """The number of operations from the first start to the end of an undisturbed run."""
     disk = formatted(config)
     first = disk.operations
     use(config, disk, Workload(lambda: disk.operations))
@@ -112,7 +112,7 @@ def cut_under(config: BrokerConfig, operation: int) -> None:
 
 
 @pytest.mark.timeout(120 if POINTS != "all" else 3600)
-def test_a_node_has_all_that_it_promised_wherever_the_power_goes_out(config: BrokerConfig) -> None:
+def test_node_keeps_its_promises_after_a_power_cut_at_any_operation(config: BrokerConfig) -> None:
     first, last = whole_run(config)
     every = range(first, last)
     points = list(every) if POINTS == "all" else random.Random(SEED).sample(every, min(int(POINTS), len(every)))
@@ -120,7 +120,7 @@ def test_a_node_has_all_that_it_promised_wherever_the_power_goes_out(config: Bro
     for operation in sorted(points):
         try:
             cut_under(config, operation)
-        except Exception as error:  # noqa: BLE001 - every cut is tried, and all that are wrong are told
+        except Exception as error:  # noqa: BLE001 - tries every cut and reports all mistakes
             failures.append(f"operation {operation}: {type(error).__name__}: {error}")
     print(f"\n{len(points)} of {last - first} operations tried, KAFKACORE_SEED={SEED}")
     assert not failures, f"KAFKACORE_SEED={SEED}, {len(failures)} of {len(points)}:\n" + "\n".join(failures[:30])

@@ -1,7 +1,7 @@
 """Whole quorums from a seed: lost, late and reordered messages, slow disks, crashes that lose what was not synced.
 
-The invariants are those of Raft, checked from outside of it: one leader per epoch, a high watermark that never goes
-back, logs that match below it, committed records that stay. After the faults end there must be a leader and progress.
+The invariants are those of Raft, checked from outside: one leader per epoch, a high watermark that never goes back,
+logs that match below it, committed records that stay. After the faults end there must be a leader and progress.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Node:
         )  # fmt: skip
         self.life += 1
         self.raft = Raft(config, self.log, self.state, self.world.random, self.world.now, lambda: self.world.now)
-        self.highest = self.raft.high_watermark  # it is not kept over a restart
+        self.highest = self.raft.high_watermark  # a restart forgets it
         self.settle()
 
     def crash(self) -> None:
@@ -55,7 +55,7 @@ class Node:
         self.log.crash(self.synced)
 
     def settle(self) -> None:
-        """Does what a driver does, with the delays of this world."""
+        """Does the work of a driver, with the delays of this world."""
         raft, world = self.raft, self.world
         assert raft is not None
         while True:
@@ -212,7 +212,7 @@ def quiet(world: World) -> None:
 
 @pytest.mark.parametrize("voters", [1, 2, 3, 5])
 @pytest.mark.parametrize("seed", range(8))
-def test_a_quorum_keeps_what_it_committed(seed: int, voters: int) -> None:
+def test_quorum_keeps_committed_records(seed: int, voters: int) -> None:
     world = World(seed, voters)
     for node in world.nodes:
         node.start()
@@ -254,7 +254,7 @@ def test_a_quorum_keeps_what_it_committed(seed: int, voters: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_leader_cut_off_from_its_quorum_resigns_and_another_one_leads(seed: int) -> None:
+def test_leader_resigns_when_it_loses_its_quorum_and_another_one_leads(seed: int) -> None:
     world = World(seed, 3, 0)
     quiet(world)
     assert world.run_until(30_000, lambda: world.leader() is not None)
@@ -270,7 +270,7 @@ def target(world: World, output: Send | Answer) -> Node:
     return world.nodes[output.to.node_id] if isinstance(output, Send) else output.token[0]
 
 
-def test_a_follower_that_is_too_far_behind_takes_a_snapshot() -> None:
+def test_follower_takes_a_snapshot_when_it_is_too_far_behind() -> None:
     world = World(5, 3, 1)
     quiet(world)
     assert world.run_until(30_000, lambda: world.leader() is not None)

@@ -1,4 +1,4 @@
-"""Power cuts at every step of writing the small files: each is the old or the new one, and whole."""
+"""Power cuts at every step of writing small files: each file is the old or the new one, and whole."""
 
 import random
 
@@ -33,7 +33,7 @@ CONFIG = BrokerConfig(
 )
 TOPIC_IDS = [Uuid.parse("AIHeYM4KS66zu6YlUTrHdw"), Uuid.parse("4L6g3nShT-eMCtK--X86sw")]
 
-# What is written to a file, how it is read, and two contents of it.
+# For each file: how it is written and read, and two contents.
 KINDS = {
     "meta.properties": (
         lambda value, files: meta_properties.write(DIRECTORY, value, NOW_MS, files),
@@ -65,7 +65,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_file_is_the_old_or_the_new_one_and_the_new_one_once_its_write_returned(kind, seed):
+def test_file_is_old_or_new_after_a_cut_and_new_once_its_write_returned(kind, seed):
     write, read, (old, new) = KINDS[kind]
     rng = random.Random(seed)
     steps, done = 0, False
@@ -80,11 +80,11 @@ def test_a_file_is_the_old_or_the_new_one_and_the_new_one_once_its_write_returne
             steps += 1
         files.crash(rng)
         assert read(files) in ([new] if done else [old, new])
-    assert steps == 3  # write, rename, and the directory's sync
+    assert steps == 3  # write, rename, and sync of the directory
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_clean_shutdown_is_gone_for_good_once_it_was_removed(seed):
+def test_clean_shutdown_mark_stays_removed_after_a_cut(seed):
     rng = random.Random(seed)
     for steps in range(4):
         files = SimulatedFiles()
@@ -100,7 +100,7 @@ def test_a_clean_shutdown_is_gone_for_good_once_it_was_removed(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_formatting_that_was_cut_short_is_taken_up_again(seed):
+def test_interrupted_format_continues(seed):
     rng = random.Random(seed)
     steps, done = 0, False
     while not done:
@@ -112,7 +112,7 @@ def test_formatting_that_was_cut_short_is_taken_up_again(seed):
             steps += 1
         files.crash(rng)
         for directory in CONFIG.all_log_dirs:
-            # meta.properties is written last: what has it has the rest.
+            # meta.properties is written last, so a directory with it has the rest.
             if meta_properties.read(directory, files) is not None:
                 assert bootstrap.read_bootstrap(directory, files)
         if meta_properties.read("/m", files) is not None:
@@ -128,7 +128,7 @@ def test_formatting_that_was_cut_short_is_taken_up_again(seed):
     assert steps > 20
 
 
-def test_locks_are_taken_through_the_seam():
+def test_locks_use_the_simulated_files():
     files = SimulatedFiles()
     locks = DirectoryLocks(CONFIG.all_log_dirs, files)
     with pytest.raises(LogDirectoryError, match="/a: in use by another node"):

@@ -29,7 +29,8 @@ rm -rf build/wheel dist/*.whl dist/*.tar.gz
 mkdir -p build/wheel/source dist
 # A copy of the files that git knows: extensions that this machine's compiler built lie beside the sources here.
 git ls-files -z --cached --others --exclude-standard | tar --create --null --files-from=- | tar --extract --directory=build/wheel/source
-.venv/bin/python -m build --no-isolation --sdist --outdir dist build/wheel/source >build/wheel/log 2>&1 ||
+# "-" names no extension: the source distribution holds none.
+KAFKACORE_ONLY=- .venv/bin/python -m build --no-isolation --sdist --outdir dist build/wheel/source >build/wheel/log 2>&1 ||
     { tail -n 40 build/wheel/log >&2; die "no source distribution; the whole log: build/wheel/log"; }
 source="$(echo dist/*.tar.gz)"
 

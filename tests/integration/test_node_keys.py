@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.network.client import NodeClient
@@ -42,6 +43,23 @@ def test_node_has_as_many_processors_as_num_network_threads(tmp_path: Path) -> N
             assert len(runtime.processors(DATA)) == asked
         finally:
             runtime.release()
+
+
+def test_describe_configs_reports_the_defaults_in_force(tmp_path: Path) -> None:
+    with started(tmp_path) as node:
+        assert node._broker is not None
+        plane = node._broker.plane
+        admin = AdminClient({"bootstrap.servers": node.bootstrap})
+        resource = ConfigResource(ResourceType.BROKER, str(node.config.node_id))
+        entries = admin.describe_configs([resource])[resource].result(20)
+        for name, in_force in (
+            ("num.network.threads", len(plane.processors)),
+            ("queued.max.request.bytes", plane.limits.memory_bytes),
+            ("socket.send.buffer.bytes", plane.limits.socket_send_buffer_bytes),
+            ("socket.receive.buffer.bytes", plane.limits.socket_receive_buffer_bytes),
+        ):
+            assert entries[name].value == str(in_force), name
+            assert entries[name].is_default, name
 
 
 def test_node_has_as_many_disk_threads_as_configured(tmp_path: Path) -> None:

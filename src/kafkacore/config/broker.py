@@ -59,14 +59,17 @@ class BrokerConfig(BrokerKeys):
         *,
         dynamic_default: Mapping[str, str] = _NOTHING,
         dynamic_broker: Mapping[str, str] = _NOTHING,
+        node_defaults: Mapping[str, str] = _NOTHING,
     ) -> None:
-        """`dynamic_default` and `dynamic_broker` are what was changed for all brokers and for this one (KIP-226).
+        """`dynamic_default` and `dynamic_broker` hold the changes for all brokers and for this one (KIP-226).
 
+        `node_defaults` holds the defaults that depend on the machine, in place of those of the table.
         Raises ConfigError for the first value that is not allowed, or that does not go with another.
         """
         self.__dict__["static"] = MappingProxyType(_with_node_id_synonym(properties))
         self.__dict__["dynamic_default"] = MappingProxyType(dict(dynamic_default))
         self.__dict__["dynamic_broker"] = MappingProxyType(dict(dynamic_broker))
+        self.__dict__["node_defaults"] = MappingProxyType(dict(node_defaults))
         self.__dict__["zookeeper_mode"] = "process.roles" not in properties and "zookeeper.connect" in properties
         self.__dict__["_values"] = {}
         self.__dict__["inherited"] = {}
@@ -82,6 +85,7 @@ class BrokerConfig(BrokerKeys):
     static: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     dynamic_broker: Mapping[str, str]
+    node_defaults: Mapping[str, str]
     zookeeper_mode: bool
     keys: Keys
     inherited: dict[str, Value]  # by topic key, what topics that do not set it have: TopicConfig's to fill
@@ -108,6 +112,16 @@ class BrokerConfig(BrokerKeys):
             self.static,
             dynamic_default=self.dynamic_default if default is None else default,
             dynamic_broker=self.dynamic_broker if broker is None else broker,
+            node_defaults=self.node_defaults,
+        )
+
+    def with_node_defaults(self, defaults: Mapping[str, str]) -> BrokerConfig:
+        """The same with defaults that depend on the machine. Raises ConfigError."""
+        return BrokerConfig(
+            self.static,
+            dynamic_default=self.dynamic_default,
+            dynamic_broker=self.dynamic_broker,
+            node_defaults=defaults,
         )
 
     def key(self, name: str) -> Key | None:
@@ -128,13 +142,17 @@ class BrokerConfig(BrokerKeys):
         return self.get(name) is not None
 
     def value(self, name: str) -> Value:
-        """What is set was parsed when this was made; what is not set is what it is by default."""
+        """The value that is in force: the one that is set, parsed by the constructor, or the default."""
         if name in self._values:
             return self._values[name]
         key = self.key(name)
         if key is None:
             raise KeyError(name)
-        return default(key)
+        return self._default(key)
+
+    def _default(self, key: Key) -> Value:
+        text = self.node_defaults.get(key.name)
+        return default(key) if text is None else parse(key, text)
 
     def notes(self) -> Iterator[str]:
         """One line for each setting that is unknown, was removed from Kafka, or has no effect here."""
@@ -371,7 +389,7 @@ class BrokerConfig(BrokerKeys):
         for each in names:
             default_key = self.keys.get(each)
             if default_key is not None and default_key.default is not None and not default_key.dynamic_only:
-                text = None if sensitive else render(default(default_key))
+                text = None if sensitive else render(self._default(default_key))
                 found.append(Synonym(each, text, Source.DEFAULT_CONFIG))
         while found and found[0].name != name:
             found.pop(0)

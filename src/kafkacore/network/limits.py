@@ -102,10 +102,8 @@ def limits_from(config: Any) -> PlaneLimits:
         ),
         exempt_listener=config.inter_broker_listener_name if several else "",
         socket_listen_backlog_size=config.socket_listen_backlog_size,
-        socket_send_buffer_bytes=config.socket_send_buffer_bytes if config.is_set("socket.send.buffer.bytes") else -1,
-        socket_receive_buffer_bytes=(
-            config.socket_receive_buffer_bytes if config.is_set("socket.receive.buffer.bytes") else -1
-        ),
+        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
     )
 
 

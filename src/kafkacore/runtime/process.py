@@ -72,6 +72,12 @@ class Runtime:
         with self._mutex:
             self._data_processors = max(self._data_processors, data_processors)
 
+    @property
+    def data_processors(self) -> int:
+        """How many processors a data plane gets that begins now."""
+        with self._mutex:
+            return self._data_processors
+
     def release(self) -> None:
         """Gives one share back; the last one stops the threads."""
         with Runtime._lock:

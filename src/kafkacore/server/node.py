@@ -16,6 +16,7 @@ from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.metadata.records import MetadataError
+from kafkacore.network.limits import limits_from
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
@@ -200,6 +201,12 @@ class Node:
         processors = config.num_network_threads if config.is_set("num.network.threads") else None
         runtime = Runtime.shared(processors) if own is None else Runtime(processors, environment=own)
         self._undo.append(runtime.release)
+        # These defaults depend on the machine; DescribeConfigs reports the values in force.
+        defaults = {
+            "num.network.threads": str(runtime.data_processors),
+            "queued.max.request.bytes": str(limits_from(config).memory_bytes),
+        }
+        config = self.config = config.with_node_defaults(defaults)
         if "controller" not in config.process_roles:
             self._follow_controllers(runtime, environment, directories)
         elif config.isolation == "process" and "broker" in config.process_roles:

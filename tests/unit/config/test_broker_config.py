@@ -7,7 +7,7 @@ import pytest
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.addresses import Address, Voter
 from kafkacore.config.listeners import Endpoint
-from kafkacore.config.sources import Source
+from kafkacore.config.sources import Source, Synonym
 
 COMBINED = {
     "process.roles": "broker,controller",
@@ -341,3 +341,24 @@ def test_a_listeners_own_value_has_the_common_one_behind_it():
         ("max.connections", "9"),
         ("max.connections", "2147483647"),
     ]
+
+
+def test_a_default_of_the_machine_is_in_force_and_described_until_the_key_is_set():
+    made = config().with_node_defaults({"num.network.threads": "7"})
+    assert made.num_network_threads == 7
+    assert not made.is_set("num.network.threads")
+    shown = made.describe("num.network.threads")
+    assert (shown.value, shown.source) == ("7", Source.DEFAULT_CONFIG)
+    assert shown.synonyms == (Synonym("num.network.threads", "7", Source.DEFAULT_CONFIG),)
+    changed = made.with_dynamic(broker={"num.network.threads": "5"})
+    assert [(each.value, each.source) for each in changed.describe("num.network.threads").synonyms] == [
+        ("5", Source.DYNAMIC_BROKER_CONFIG),
+        ("7", Source.DEFAULT_CONFIG),
+    ]
+
+
+def test_buffers_of_sockets_are_left_to_the_system_by_default():
+    made = config()
+    for name in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
+        assert made.describe(name).value == "-1"
+        assert config({name: "65536"}).describe(name).value == "65536"

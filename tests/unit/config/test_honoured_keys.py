@@ -16,7 +16,17 @@ SOURCE = ROOT / "src" / "kafkacore"
 ELSEWHERE = ("config", "raft")
 ATTRIBUTE = re.compile(r"config\.(?:broker\.)?(\w+)")
 STANDS_FOR_NODE_ID = "broker.id"
-KEPT = {"noted", "static", "dynamic_default", "dynamic_broker", "zookeeper_mode", "keys", "inherited", "_values"}
+KEPT = {
+    "noted",
+    "static",
+    "dynamic_default",
+    "dynamic_broker",
+    "node_defaults",
+    "zookeeper_mode",
+    "keys",
+    "inherited",
+    "_values",
+}
 SOUND = {
     "process.roles": "broker,controller",
     "node.id": "1",

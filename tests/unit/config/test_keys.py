@@ -60,6 +60,10 @@ def test_the_stub_is_up_to_date():
     assert module.STUB.read_text() == module.stub(), "run: python ci/config_stub.py"
 
 
+# Kafka's buffers of 100 KiB slow a connection down; the operating system grows those that it chooses.
+OWN_DEFAULTS = {("broker", "socket.send.buffer.bytes"): "-1", ("broker", "socket.receive.buffer.bytes"): "-1"}
+
+
 @pytest.mark.parametrize(
     ("release", "broker", "topic"), [("3.9.2", BROKER_3_9, TOPIC_3_9), ("4.3.1", BROKER, TOPIC)], ids=["3.9", "4.3"]
 )
@@ -87,7 +91,8 @@ def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topi
         for name, (kind, value, importance, validator, internal) in theirs[scope].items():
             key = keys[name]
             assert key.type == kind, name
-            assert ("!" if key.required else str(key.default).replace("None", "null")) == value, name
+            default = "!" if key.required else str(key.default).replace("None", "null")
+            assert default == OWN_DEFAULTS.get((scope, name), value), name
             assert key.importance == importance or release.startswith("3.9"), name
             assert key.internal == (internal == "true") or release.startswith("3.9"), name
             printable = expected_check(key, validator)

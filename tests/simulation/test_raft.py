@@ -12,7 +12,15 @@ from random import Random
 import pytest
 
 from kafkacore._fast.record.batch import Batches
-from kafkacore.protocol.messages import SnapshotFooterRecord, SnapshotHeaderRecord
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import (
+    AddRaftVoterRequest,
+    ApiVersionsResponse,
+    KRaftVersionRecord,
+    RemoveRaftVoterRequest,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+)
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.control import control_batch
 from kafkacore.raft.core import Answer, Raft, RaftConfig, Send
@@ -38,11 +46,14 @@ class Node:
         self.raft: Raft | None = None
         self.life = 0
         self.highest = 0
+        self.bootstrap: tuple[tuple[str, int], ...] = ()
+        self.endpoints: tuple[tuple[str, str, int], ...] = ()
 
     def start(self) -> None:
         config = RaftConfig(
             node_id=self.node_id, directory_id=directory(self.node_id), cluster_id=CLUSTER, voters=self.world.voters,
             can_vote=not self.observer, fetch_max_bytes=self.world.random.choice((1, 150, 1 << 20)),
+            bootstrap=self.bootstrap, endpoints=self.endpoints,
         )  # fmt: skip
         self.life += 1
         self.raft = Raft(config, self.log, self.state, self.world.random, self.world.now, lambda: self.world.now)
@@ -90,12 +101,22 @@ class Node:
             self.settle()
 
     def received(self, token: tuple[Node, int, int], request: object) -> None:
+        if request.NAME == "ApiVersionsRequest":  # a node's server answers it, not its Raft core
+            kraft = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
+            self.world.carry(self, Answer(token, ApiVersionsResponse(supported_features=[kraft])))
+            return
         self.raft.request(token, request, self.world.now)
         self.settle()
 
     def answered(self, correlation: int, response: object) -> None:
         self.raft.response(correlation, response, self.world.now)
         self.settle()
+
+
+class Client:
+    """Who asked for a change of the voters; `response` comes once, or never."""
+
+    response = None
 
 
 class World:
@@ -124,9 +145,11 @@ class World:
         if self.random.random() < self.loss:
             return
         delay = self.random.choice((1, 2, 3, 10, 200 if self.loss else 5))
-        if isinstance(output, Send):
+        if isinstance(output, Answer) and isinstance(output.token, Client):
+            output.token.response = output.response
+        elif isinstance(output, Send):
             target = self.nodes[int(output.to.host.removeprefix("node"))]
-            assert output.to.node_id == target.node_id
+            assert output.to.node_id in (target.node_id, -2 - target.node_id)
             request = type(output.request).decode(
                 output.request.encode(output.request.VERSIONS[1]), output.request.VERSIONS[1]
             )
@@ -291,3 +314,238 @@ def test_follower_takes_a_snapshot_when_it_is_too_far_behind() -> None:
     assert world.run_until(world.now + 30_000, lambda: behind.log.end_offset == leader.log.end_offset)
     assert behind.log.start_offset == snapshot.offset
     assert behind.log.read_snapshot(snapshot, 0, 1000) == SNAPSHOT
+
+
+# --- voters that come and go (KIP-853) ---
+
+
+def endpoint(node_id: int) -> tuple[str, str, int]:
+    return "CONTROLLER", f"node{node_id}", 9093
+
+
+def dynamic_world(seed: int, voters: int, others: int) -> World:
+    """Every node may vote; the first checkpoint of the log names the first `voters` of them."""
+    world = World(seed, voters, others)
+    first = VoterSet(Voter(ReplicaKey(n, directory(n)), (endpoint(n),)) for n in range(voters))
+    world.voters = VoterSet()
+    records = [SnapshotHeaderRecord(), KRaftVersionRecord(kraft_version=1), first.to_record(), SnapshotFooterRecord()]
+    checkpoint = control_batch(records, 0, 0, 0)
+    for node in world.nodes:
+        node.observer = False
+        node.bootstrap = tuple((f"node{n}", 9093) for n in range(voters))
+        node.log.write_snapshot(OffsetAndEpoch(0, 0), 0, checkpoint)
+        node.log.finish_snapshot(OffsetAndEpoch(0, 0))
+    return world
+
+
+def add(world: World, node_id: int) -> Client:
+    name, host, port = endpoint(node_id)
+    listener = AddRaftVoterRequest.Listener(name=name, host=host, port=port)
+    return ask_leader(
+        world,
+        AddRaftVoterRequest(
+            cluster_id=CLUSTER, voter_id=node_id, voter_directory_id=directory(node_id), listeners=[listener]
+        ),
+    )
+
+
+def remove(world: World, node_id: int) -> Client:
+    return ask_leader(
+        world, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=node_id, voter_directory_id=directory(node_id))
+    )
+
+
+def ask_leader(world: World, request: object) -> Client:
+    client, leader = Client(), world.leader()
+    if leader is not None:
+        leader.raft.request(client, request, world.now)
+        leader.settle()
+    return client
+
+
+def voter_ids(world: World) -> set[int]:
+    leader = world.leader()
+    return {voter.key.replica_id for voter in leader.raft.voters.latest.voters()} if leader is not None else set()
+
+
+def change(world: World, ask: object, node_id: int) -> None:
+    """Asks until the change is committed: a leader refuses while the new voter lags or another change is under way."""
+    for _ in range(100):
+        client = ask(world, node_id)
+        world.run_until(world.now + 10_000, lambda client=client: client.response is not None)
+        if client.response is not None and client.response.error_code == ErrorCode.NONE:
+            return
+        world.run_until(world.now + 500)
+    raise AssertionError(f"{ask.__name__} {node_id}: {client.response}")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_quorum_of_one_grows_to_three_and_shrinks_to_another_one(seed: int) -> None:
+    world = dynamic_world(seed, 1, 2)
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None)
+    for node_id in (1, 2):
+        change(world, add, node_id)
+        world.append()
+    assert voter_ids(world) == {0, 1, 2}
+    for node_id in (0, 1):
+        change(world, remove, node_id)
+        assert world.run_until(
+            world.now + 30_000, lambda node_id=node_id: world.leader() not in (None, world.nodes[node_id])
+        )
+        world.append()
+    assert voter_ids(world) == {2}
+    assert world.leader() is world.nodes[2]
+    end = world.leader().log.end_offset
+    assert world.run_until(world.now + 30_000, lambda: all(node.raft.high_watermark == end for node in world.nodes))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_quorum_keeps_what_it_committed_while_voters_come_and_go(seed: int) -> None:
+    world = dynamic_world(seed, 3, 2)
+    for node in world.nodes:
+        node.start()
+    answered = 0
+    for _ in range(80):
+        world.run_until(world.now + world.random.randrange(50, 1500))
+        roll = world.random.random()
+        if roll < 0.1:
+            victim = world.random.choice(world.nodes)
+            if victim.raft is not None:
+                victim.crash()
+        for node in world.nodes:
+            if node.raft is None and world.random.random() < 0.5:
+                node.start()
+        world.append()
+        if world.random.random() < 0.5:
+            node_id = world.random.randrange(5)
+            ask = remove if node_id in voter_ids(world) and len(voter_ids(world)) > 2 else add
+            client = ask(world, node_id)
+            world.run_until(world.now + 3_000, lambda client=client: client.response is not None)
+            answered += client.response is not None and client.response.error_code == ErrorCode.NONE
+    quiet(world)
+    assert world.run_until(world.now + 120_000, lambda: world.leader() is not None), f"no leader with seed {seed}"
+    world.append()
+
+    def everybody_has_it() -> bool:
+        leader = world.leader()
+        return leader is not None and all(
+            node.raft.high_watermark == leader.log.end_offset == node.log.end_offset for node in world.nodes
+        )
+
+    assert world.run_until(world.now + 120_000, everybody_has_it), (
+        f"no progress with seed {seed}: {[(n.raft.role, n.raft.high_watermark) for n in world.nodes]}"
+    )
+    assert answered > 0, f"no voter came or went with seed {seed}"
+
+
+def test_leader_refuses_changes_that_cannot_be_made() -> None:
+    world = dynamic_world(1, 3, 1)
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None and world.leader().raft.high_watermark > 0)
+    duplicate = add(world, 1).response
+    assert (duplicate.error_code, "already part of the set of voters 0, 1, 2" in duplicate.error_message) == (
+        ErrorCode.DUPLICATE_VOTER,
+        True,
+    )
+    assert remove(world, 3).response.error_code == ErrorCode.VOTER_NOT_FOUND
+    nameless = ask_leader(
+        world, AddRaftVoterRequest(cluster_id=CLUSTER, voter_id=3, voter_directory_id=directory(3), listeners=[])
+    )
+    assert nameless.response.error_code == ErrorCode.INVALID_REQUEST
+    change(world, remove, (world.leader().node_id + 1) % 3)
+    first, second = remove(world, world.leader().node_id), add(world, 3)
+    assert (first.response, second.response.error_code) == (None, ErrorCode.REQUEST_TIMED_OUT)
+    follower = next(node for node in world.nodes if not node.raft.is_leader)
+    client = Client()
+    follower.raft.request(
+        client, RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=0, voter_directory_id=directory(0)), world.now
+    )
+    follower.settle()
+    assert client.response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert len(voter_ids(world)) == 1
+
+
+def test_static_voters_refuse_a_new_one() -> None:
+    world = World(1, 3, 1)
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None and world.leader().raft.high_watermark > 0)
+    assert add(world, 3).response.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_voter_that_listens_elsewhere_has_the_leader_write_it() -> None:
+    world = dynamic_world(2, 3, 0)
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None)
+    moved = next(node for node in world.nodes if not node.raft.is_leader)
+    moved.crash()
+    moved.endpoints = (endpoint(moved.node_id), ("SECOND", f"node{moved.node_id}", 9094))
+    moved.start()
+    assert world.run_until(
+        world.now + 30_000,
+        lambda: all(
+            node.raft.voters.latest.get(moved.node_id).endpoints == moved.endpoints
+            and node.raft.voters.latest_offset < node.raft.high_watermark
+            for node in world.nodes
+        ),
+    )
+
+
+def led_world(seed: int, voters: int, others: int) -> tuple[World, Node]:
+    """Everybody runs, and the leader has committed a record of its epoch."""
+    world = dynamic_world(seed, voters, others)
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None and world.leader().raft.high_watermark > 0)
+    world.run_until(world.now + 1_000)
+    return world, world.leader()
+
+
+def drop(world: World, unwanted: object) -> None:
+    """From now on the world loses what `unwanted(sender, output)` is true of."""
+    carry = world.carry
+    world.carry = lambda node, output: None if unwanted(node, output) else carry(node, output)
+
+
+def test_leader_refuses_a_change_while_the_latest_one_is_not_committed() -> None:
+    world, leader = led_world(1, 3, 1)
+    drop(world, lambda node, output: not isinstance(getattr(output, "token", None), Client))
+    first = remove(world, (leader.node_id + 1) % 3)
+    assert world.run_until(world.now + 2_500, lambda: first.response is not None)
+    assert (first.response.error_code, leader.raft.is_leader) == (ErrorCode.REQUEST_TIMED_OUT, True)
+    second = remove(world, (leader.node_id + 2) % 3)
+    assert second.response.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert second.response.error_message == "The latest change of the voters is not committed yet."
+
+
+def test_leader_adds_no_voter_that_has_not_fetched_its_log() -> None:
+    world = dynamic_world(1, 3, 1)
+    drop(world, lambda node, output: node.node_id == 3 and isinstance(output, Send))
+    quiet(world)
+    assert world.run_until(30_000, lambda: world.leader() is not None and world.leader().raft.high_watermark > 0)
+    client = add(world, 3)
+    assert world.run_until(world.now + 2_500, lambda: client.response is not None)
+    assert "is lagging behind" in client.response.error_message
+    assert voter_ids(world) == {0, 1, 2}
+
+
+def test_leader_that_removed_itself_resigns_when_it_hears_no_majority_of_the_others() -> None:
+    world, leader = led_world(1, 3, 0)
+    silent = world.nodes[(leader.node_id + 1) % 3]
+    drop(world, lambda node, output: silent in (node, None if answers_client(output) else target(world, output)))
+    remove(world, leader.node_id)
+    assert silent.node_id in voter_ids(world)
+    assert world.run_until(world.now + 10_000, lambda: not leader.raft.is_leader)
+
+
+def answers_client(output: Send | Answer) -> bool:
+    return isinstance(output, Answer) and isinstance(output.token, Client)
+
+
+def test_leader_that_resigns_answers_a_change_that_waits() -> None:
+    world, leader = led_world(1, 3, 0)
+    drop(world, lambda node, output: not answers_client(output))
+    client = remove(world, (leader.node_id + 1) % 3)
+    assert client.response is None
+    leader.raft.resign()
+    leader.settle()
+    assert client.response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

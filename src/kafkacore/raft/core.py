@@ -6,7 +6,7 @@ back a message until the vote is on disk or the log is synced (Raft dissertation
 messages that may go now.
 
 The rules live beside it: `election` (votes, epochs, resignation), `replication` (Fetch on both sides, the high
-watermark), `transfer` (snapshots on both sides).
+watermark), `transfer` (snapshots on both sides), `membership` (voters that come and go).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
-from kafkacore.raft import control, election, messages, replication, transfer
+from kafkacore.raft import control, election, membership, messages, replication, transfer
 from kafkacore.raft.answer_checks import ImpossibleAnswerError
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.roles import (
@@ -167,6 +167,7 @@ class Raft:
             if sent.deadline_ms <= self.now_ms:
                 self._fail(node_id)
         replication.expire_parked(self)
+        membership.expire(self)
         election.tick(self)
         self._send_what_is_due()
 
@@ -286,6 +287,8 @@ class Raft:
                 due = min(due, until)
         for parked in self.parked:
             due = min(due, parked.deadline_ms)
+        if isinstance(self.role, Leader) and self.role.change is not None:
+            due = min(due, self.role.change.deadline_ms)
         return due
 
     # --- used by the modules with the rules ---
@@ -336,6 +339,8 @@ class Raft:
             LOG.info("epoch %d: %s -> %s", self.epoch, type(was).__name__.lower(), type(role).__name__.lower())
         if not isinstance(role, Leader):
             replication.refuse_parked(self)
+        if isinstance(was, Leader):
+            membership.abandon(self, was)
 
     def become_unattached(self, epoch: int, delay_ms: int | None = None) -> None:
         if epoch > self.epoch:
@@ -467,7 +472,7 @@ class Raft:
             election.announce(self, role)
         elif isinstance(role, Resigned):
             election.announce_end(self, role)
-        else:
+        elif not (isinstance(role, Follower) and membership.update_myself(self, role)):
             replication.fetch(self)
 
 
@@ -478,6 +483,9 @@ _HANDLERS: Final[dict[str, Callable[[Raft, Any, Any], None]]] = {
     "FetchRequest": replication.on_fetch,
     "FetchSnapshotRequest": transfer.on_fetch_snapshot,
     "DescribeQuorumRequest": replication.on_describe_quorum,
+    "AddRaftVoterRequest": membership.on_add_voter,
+    "RemoveRaftVoterRequest": membership.on_remove_voter,
+    "UpdateRaftVoterRequest": membership.on_update_voter,
 }
 _RESPONSES: Final[dict[str, Callable[[Raft, Any, Any], None]]] = {
     "VoteRequest": election.on_vote_response,
@@ -485,4 +493,6 @@ _RESPONSES: Final[dict[str, Callable[[Raft, Any, Any], None]]] = {
     "EndQuorumEpochRequest": election.on_end_epoch_response,
     "FetchRequest": replication.on_fetch_response,
     "FetchSnapshotRequest": transfer.on_fetch_snapshot_response,
+    "ApiVersionsRequest": membership.on_api_versions_response,
+    "UpdateRaftVoterRequest": membership.on_update_voter_response,
 }

@@ -42,7 +42,8 @@ def deadline(raft: Raft) -> int:
         return role.fetch_deadline_ms
     if isinstance(role, (Prospective, Candidate)):
         return role.deadline_ms
-    return role.election_deadline_ms if raft.is_voter else NEVER
+    # A leader that was removed from the voters resigns, and then follows.
+    return role.election_deadline_ms if raft.is_voter or isinstance(role, Resigned) else NEVER
 
 
 def tick(raft: Raft) -> None:
@@ -60,8 +61,11 @@ def tick(raft: Raft) -> None:
             raft.become_unattached(raft.epoch)
     elif isinstance(role, (Prospective, Candidate)):
         _lose(raft)
-    else:
+    elif raft.is_voter:
         campaign(raft)
+    else:
+        raft.leader_id = NOBODY
+        raft.become_unattached(raft.epoch)
 
 
 # --- the candidate's side ---
@@ -291,13 +295,14 @@ def _check_quorum_ms(raft: Raft) -> int:
 def heard_of_voter(raft: Raft, role: Leader, replica_id: int) -> None:
     """A voter fetched. The leader is not cut off while a majority does (KIP-595's check quorum)."""
     role.fetched.add(replica_id)
-    if len(role.fetched | {raft.me.replica_id}) > len(role.voters) // 2:
+    heard = len(role.fetched) + (raft.me.replica_id in role.voters)
+    if heard > len(role.voters) // 2:
         role.fetched.clear()
         role.check_quorum_deadline_ms = raft.now_ms + _check_quorum_ms(raft)
 
 
 def _check_quorum(raft: Raft, role: Leader) -> None:
-    if len(role.voters) > 1:
+    if role.voters.keys() - {raft.me.replica_id}:
         resign(raft)
     else:
         role.check_quorum_deadline_ms = raft.now_ms + _check_quorum_ms(raft)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.raft import control, election, messages
+from kafkacore.raft import control, election, membership, messages
 from kafkacore.raft.answer_checks import check_divergence, check_snapshot_id, checked_records
 from kafkacore.raft.log import OffsetAndEpoch
 from kafkacore.raft.roles import NEVER, NOBODY, Destination, Follower, Leader, Progress, Unattached
@@ -100,7 +100,7 @@ def _serve(raft: Raft, parked: Parked, even_empty: bool) -> bool:
         _note_progress(raft, role, _replica(request, asked), asked.fetch_offset)
     else:
         values |= place
-    committed = raft.high_watermark if _is_known(raft, role) else NO_OFFSET
+    committed = raft.high_watermark if is_known(raft, role) else NO_OFFSET
     if not (even_empty or values["records"] or place is not None or committed > parked.high_watermark):
         return False
     raft.reply(
@@ -178,7 +178,7 @@ def _caught_up(raft: Raft, progress: Progress, offset: int) -> None:
         progress.last_caught_up_ms = max(progress.last_caught_up_ms, progress.last_fetch_ms)
 
 
-def _is_known(raft: Raft, role: Leader) -> bool:
+def is_known(raft: Raft, role: Leader) -> bool:
     """A new leader does not know what is committed before a record of its own epoch is (Raft 5.4.2)."""
     return raft.high_watermark > role.epoch_start_offset
 
@@ -200,16 +200,17 @@ def advance_high_watermark(raft: Raft) -> None:
     if committed > role.epoch_start_offset and committed > raft.high_watermark:
         raft.high_watermark = committed
         wake_parked(raft)
+        membership.high_watermark_moved(raft, role)
 
 
 def refresh_voters(raft: Raft, role: Leader) -> None:
     """The voters that count are those of the last set in the log."""
     latest: VoterSet = raft.voters.latest
     if len(latest) != len(role.voters) or any(progress.key not in latest for progress in role.voters.values()):
-        known = role.voters
-        role.voters = {
-            voter.key.replica_id: known.get(voter.key.replica_id) or Progress(voter.key) for voter in latest.voters()
-        }
+        known = {progress.key: progress for progress in (*role.observers.values(), *role.voters.values())}
+        role.voters = {voter.key.replica_id: known.pop(voter.key, Progress(voter.key)) for voter in latest.voters()}
+        # A replica that is no voter any more goes on fetching.
+        role.observers = {key: progress for key, progress in known.items() if key != raft.me}
 
 
 def log_grew(raft: Raft) -> None:
@@ -251,7 +252,7 @@ def on_describe_quorum(raft: Raft, token: Any, request: Any) -> None:
     _forget_observers(raft, role)
     voters = [_replica_state(raft, role.voters[replica_id]) for replica_id in sorted(role.voters)]
     observers = [_replica_state(raft, role.observers[key]) for key in sorted(role.observers)]
-    committed = raft.high_watermark if _is_known(raft, role) else NO_OFFSET
+    committed = raft.high_watermark if is_known(raft, role) else NO_OFFSET
     leader = (raft.leader_id, raft.epoch)
     raft.answer(token, messages.describe_quorum(leader, committed, voters, observers, raft.voters.latest.voters()))
 

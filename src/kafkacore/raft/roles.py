@@ -3,11 +3,11 @@ milliseconds."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkacore.raft.answer_checks import SnapshotCheck
 from kafkacore.raft.log import OffsetAndEpoch
-from kafkacore.raft.voters import ReplicaKey
+from kafkacore.raft.voters import ReplicaKey, Voter
 
 NOBODY: Final = -1
 NEVER: Final = -1
@@ -58,10 +58,13 @@ class Follower:
     """`has_fetched` from this leader in this epoch; `download` is the snapshot it takes, up to `download_position`.
     `download_check` has seen the bytes before that."""
 
-    __slots__ = ("download", "download_check", "download_position", "fetch_deadline_ms", "has_fetched")
+    __slots__ = (
+        "download", "download_check", "download_position", "fetch_deadline_ms", "has_fetched", "update_due_ms",
+    )  # fmt: skip
 
     def __init__(self, fetch_deadline_ms: int) -> None:
         self.fetch_deadline_ms = fetch_deadline_ms
+        self.update_due_ms = NEVER  # when this voter may ask again to have its endpoints written
         self.has_fetched = False
         self.download: OffsetAndEpoch | None = None
         self.download_position = 0
@@ -87,10 +90,25 @@ class Progress:
         self.leader_end_at_last_fetch = self.told_until_ms = NEVER
 
 
+class VoterChange:
+    """A change of the voters that a client waits for. `voter` is a new one; `offset` is where the new set is in the
+    log, None before it is appended."""
+
+    __slots__ = ("deadline_ms", "offset", "request", "token", "voter")
+
+    def __init__(self, token: Any, request: Any, deadline_ms: int, voter: Voter | None) -> None:
+        self.token, self.request = token, request
+        self.deadline_ms = deadline_ms
+        self.voter = voter
+        self.offset: int | None = None
+
+
 class Leader:
     """`fetched` are the voters heard of since the quorum was last checked."""
 
-    __slots__ = ("check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "observers", "voters")
+    __slots__ = (
+        "change", "check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "observers", "voters",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -105,6 +123,7 @@ class Leader:
         self.check_quorum_deadline_ms = check_quorum_deadline_ms
         self.observers: dict[ReplicaKey, Progress] = {}
         self.fetched: set[int] = set()
+        self.change: VoterChange | None = None
 
 
 class Resigned:

@@ -89,6 +89,9 @@ class VoterSet:
             [*[each for each in self._voters.values() if each.key.replica_id != voter.key.replica_id], voter]
         )
 
+    def without_voter(self, replica_id: int) -> VoterSet:
+        return VoterSet([each for each in self._voters.values() if each.key.replica_id != replica_id])
+
     def to_record(self) -> Any:
         return VotersRecord(
             version=0,
@@ -132,6 +135,11 @@ class VoterHistory:
     def latest(self) -> VoterSet:
         """Also before it is committed, as Raft's rule for changing one member at a time wants it."""
         return self._sets[-1][1] if self._sets else self._static
+
+    @property
+    def latest_offset(self) -> int:
+        """Where the latest set is in the log; BEFORE_LOG for one that no record of the log holds."""
+        return self._sets[-1][0] if self._sets else BEFORE_LOG
 
     @property
     def kraft_version(self) -> int:

@@ -170,6 +170,7 @@ def _add_controller(arguments: argparse.Namespace) -> None:
         return
     request_class = apis.request_class(ApiKey.ADD_RAFT_VOTER)
     request = request_class(
+        cluster_id=None,
         timeout_ms=CHANGE_TIMEOUT_MS,
         voter_id=config.node_id,
         voter_directory_id=properties.directory_id,
@@ -189,7 +190,7 @@ def _remove_controller(arguments: argparse.Namespace) -> None:
         print(f"DRY RUN of removing {what}")
         return
     request = apis.request_class(ApiKey.REMOVE_RAFT_VOTER)(
-        voter_id=arguments.controller_id, voter_directory_id=directory_id
+        cluster_id=None, voter_id=arguments.controller_id, voter_directory_id=directory_id
     )
     _change(arguments, request)
     print(f"Removed {what}")

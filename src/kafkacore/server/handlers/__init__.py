@@ -55,6 +55,8 @@ BROKER: Final[Mapping[int, str]] = {
     ApiKey.LIST_TRANSACTIONS: f"{_HERE}.broker.transactions",
     ApiKey.LIST_CONFIG_RESOURCES: f"{_HERE}.broker.list_config_resources",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: f"{_HERE}.broker.describe_topic_partitions",
+    ApiKey.ADD_RAFT_VOTER: f"{_HERE}.broker.forward",
+    ApiKey.REMOVE_RAFT_VOTER: f"{_HERE}.broker.forward",
 }
 
 CONTROLLER: Final[Mapping[int, str]] = {
@@ -84,6 +86,9 @@ CONTROLLER: Final[Mapping[int, str]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: f"{_HERE}.controller.decisions",
     ApiKey.CONTROLLER_REGISTRATION: f"{_HERE}.controller.decisions",
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: f"{_HERE}.controller.decisions",
+    ApiKey.ADD_RAFT_VOTER: f"{_HERE}.controller.raft",
+    ApiKey.REMOVE_RAFT_VOTER: f"{_HERE}.controller.raft",
+    ApiKey.UPDATE_RAFT_VOTER: f"{_HERE}.controller.raft",
 }
 
 TABLES: Final[Mapping[str, Mapping[int, str]]] = {"broker": BROKER, "controller": CONTROLLER}

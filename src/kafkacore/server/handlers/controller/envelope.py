@@ -28,6 +28,8 @@ FORWARDABLE: Final = frozenset(
         ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.DESCRIBE_QUORUM,
         ApiKey.UPDATE_FEATURES,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
     }
 )
 _VERSION_BYTES: Final = 2  # of a serialized principal

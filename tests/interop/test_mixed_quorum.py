@@ -4,11 +4,16 @@ Each kind leads in turn, through SIGKILL of the active controller. Topics are cr
 lost. The metadata logs hold the same bytes.
 """
 
+import subprocess
+from functools import partial
+
 import pytest
 from confluent_kafka import Producer
 
 from brokers import APACHE
-from quorums import OURS, MixedQuorum
+from kafka_tools import Outcome
+from processes import ROOT, wait_until
+from quorums import LIMIT_S, OURS, MixedQuorum
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -18,13 +23,31 @@ def kinds(release, ours):
     return {node_id: OURS if node_id <= ours else release for node_id in (1, 2, 3)}
 
 
+def change_voters(quorum, run, *arguments):
+    """Runs a command of metadata-quorum until it succeeds: a leader refuses while the new voter is catching up."""
+
+    def done():
+        outcome = run("--bootstrap-controller", quorum.addresses[quorum.leader()], *arguments)
+        return outcome.exit == 0 or print(outcome)
+
+    wait_until(done, LIMIT_S, " ".join(map(str, arguments)))
+
+
+def ours(*arguments):
+    command = [ROOT / ".venv" / "bin" / "kafkacore", "metadata-quorum", *arguments]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60, check=False)
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
 @pytest.fixture
 def mixed_quorum(tools_of_either, tmp_path):
     """`mixed_quorum("apache-4.3", ours=2, dynamic=True)` formats and starts a quorum."""
     started = []
 
-    def start(release, *, ours, dynamic, **options):
-        quorum = MixedQuorum(tmp_path / "quorum", kinds(release, ours), tools_of_either, dynamic=dynamic, **options)
+    def start(release, *, dynamic, ours=None, first=None, **options):
+        """`ours` of three controllers are kafkacore's, or `first` names the kind of each first voter."""
+        controllers = kinds(release, ours) if first is None else first
+        quorum = MixedQuorum(tmp_path / "quorum", controllers, tools_of_either, dynamic=dynamic, **options)
         started.append(quorum)
         quorum.format(".".join(APACHE[release].split(".")[:2]))
         return quorum.start()
@@ -68,4 +91,31 @@ def test_broker_of_one_kind_serves_under_controllers_of_the_other(mixed_quorum, 
     quorum.controllers[quorum.leader()].kill()
     later = quorum.create_topic()
     quorum.wait_visible([name, later])
+    quorum.assert_logs_agree(quorum.wait_equal())
+
+
+@pytest.mark.parametrize("release", APACHE)
+@pytest.mark.parametrize("tool", ["our-tool", "kafkas-tool"])
+@pytest.mark.parametrize("leader", ["we-lead", "they-lead"])
+def test_voters_of_both_kinds_are_added_and_removed(mixed_quorum, tools_of_either, release, tool, leader):
+    first, second = (OURS, release) if leader == "we-lead" else (release, OURS)
+    quorum = mixed_quorum(release, dynamic=True, first={1: first}, later={2: second, 3: OURS})
+    run = ours if tool == "our-tool" else partial(tools_of_either[release].attempt, "kafka-metadata-quorum")
+    names = [quorum.create_topic()]
+    for node_id in (2, 3):
+        quorum.start_later(node_id)
+        properties = quorum.controllers[node_id].properties
+        change_voters(quorum, run, "--command-config", properties, "add-controller")
+        names.append(quorum.create_topic())
+    voters = quorum.voters()
+    assert set(voters) == {1, 2, 3}
+    leader_id = quorum.leader()
+    change_voters(
+        quorum, run, "remove-controller", "--controller-id", leader_id, "--controller-directory-id", voters[leader_id]
+    )
+    quorum.next_leader(leader_id)
+    assert set(quorum.voters()) == {1, 2, 3} - {leader_id}
+    quorum.controllers[leader_id].kill()
+    names.append(quorum.create_topic())
+    quorum.wait_visible(names)
     quorum.assert_logs_agree(quorum.wait_equal())

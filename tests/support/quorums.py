@@ -86,17 +86,22 @@ class Member:
 
 
 class MixedQuorum:
-    """Controllers by node id and kind, formatted as one quorum, and a broker of kind `broker` with BROKER_ID."""
+    """Controllers by node id and kind, formatted as one quorum, and a broker of kind `broker` with BROKER_ID.
 
-    def __init__(self, path, kinds, tools, *, dynamic, broker=OURS, overrides=None):
+    `later` are controllers that are not among the first voters; `start_later` starts one.
+    """
+
+    def __init__(self, path, kinds, tools, *, dynamic, broker=OURS, later=None, overrides=None):
         self.path, self.tools, self.dynamic = Path(path), tools, dynamic
-        ports = free_ports(len(kinds) + 1)
-        self.addresses = {node_id: f"127.0.0.1:{port}" for node_id, port in zip(kinds, ports, strict=False)}
+        later = later or {}
+        ports = free_ports(len(kinds) + len(later) + 1)
+        self.addresses = {node_id: f"127.0.0.1:{port}" for node_id, port in zip([*kinds, *later], ports, strict=False)}
+        self.first_voters = list(kinds)
         self.bootstrap = f"127.0.0.1:{ports[-1]}"
         self.overrides = overrides or {}
         self.controllers = {
             node_id: Member(self.path / str(node_id), node_id, kind, self.controller_settings(node_id))
-            for node_id, kind in kinds.items()
+            for node_id, kind in (kinds | later).items()
         }
         self.broker = Member(self.path / "broker", BROKER_ID, broker, self.broker_settings())
         self.topics = 0
@@ -129,21 +134,31 @@ class MixedQuorum:
     def format(self, release=None):
         options = ["--release-version", release] if release else []
         if self.dynamic:
-            ids = {node_id: Uuid(bytes([node_id]) * 16) for node_id in self.addresses}
-            initial = ",".join(f"{n}@{address}:{ids[n]}" for n, address in self.addresses.items())
+            initial = ",".join(
+                f"{node_id}@{self.addresses[node_id]}:{Uuid(bytes([node_id]) * 16)}" for node_id in self.first_voters
+            )
             voters, others = ["--initial-controllers", initial], ["--no-initial-controllers"]
         else:
             voters, others = [], []
-        for member in self.controllers.values():
-            member.format(self.tools, *options, *voters)
+        for node_id, member in self.controllers.items():
+            member.format(self.tools, *options, *(voters if node_id in self.first_voters else others))
         self.broker.format(self.tools, *options, *others)
 
     def start(self):
-        for node_id, member in self.controllers.items():
-            member.start(self.addresses[node_id])
+        for node_id in self.first_voters:
+            self.controllers[node_id].start(self.addresses[node_id])
         self.leader()
         self.broker.start(self.bootstrap)
         return self
+
+    def start_later(self, node_id):
+        """Starts a controller that follows until it is added."""
+        self.controllers[node_id].start(self.addresses[node_id])
+
+    def voters(self):
+        """The ids and directory ids of the voters, as the active controller describes them."""
+        described = self.describe(self.leader())
+        return {each.replica_id: each.replica_directory_id for each in described.current_voters}
 
     def close(self):
         for member in [self.broker, *self.controllers.values()]:
@@ -196,6 +211,9 @@ class MixedQuorum:
             for node_id, member in others.items():
                 member.start(self.addresses[node_id])
         raise AssertionError(f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in 6 elections")
+
+    def next_leader(self, last):
+        return wait_until(lambda: (now := self.leader()) != last and now, LIMIT_S, f"another leader than {last}")
 
     def create_topic(self):
         """Creates one topic through the broker, which forwards it to the active controller; returns its name."""

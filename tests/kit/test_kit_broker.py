@@ -1,4 +1,4 @@
-"""A broker inside a test: there when it is made, gone without a trace when it is closed."""
+"""A broker inside a test: ready when the constructor returns, gone without a trace after `close`."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def descriptors() -> Counter[str]:
-    """What this process has open: files by name, sockets and the like by kind."""
+    """The open descriptors of this process: files by name, sockets and the like by kind."""
     found: Counter[str] = Counter()
     for name in os.listdir("/proc/self/fd"):
         try:
             found[os.readlink(f"/proc/self/fd/{name}").partition(":[")[0]] += 1
-        except FileNotFoundError:  # the list's own
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue
     return found
 
@@ -56,7 +56,7 @@ def native_objects() -> dict[str, object]:
     }
 
 
-def test_it_serves_a_real_client_when_the_constructor_returns() -> None:
+def test_broker_serves_a_client_when_the_constructor_returns() -> None:
     with Broker(topics={"orders": 2}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         producer.produce("orders", b"value", key=b"key", partition=1)
@@ -69,8 +69,8 @@ def test_it_serves_a_real_client_when_the_constructor_returns() -> None:
         assert (message.key(), message.value()) == (b"key", b"value")
 
 
-def test_nothing_is_left_of_one_that_was_used_in_every_way() -> None:
-    Broker().close()  # what a first use loads stays
+def test_closed_broker_leaves_nothing_behind() -> None:
+    Broker().close()  # the first use loads libraries, which stay
     objects, open_files, threads = native_objects(), descriptors(), set(threading.enumerate())
     with Broker(topics=["t"], record=True, time="frozen") as broker:
         directory, port = broker.directory, int(broker.bootstrap.rpartition(":")[2])
@@ -91,7 +91,7 @@ def test_nothing_is_left_of_one_that_was_used_in_every_way() -> None:
     assert descriptors() == open_files
 
 
-def test_nothing_waits_for_a_collection_of_garbage() -> None:
+def test_closed_broker_needs_no_garbage_collection() -> None:
     def use() -> None:
         with Broker(topics=["t"]) as broker:
             broker.produce("t", "value")
@@ -109,7 +109,7 @@ def test_nothing_waits_for_a_collection_of_garbage() -> None:
         gc.enable()
 
 
-def test_its_files_are_in_memory_where_the_machine_has_a_place_for_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_in_memory_when_the_machine_has_a_tmpfs(monkeypatch: pytest.MonkeyPatch) -> None:
     with Broker() as broker:
         assert broker.directory.startswith("/dev/shm/")
     monkeypatch.setattr(testing_broker, "MEMORY_DIRECTORY", "/nowhere")
@@ -127,7 +127,7 @@ if sys.argv[1] == "killed":
 """
 
 
-def test_what_a_process_has_left_open_is_gone_with_it_and_after_a_kill_with_the_next_one() -> None:
+def test_files_of_an_open_broker_go_with_its_process_or_with_the_next_one_after_a_kill() -> None:
     def run(how: str) -> str:
         return subprocess.run(
             [sys.executable, "-c", PROGRAM, how], stdout=subprocess.PIPE, text=True, check=False
@@ -146,7 +146,7 @@ def test_what_a_process_has_left_open_is_gone_with_it_and_after_a_kill_with_the_
         broker.start()
 
 
-def test_a_directory_of_ones_own_is_kept_and_gone_on_with(tmp_path: Path) -> None:
+def test_named_directory_is_kept_and_used_again(tmp_path: Path) -> None:
     with Broker(topics=["t"], directory=tmp_path / "kept") as broker:
         broker.produce("t", "before")
     with Broker(directory=tmp_path / "kept") as broker:
@@ -154,7 +154,7 @@ def test_a_directory_of_ones_own_is_kept_and_gone_on_with(tmp_path: Path) -> Non
         assert broker.log("t").values() == [b"before", b"after"]
 
 
-def test_several_are_beside_each_other_with_times_of_their_own() -> None:
+def test_several_brokers_run_at_once_with_clocks_of_their_own() -> None:
     with Broker(time="frozen", start_ms=1_000_000) as one, Broker(time="frozen", start_ms=2_000_000) as other:
         one.create_topic("t")
         assert other.topics == {}
@@ -162,7 +162,7 @@ def test_several_are_beside_each_other_with_times_of_their_own() -> None:
         assert (one.clock.now_ms, other.clock.now_ms) == (1_060_000, 2_000_000)
 
 
-def test_a_restart_keeps_the_port_and_the_records() -> None:
+def test_restart_keeps_the_port_and_the_records() -> None:
     with Broker(topics=["t"]) as broker:
         before = broker.bootstrap
         broker.produce("t", "one")
@@ -171,7 +171,7 @@ def test_a_restart_keeps_the_port_and_the_records() -> None:
         assert broker.produce("t", "two") == 1
 
 
-def test_it_is_closed_without_holding_up_a_loop() -> None:
+def test_async_close_does_not_block_the_loop() -> None:
     async def use() -> int:
         async with Broker(topics=["t"]) as broker:
             return await asyncio.to_thread(broker.produce, "t", "value")
@@ -179,7 +179,7 @@ def test_it_is_closed_without_holding_up_a_loop() -> None:
     assert asyncio.run(use()) == 0
 
 
-def test_who_uses_a_closed_one_is_told() -> None:
+def test_call_on_a_closed_broker_says_that_it_is_closed() -> None:
     broker = Broker()
     broker.close()
     broker.close()
@@ -188,11 +188,11 @@ def test_who_uses_a_closed_one_is_told() -> None:
     with pytest.raises(BrokerClosed):
         broker.refuse("Produce", error="UNKNOWN_SERVER_ERROR")
     with warnings.catch_warnings(), pytest.raises(BrokerClosed):
-        warnings.simplefilter("error")  # of a coroutine that nobody awaits
+        warnings.simplefilter("error")  # a coroutine that nobody awaits is a warning
         broker.produce("t", "x")
 
 
-def test_configs_are_those_of_server_properties() -> None:
+def test_configs_are_keys_of_server_properties() -> None:
     with Broker(configs={"num.partitions": 3, "auto.create.topics.enable": True, "message.max.bytes": 1000}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 10_000})
         failures = []
@@ -202,7 +202,7 @@ def test_configs_are_those_of_server_properties() -> None:
         assert failures[0].name() == "MSG_SIZE_TOO_LARGE"
 
 
-def test_a_config_that_kafka_would_not_take_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_config_is_refused_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(testing_broker, "MEMORY_DIRECTORY", str(tmp_path))
     with pytest.raises(ConfigError, match=r"num\.partitions"):
         Broker(configs={"num.partitions": "many"})
@@ -213,7 +213,7 @@ def test_a_config_that_kafka_would_not_take_leaves_nothing(tmp_path: Path, monke
     assert os.listdir(tmp_path) == []
 
 
-def test_a_key_without_effect_is_told() -> None:
+def test_key_without_effect_is_a_warning() -> None:
     with pytest.warns(
         UserWarning, match=r"no key called 'message\.max\.byte'; do you mean message\.max\.bytes"
     ) as told:
@@ -223,7 +223,7 @@ def test_a_key_without_effect_is_told() -> None:
         Broker(configs={"zookeeper.connect": "somewhere"}).close()
 
 
-def test_topics_have_configs_of_their_own() -> None:
+def test_topic_has_its_own_configs() -> None:
     with Broker() as broker:
         assert broker.create_topic("t", 2, configs={"max.message.bytes": 100}) == "t"
         with pytest.raises(KafkaError, match=r"max\.message\.bytes|larger"):
@@ -232,7 +232,7 @@ def test_topics_have_configs_of_their_own() -> None:
             broker.create_topic("t")
 
 
-def test_a_log_is_looked_into() -> None:
+def test_log_shows_its_records_and_offsets() -> None:
     with Broker(topics=["t"], configs={"log.segment.bytes": 1 << 20}) as broker:
         log = broker.log("t")
         assert (log.records(), log.segments, log.end_offset, len(log)) == ([], [], 0, 0)
@@ -250,7 +250,7 @@ def test_a_log_is_looked_into() -> None:
         assert [each.base_offset for each in log.segments] == [0]
 
 
-def test_a_log_that_there_is_not_is_named_with_those_that_there_are() -> None:
+def test_error_for_an_unknown_log_names_the_existing_ones() -> None:
     with Broker(topics={"orders": 2, "payments": 1}) as broker:
         with pytest.raises(UnknownName, match="do you mean orders"):
             broker.log("order")
@@ -258,7 +258,7 @@ def test_a_log_that_there_is_not_is_named_with_those_that_there_are() -> None:
             broker.log("orders", 2)
 
 
-def test_what_is_refused_is_told_with_its_partition() -> None:
+def test_error_for_a_refused_record_names_its_partition() -> None:
     with Broker(topics=["t"]) as broker:
         with pytest.raises(KafkaError, match=r"^absent-4: "):
             broker.produce("absent", "x", partition=4)
@@ -266,14 +266,14 @@ def test_what_is_refused_is_told_with_its_partition() -> None:
             broker.consume("t", 1, offset=7)
 
 
-def test_what_does_not_come_is_told_with_what_did() -> None:
+def test_error_for_missing_records_shows_those_that_came() -> None:
     with Broker(topics=["t"]) as broker:
         broker.produce("t", "one")
         with pytest.raises(TimeoutError, match="1 of 2 records of t-0"):
             broker.consume("t", 2, timeout_seconds=0.05)
 
 
-def test_a_cluster_of_several_is_refused_in_words_and_of_one_is_a_broker() -> None:
+def test_cluster_of_several_is_refused_with_the_reason_and_of_one_is_a_broker() -> None:
     with pytest.raises(ValueError, match="clusters of one broker"):
         Cluster(brokers=3)
     with Cluster(topics=["t"]) as cluster:
@@ -283,7 +283,7 @@ def test_a_cluster_of_several_is_refused_in_words_and_of_one_is_a_broker() -> No
 
 
 @pytest.mark.parametrize("raised", [RuntimeError, KeyboardInterrupt])
-def test_an_end_that_is_interrupted_stops_the_node_and_removes_the_files(
+def test_interrupted_close_stops_the_node_and_removes_the_files(
     monkeypatch: pytest.MonkeyPatch, raised: type[BaseException]
 ) -> None:
     broker = Broker(topics=["t"])

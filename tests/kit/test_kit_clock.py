@@ -1,4 +1,4 @@
-"""Time that a test moves: what is due has happened when `advance` returns."""
+"""A clock that a test moves: everything due has happened when `advance` returns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkacore.testing.clock import ClockBehind
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_a_frozen_clock_stands_still_and_stamps_records() -> None:
+def test_frozen_clock_stands_still_and_stamps_records() -> None:
     with Broker(topics=["t"], time="frozen", start_ms=1_800_000_000_000, configs={
         "log.message.timestamp.type": "LogAppendTime",
     }) as broker:  # fmt: skip
@@ -30,7 +30,7 @@ def test_a_frozen_clock_stands_still_and_stamps_records() -> None:
         assert stamps == [1_800_000_000_000, 1_800_003_601_500]
 
 
-def test_a_running_clock_runs_on_from_where_it_was_moved_to() -> None:
+def test_running_clock_goes_on_from_the_time_it_was_moved_to() -> None:
     with Broker() as broker:
         real_ms = time.time_ns() // 1_000_000
         broker.clock.advance(days=1)
@@ -42,7 +42,7 @@ def test_a_running_clock_runs_on_from_where_it_was_moved_to() -> None:
 
 
 @pytest.mark.parametrize("mode", ["running", "frozen"])
-def test_retention_is_over_when_its_time_is(mode: str) -> None:
+def test_records_are_deleted_when_their_retention_is_over(mode: str) -> None:
     with Broker(topics=["t"], time=mode, configs={"log.retention.hours": 24}) as broker:
         broker.produce("t", "old")
         broker.clock.advance(hours=23)
@@ -53,8 +53,8 @@ def test_retention_is_over_when_its_time_is(mode: str) -> None:
         assert broker.produce("t", "new") == 1
 
 
-def test_producers_are_forgotten_when_they_have_expired() -> None:
-    """KIP-98: an idempotent producer whose state has gone begins anew, and its batch is no duplicate."""
+def test_producer_is_forgotten_when_it_expires() -> None:
+    """KIP-98: an idempotent producer without state begins anew, so its batch is not a duplicate."""
     with Broker(topics=["t"], time="frozen", configs={"producer.id.expiration.ms": 60_000}) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
         producer.produce("t", b"x")
@@ -62,10 +62,10 @@ def test_producers_are_forgotten_when_they_have_expired() -> None:
         handle = broker.node.broker.replicas.by_name("t", 0)
         assert handle is not None
         broker.clock.advance(minutes=10)
-        assert handle.expire_producers() == 0  # none is left to forget
+        assert handle.expire_producers() == 0  # they are forgotten already
 
 
-def test_logs_are_compacted_when_it_is_time() -> None:
+def test_log_is_compacted_when_compaction_is_due() -> None:
     with Broker(time="frozen") as broker:
         configs = {"cleanup.policy": "compact", "segment.ms": 60_000, "min.cleanable.dirty.ratio": 0.01}
         broker.create_topic("t", configs=configs)
@@ -79,8 +79,8 @@ def test_logs_are_compacted_when_it_is_time() -> None:
 
 
 @pytest.mark.parametrize("record", [False, True])
-def test_a_fetch_that_waits_is_answered_when_its_time_has_passed(record: bool) -> None:
-    """By processors without a recorder, by the handler loop with one."""
+def test_waiting_fetch_is_answered_when_its_time_is_over(record: bool) -> None:
+    """Answered by processors without a recorder, and by the handler loop with one."""
     asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
     request = FetchRequest(
         max_wait_ms=30_000, min_bytes=1, topics=[FetchRequest.FetchTopic(topic="t", partitions=[asked])]
@@ -99,7 +99,7 @@ def test_a_fetch_that_waits_is_answered_when_its_time_has_passed(record: bool) -
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(answer), 0.05)
         await asyncio.to_thread(broker.clock.advance, seconds=0.2)
-        assert record or not live()["requests"]  # the answer is on its way, rather than being about to be
+        assert record or not live()["requests"]  # the answer is already on its way
         told = await asyncio.wait_for(answer, 10)
         assert told.responses == [] or told.responses[0].partitions[0].records in {None, b""}
         await client.close()
@@ -108,7 +108,7 @@ def test_a_fetch_that_waits_is_answered_when_its_time_has_passed(record: bool) -
         asyncio.run(ask(broker))
 
 
-def test_what_is_due_happens_in_its_order_and_at_its_time() -> None:
+def test_due_work_happens_in_order_and_at_its_time() -> None:
     with Broker(time="frozen", start_ms=0) as broker:
         timers = broker.node.broker.timers
         seen: list[tuple[str, int]] = []
@@ -127,7 +127,7 @@ def test_what_is_due_happens_in_its_order_and_at_its_time() -> None:
         assert broker.clock.now_ms == 3_000
 
 
-def test_weeks_pass_in_no_time_and_the_broker_stays_in_its_cluster() -> None:
+def test_broker_stays_in_its_cluster_when_weeks_pass_at_once() -> None:
     with Broker(topics=["t"]) as broker:
         epoch = broker.log("t").leader_epoch
         started = time.monotonic()
@@ -137,12 +137,12 @@ def test_weeks_pass_in_no_time_and_the_broker_stays_in_its_cluster() -> None:
         assert broker.log("t").leader_epoch == epoch
 
 
-def test_time_goes_forward_only() -> None:
+def test_clock_refuses_to_go_back() -> None:
     with Broker() as broker, pytest.raises(ValueError, match="forward only"):
         broker.clock.advance(seconds=-1)
 
 
-def test_a_clock_is_moved_between_a_stop_and_a_start() -> None:
+def test_clock_can_move_between_a_stop_and_a_start() -> None:
     with Broker(topics=["t"], time="frozen", configs={"log.retention.ms": 1000}) as broker:
         broker.produce("t", "x")
         broker.stop()
@@ -152,7 +152,7 @@ def test_a_clock_is_moved_between_a_stop_and_a_start() -> None:
         assert broker.log("t").values() == []
 
 
-def test_what_has_not_happened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advance_names_the_work_that_did_not_happen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock_module, "CATCH_UP_SECONDS", 0.05)
     held = threading.Event()
     with Broker(time="frozen") as broker:

@@ -1,4 +1,4 @@
-"""What `make demo` shows, on a small text: every chapter comes, and ends well."""
+"""`make demo` on a small text: every chapter is printed and succeeds."""
 
 import subprocess
 
@@ -8,7 +8,7 @@ TIMEOUT_S = 100
 KAFKACORE = ROOT / ".venv" / "bin" / "kafkacore"
 
 
-def test_the_demo_tells_its_whole_story() -> None:
+def test_demo_prints_every_chapter() -> None:
     done = subprocess.run(
         [KAFKACORE, "demo", "--records", "3000"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )

@@ -1,4 +1,4 @@
-"""Every example is run as it stands, as who copies it would."""
+"""Runs every example unchanged, like a user who copied it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ NEED_BUILD = "no .venv/bin/kafkacore: make build"
 
 
 def run(arguments: list[str], directory: Path, timeout_s: float) -> str:
-    """Its output, once it has succeeded."""
+    """Runs a command that must succeed, and returns its output."""
     program = ROOT / ".venv" / "bin" / "kafkacore"
     need(program.exists(), NEED_BUILD)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     done = subprocess.run(
         arguments,
         cwd=directory,
-        # Maven's own process is over before a compiler that optimizes has paid.
+        # Maven's own process ends before an optimizing compiler would pay off.
         env=environment | {"KAFKACORE": str(program), "MAVEN_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
         capture_output=True,
         text=True,
@@ -38,8 +38,8 @@ def run(arguments: list[str], directory: Path, timeout_s: float) -> str:
 
 
 @pytest.mark.timeout(180)
-def test_the_python_examples(tmp_path: Path) -> None:
-    """In one run; each folder is the start of the path of its tests, as where pytest is run in it."""
+def test_python_examples_pass(tmp_path: Path) -> None:
+    """All in one run; each test imports from its own folder, as if pytest ran there."""
     folders = ["confluent-kafka", "aiokafka", "kafka-python", "faststream"]
     for name in folders:
         shutil.copytree(EXAMPLES / name, tmp_path / name)
@@ -48,7 +48,7 @@ def test_the_python_examples(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_the_example_for_junit(tmp_path: Path) -> None:
+def test_junit_example_passes(tmp_path: Path) -> None:
     need(shutil.which("mvn") and shutil.which("javac"), NEED_MAVEN)
     shutil.copytree(EXAMPLES / "junit", tmp_path / "junit", ignore=shutil.ignore_patterns("target"))
     run(["mvn", "-B", "-q", "test"], tmp_path / "junit", 380)
@@ -57,7 +57,7 @@ def test_the_example_for_junit(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_the_example_for_kafkajs(tmp_path: Path) -> None:
+def test_kafkajs_example_passes(tmp_path: Path) -> None:
     need(shutil.which("node"), NEED_NODE)
     modules = PEERS / "kafkajs" / "node_modules"
     need(modules.exists(), NEED_NODE)

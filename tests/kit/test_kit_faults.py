@@ -1,4 +1,4 @@
-"""Faults that a test orders: what clients meet, for whom, how often, and that nothing of it stays."""
+"""Faults that a test orders: their effect, which clients they hit, how often, and that nothing of them stays."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def fetch(*topics, max_wait_ms=0):
     )
 
 
-def test_a_refusal_lasts_as_many_times_as_was_said(broker) -> None:
+def test_refusal_lasts_for_the_ordered_number_of_times(broker) -> None:
     fault = broker.refuse("Produce", error="NOT_ENOUGH_REPLICAS", times=2)
     for hits in (1, 2):
         with pytest.raises(KafkaError) as caught:
             broker.produce("t", "x")
         assert (caught.value.code, caught.value.retriable, fault.hits) == (19, True, hits)
-    assert broker.produce("t", "x") == 0  # nothing of what was refused has been done
+    assert broker.produce("t", "x") == 0  # the broker has done nothing of the refused requests
     assert (fault.hits, fault.is_over, broker.faults()) == (2, True, [])
 
 
-def test_a_retrying_client_gets_over_it(broker) -> None:
+def test_retrying_client_succeeds_after_refusals(broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 1, "enable.idempotence": True})
     failures = []
     with broker.refuse("Produce", error="NOT_LEADER_OR_FOLLOWER", times=3) as fault:
@@ -75,7 +75,7 @@ def test_a_retrying_client_gets_over_it(broker) -> None:
     assert broker.log("t").values() == [b"x"]
 
 
-def test_it_ends_with_its_block_and_hot_requests_are_served_natively_again(broker) -> None:
+def test_fault_ends_with_its_block_and_processors_serve_again(broker) -> None:
     with broker.refuse("Fetch", error="KAFKA_STORAGE_ERROR"):
         answer = ask(broker, fetch("t"), 12)
         assert answer.responses[0].partitions[0].error_code == 56 or answer.error_code == 56
@@ -84,16 +84,16 @@ def test_it_ends_with_its_block_and_hot_requests_are_served_natively_again(broke
     assert plane._answer is plane._handlers
 
 
-def test_only_the_client_that_is_named_meets_it(broker) -> None:
+def test_fault_hits_only_the_named_client(broker) -> None:
     broker.refuse("Metadata", error="LEADER_NOT_AVAILABLE", client_id="unlucky")
     asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
     assert ask(broker, asked, client_id="unlucky").topics[0].error_code == 5
     assert ask(broker, asked, client_id="lucky").topics[0].error_code == 0
 
 
-def test_only_the_topic_that_is_named_is_refused(broker) -> None:
+def test_refusal_hits_only_the_named_topic(broker) -> None:
     broker.refuse("Fetch", error="UNKNOWN_LEADER_EPOCH", topic="t")
-    # The refusal does not wait for records of the other topic.
+    # The refusal comes at once, without a wait for records of the other topic.
     answer = ask(broker, fetch("t", "other", max_wait_ms=30_000), 12)
     assert [each.partitions[0].error_code for each in answer.responses if each.topic == "t"] == [75]
     broker.produce("other", "there")
@@ -109,7 +109,7 @@ def test_only_the_topic_that_is_named_is_refused(broker) -> None:
         assert fault.hits == 1
 
 
-def test_topics_that_are_asked_for_by_id_are_known_too(broker) -> None:
+def test_fault_by_topic_hits_requests_with_topic_ids_too(broker) -> None:
     broker.refuse("ListOffsets", error="OFFSET_NOT_AVAILABLE", topic="t")
     broker.refuse("Fetch", error="OFFSET_NOT_AVAILABLE", topic="t")
     part = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
@@ -121,7 +121,7 @@ def test_topics_that_are_asked_for_by_id_are_known_too(broker) -> None:
     assert ask(broker, by_id).responses[0].partitions[0].error_code == 78
 
 
-def test_a_producer_that_wants_no_answer_loses_its_connection(broker) -> None:
+def test_refused_producer_without_acks_loses_its_connection(broker) -> None:
     broker.refuse("Produce", error="NOT_ENOUGH_REPLICAS")
     from kafkacore._fast.record.batch import RecordBatchBuilder
 
@@ -134,21 +134,21 @@ def test_a_producer_that_wants_no_answer_loses_its_connection(broker) -> None:
     assert broker.log("t").end_offset == 0
 
 
-def test_metadata_without_topics_still_knows_the_brokers(broker) -> None:
+def test_refused_metadata_still_names_the_brokers(broker) -> None:
     broker.refuse("Metadata", error="UNKNOWN_TOPIC_OR_PARTITION", topic="t")
     answer = ask(broker, MetadataRequest(topics=None))
     assert {each.name: each.error_code for each in answer.topics} == {"t": 3, "other": 0}
     assert len(answer.brokers) == 1
 
 
-def test_api_versions_too_can_be_refused_and_is_answered_natively_again(broker) -> None:
+def test_api_versions_can_be_refused_and_processors_answer_it_again(broker) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     with broker.refuse("ApiVersions", error="UNSUPPORTED_VERSION", client_id="asker"), pytest.raises(Disconnected):
         ask(broker, request)
     assert ask(broker, request).error_code == 0
 
 
-def test_a_delay_goes_by_the_brokers_clock() -> None:
+def test_delay_follows_the_clock_of_the_broker() -> None:
     with Broker(topics=["t"], time="frozen") as broker:
 
         async def produce():
@@ -164,7 +164,7 @@ def test_a_delay_goes_by_the_brokers_clock() -> None:
             assert asyncio.run(produce()) == 0
 
 
-def test_who_waits_for_a_delay_goes_on_when_it_is_ended(broker) -> None:
+def test_delayed_request_goes_on_when_the_delay_is_ended(broker) -> None:
     async def produce():
         fault = broker.delay("Produce", seconds=3600)
         waiting = asyncio.ensure_future(asyncio.to_thread(broker.produce, "t", "x"))
@@ -175,7 +175,7 @@ def test_who_waits_for_a_delay_goes_on_when_it_is_ended(broker) -> None:
     assert asyncio.run(produce()) == 0
 
 
-def test_delays_add_to_what_else_goes_wrong(broker) -> None:
+def test_delay_adds_to_other_faults(broker) -> None:
     broker.delay("Produce", seconds=0.05)
     broker.delay("Produce", seconds=0.05)
     broker.refuse("Produce", error="REQUEST_TIMED_OUT")
@@ -186,7 +186,7 @@ def test_delays_add_to_what_else_goes_wrong(broker) -> None:
 
 
 @pytest.mark.parametrize(("when", "end_offset"), [("before", 0), ("after", 1)])
-def test_a_connection_is_dropped_before_or_after_the_work(broker, when, end_offset) -> None:
+def test_connection_is_dropped_before_or_after_the_work(broker, when, end_offset) -> None:
     with broker.drop("Produce", when=when, times=1) as fault, pytest.raises(ConnectionError):
         broker.produce("t", "x")
     assert fault.hits == 1
@@ -194,7 +194,7 @@ def test_a_connection_is_dropped_before_or_after_the_work(broker, when, end_offs
 
 
 @pytest.mark.parametrize("size_bytes", [0, 3, 10])
-def test_an_answer_breaks_off_where_it_was_said(broker, size_bytes) -> None:
+def test_torn_answer_ends_at_the_ordered_byte(broker, size_bytes) -> None:
     broker.tear("ApiVersions", bytes=size_bytes)
     frame = apis.encode_request(0, 77, "raw", ApiVersionsRequest())
     host, _, port = broker.bootstrap.rpartition(":")
@@ -205,17 +205,17 @@ def test_an_answer_breaks_off_where_it_was_said(broker, size_bytes) -> None:
             received += data
     assert len(received) == size_bytes
     if size_bytes == 10:
-        assert struct.unpack_from(">i", received)[0] > 100  # the size is that of the whole answer
+        assert struct.unpack_from(">i", received)[0] > 100  # the size prefix is that of the whole answer
         assert received[4:8] == (77).to_bytes(4, "big")
 
 
-def test_torn_answers_leave_the_work_done(broker) -> None:
+def test_torn_answer_keeps_the_work(broker) -> None:
     with broker.tear("Produce", bytes=8, times=1), pytest.raises(ConnectionError):
         broker.produce("t", "x")
     assert broker.log("t").values() == [b"x"]
 
 
-def test_a_disk_that_is_full_takes_its_directory_offline_until_a_restart(broker) -> None:
+def test_full_disk_takes_its_directory_offline_until_a_restart(broker) -> None:
     broker.produce("t", "fits")
     with broker.fill_disk(free_bytes=10) as fault:
         with pytest.raises(KafkaError) as caught:
@@ -229,7 +229,7 @@ def test_a_disk_that_is_full_takes_its_directory_offline_until_a_restart(broker)
     assert broker.log("t").values() == [b"fits", b"fits again"]
 
 
-def test_a_disk_that_fails_does_so_for_what_was_named(broker) -> None:
+def test_disk_fails_only_the_named_operations(broker) -> None:
     broker.produce("t", "x")
     broker.fail_disk("read")
     broker.produce("t", "writes go on")
@@ -243,7 +243,7 @@ def test_a_disk_that_fails_does_so_for_what_was_named(broker) -> None:
     assert broker.produce("t", "z") == 2
 
 
-def test_faults_of_the_disk_end_each_for_itself(broker) -> None:
+def test_each_disk_fault_ends_by_itself(broker) -> None:
     broker.produce("t", "x")
     syncs = broker.fail_disk("sync")
     everything = broker.fail_disk("sync", "names")
@@ -259,7 +259,7 @@ def test_faults_of_the_disk_end_each_for_itself(broker) -> None:
         syncs.wait_for_hits(1000, timeout_seconds=0.01)
 
 
-def test_reset_ends_whatever_was_ordered(broker) -> None:
+def test_reset_ends_all_faults(broker) -> None:
     broker.refuse("Produce", error="NOT_ENOUGH_REPLICAS")
     broker.drop("Fetch")
     broker.fill_disk()
@@ -270,7 +270,7 @@ def test_reset_ends_whatever_was_ordered(broker) -> None:
     assert broker.consume("t")[0].value == b"x"
 
 
-def test_names_that_are_wrong_are_answered_with_close_ones(broker) -> None:
+def test_wrong_name_is_refused_with_similar_names(broker) -> None:
     with pytest.raises(UnknownName, match="'Prodce'; do you mean Produce"):
         broker.drop("Prodce")
     with pytest.raises(UnknownName, match="do you mean NOT_ENOUGH_REPLICAS or"):
@@ -290,7 +290,7 @@ def test_names_that_are_wrong_are_answered_with_close_ones(broker) -> None:
     assert broker.faults() == []
 
 
-def test_a_delivery_that_never_succeeds_fails_in_the_client(broker) -> None:
+def test_delivery_fails_in_the_client_when_it_never_succeeds(broker) -> None:
     broker.refuse("Produce", error="NOT_ENOUGH_REPLICAS")
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 300, "retry.backoff.ms": 10})
     failures = []

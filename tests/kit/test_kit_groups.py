@@ -1,4 +1,4 @@
-"""Consumer groups, looked at from inside, and moved by the broker's clock."""
+"""Consumer groups, seen from inside and driven by the broker's clock."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def poll(one: Consumer):
 
 
 def recorded(broker: Broker) -> int:
-    """Records in the coordinator's own topic."""
+    """The records of the coordinator's topic."""
     partitions = range(broker.topics["__consumer_offsets"])
     return sum(broker.log("__consumer_offsets", index).end_offset for index in partitions)
 
 
-def test_a_group_is_seen_with_members_assignment_and_offsets() -> None:
+def test_group_shows_members_assignment_and_offsets() -> None:
     with Broker(topics={"t": 2}) as broker:
         assert len(broker.groups) == 0
         with pytest.raises(UnknownName, match="no group called 'g'"):
@@ -68,8 +68,8 @@ def test_a_group_is_seen_with_members_assignment_and_offsets() -> None:
         assert broker.groups["g"].offsets == {("t", 0): 1}
 
 
-def test_a_session_ends_when_its_time_has_passed() -> None:
-    # What the coordinator decides is in its log, too, when the time has passed: it does not linger.
+def test_session_ends_when_its_time_is_over() -> None:
+    # When the time has passed, the coordinator's decision is also in its log, without lingering.
     with Broker(topics=["t"], configs={"group.coordinator.append.linger.ms": 300}) as broker:
         broker.produce("t", "x")
         one = consumer(broker, "one", **{"session.timeout.ms": 45_000, "heartbeat.interval.ms": 40_000})
@@ -85,7 +85,7 @@ def test_a_session_ends_when_its_time_has_passed() -> None:
         one.close()
 
 
-def test_a_session_goes_on_by_heartbeats_that_its_coordinator_never_sees() -> None:
+def test_session_lasts_through_heartbeats_that_processors_answer() -> None:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0")
     with Broker(configs={"group.initial.rebalance.delay.ms": 0}) as broker:
         ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
@@ -95,7 +95,7 @@ def test_a_session_goes_on_by_heartbeats_that_its_coordinator_never_sees() -> No
         joined = ask(broker.bootstrap, asked, 3)
         named = {"group_id": "g", "generation_id": joined.generation_id, "member_id": joined.member_id}
         ask(broker.bootstrap, SyncGroupRequest(**named), 2)
-        for _ in range(4):  # none of them goes to the coordinator
+        for _ in range(4):  # processors answer all of them
             assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == 0
             broker.clock.advance(seconds=8)
             assert len(broker.groups["g"].members) == 1
@@ -104,7 +104,7 @@ def test_a_session_goes_on_by_heartbeats_that_its_coordinator_never_sees() -> No
         assert ask(broker.bootstrap, HeartbeatRequest(**named), 3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_sync_group_that_its_coordinator_would_not_see_meets_faults_and_is_recorded() -> None:
+def test_sync_group_meets_faults_and_is_recorded_although_processors_could_answer_it() -> None:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0")
     with Broker(configs={"group.initial.rebalance.delay.ms": 0}) as broker:
         ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
@@ -130,7 +130,7 @@ def test_a_sync_group_that_its_coordinator_would_not_see_meets_faults_and_is_rec
 
 
 @pytest.mark.parametrize("assignment", [b"?", b"no assignment"])
-def test_a_group_whose_leader_assigns_in_a_form_of_its_own_is_shown_all_the_same(assignment: bytes) -> None:
+def test_group_with_a_foreign_assignment_format_is_shown(assignment: bytes) -> None:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\0\0")
     with Broker() as broker:
         ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
@@ -147,7 +147,7 @@ def test_a_group_whose_leader_assigns_in_a_form_of_its_own_is_shown_all_the_same
         assert [each.assignment for each in broker.groups["g"].members] == [{}]
 
 
-def test_groups_of_other_kinds_are_not_listed_as_there_is_nothing_to_look_at() -> None:
+def test_groups_of_other_kinds_are_not_listed() -> None:
     with Broker(topics=["t"], configs={"offsets.topic.num.partitions": 1}) as broker:
         ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)
         log = broker.node.broker.replicas.by_name("__consumer_offsets", 0)
@@ -163,7 +163,7 @@ def test_groups_of_other_kinds_are_not_listed_as_there_is_nothing_to_look_at() -
         assert "modern" not in broker.groups
 
 
-def test_offsets_expire_when_the_group_has_been_empty_for_long() -> None:
+def test_offsets_expire_when_the_group_was_empty_for_long() -> None:
     with Broker(topics=["t"], configs={"offsets.retention.minutes": 60 * 24}) as broker:
         broker.produce("t", "x")
         one = consumer(broker, "one")
@@ -176,14 +176,14 @@ def test_offsets_expire_when_the_group_has_been_empty_for_long() -> None:
         assert "g" not in broker.groups
 
 
-def test_what_a_group_is_not_is_told_with_what_it_is() -> None:
+def test_error_for_a_wrong_state_shows_the_group() -> None:
     with Broker() as broker:
         with pytest.raises(TimeoutError, match="there is no such group"):
             broker.groups.wait_for("g", timeout_seconds=0.01)
         assert repr(broker.groups) == "<Groups: none>"
 
 
-def test_a_refused_heartbeat_has_a_member_join_again() -> None:
+def test_member_joins_again_when_its_heartbeat_is_refused() -> None:
     with Broker(topics=["t"], record=True) as broker:
         broker.produce("t", "x")
         one = consumer(broker, "one", **{"heartbeat.interval.ms": 50})

@@ -1,4 +1,4 @@
-"""The pytest plugin, in runs of pytest of its own."""
+"""The pytest plugin, in separate runs of pytest."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def test_used(kafka):
 
 
 def run(directory: Path, *options: str) -> str:
-    """Without the other plugins of this environment, some of which load asyncio themselves; that this one is found by
-    its entry point the examples show."""
+    """Runs pytest without the other plugins of this environment, because some load asyncio. The examples show that
+    pytest finds our plugin by its entry point."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     own = ["-p", "kafkacore.testing.plugin", "-p", "no:cacheprovider", "--strict-markers"]
     done = subprocess.run(
@@ -146,7 +146,7 @@ def run(directory: Path, *options: str) -> str:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest says of a project that uses the fixtures in every way."""
+    """The output of pytest for a project that uses the fixtures in every way."""
     directory = tmp_path_factory.mktemp("project")
     for name, text in (
         ("together", TOGETHER),
@@ -159,15 +159,15 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> str:
     return run(directory, "-v")
 
 
-def test_the_fixtures_work_together(told: str) -> None:
+def test_fixtures_work_together(told: str) -> None:
     assert len(re.findall(r"^test_together\.py::.* PASSED", told, re.MULTILINE)) == 4, told
 
 
-def test_a_fault_of_one_test_is_none_of_the_next(told: str) -> None:
+def test_fault_ends_with_its_test(told: str) -> None:
     assert len(re.findall(r"^test_faults\.py::.* PASSED", told, re.MULTILINE)) == 2, told
 
 
-def test_a_failed_test_shows_the_last_requests_and_lines(told: str) -> None:
+def test_failed_test_shows_the_last_requests_and_log_lines(told: str) -> None:
     assert re.search(r"^test_shown\.py::test_fails FAILED", told, re.MULTILINE), told
     section = told[told.index("last requests of kafka_broker (call)") :]
     assert re.search(
@@ -179,7 +179,7 @@ def test_a_failed_test_shows_the_last_requests_and_lines(told: str) -> None:
     assert "a frame claims -1 bytes" in section
 
 
-def test_what_the_kit_refuses_is_told_where_it_was_asked(told: str) -> None:
+def test_refused_call_is_reported_at_its_line(told: str) -> None:
     def shown(name: str) -> str:
         return told[told.index(f"_ {name} _") :].partition("\n____")[0]
 
@@ -193,32 +193,32 @@ def test_what_the_kit_refuses_is_told_where_it_was_asked(told: str) -> None:
     assert "kafkacore/testing/client.py" in within
 
 
-def test_nobody_else_hears_lines_of_a_level_that_he_has_not_asked_for(told: str) -> None:
+def test_plugin_does_not_change_the_log_level_of_others(told: str) -> None:
     assert re.search(r"^test_shown\.py::test_levels PASSED", told, re.MULTILINE), told
 
 
-def test_markers_that_cannot_be_are_refused_in_words(told: str) -> None:
+def test_invalid_marker_is_refused_with_the_reason(told: str) -> None:
     assert len(re.findall(r"^test_markers\.py::.* ERROR", told, re.MULTILINE)) == 2, told
     assert "the marker kafka does not take config; it is kafka(configs=" in told
     assert "configs in the marker kafka need a broker of the test's own: use kafka_broker" in told
     assert "def _marked" not in told
 
 
-def test_it_loads_nothing_that_is_compiled_nor_heavy_before_a_fixture_is_used(tmp_path: Path) -> None:
+def test_plugin_loads_no_heavy_module_before_a_fixture_is_used(tmp_path: Path) -> None:
     (tmp_path / "test_light.py").write_text(LIGHT, encoding="utf-8")
     told = run(tmp_path)
     assert "2 passed" in told, told
 
 
-def test_modules_of_the_broker_are_imported_as_they_are() -> None:
-    """pytest would rewrite their asserts, as of every distribution with a plugin."""
+def test_pytest_does_not_rewrite_modules_of_the_broker() -> None:
+    """pytest would rewrite their asserts, as in every distribution with a plugin."""
     from kafkacore.server import broker
 
     assert type(broker.__loader__).__name__ == "SourceFileLoader"
 
 
 @pytest.mark.parametrize(("options", "brokers"), [((), 2), (("--kafka-per-run",), 1)])
-def test_workers_of_xdist_have_one_each_or_one_for_all_of_which_a_failed_test_shows_what_it_did(
+def test_workers_of_xdist_have_a_broker_each_or_share_one_and_failed_tests_show_its_requests(
     tmp_path: Path, options: tuple[str, ...], brokers: int
 ) -> None:
     (tmp_path / "test_shared.py").write_text(SHARED, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The recorder: what clients asked for, decoded when somebody looks."""
+"""The recorder: requests of clients, decoded on demand."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def broker():
         yield made
 
 
-def test_a_request_is_kept_with_what_it_was_answered(broker) -> None:
+def test_request_is_kept_with_its_answer(broker) -> None:
     before_ms = broker.clock.now_ms
     broker.produce("t", "value", key="key")
     [request] = broker.requests.of("Produce")
@@ -33,7 +33,7 @@ def test_a_request_is_kept_with_what_it_was_answered(broker) -> None:
     assert request.response.responses[0].partition_responses[0].base_offset == 0
 
 
-def test_an_error_is_told_by_its_name_and_what_a_test_ordered_with_it(broker) -> None:
+def test_error_has_its_name_and_an_ordered_fault_is_marked(broker) -> None:
     with broker.refuse("Produce", error="NOT_ENOUGH_REPLICAS", times=1), pytest.raises(Exception, match="replicas"):
         broker.produce("t", "x")
     request = broker.requests.of("Produce")[-1]
@@ -46,7 +46,7 @@ def test_an_error_is_told_by_its_name_and_what_a_test_ordered_with_it(broker) ->
     assert "no answer" in repr(dropped)
 
 
-def test_every_kind_of_request_of_a_real_client_is_seen(broker) -> None:
+def test_every_request_of_a_real_client_is_recorded(broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "app", "enable.idempotence": True})
     producer.produce("t", b"x")
     assert producer.flush(10) == 0
@@ -57,7 +57,7 @@ def test_every_kind_of_request_of_a_real_client_is_seen(broker) -> None:
         assert each.response is not None or not each.answered
 
 
-def test_it_is_waited_for(broker) -> None:
+def test_wait_for_returns_when_the_request_arrives(broker) -> None:
     producing = threading.Timer(0.05, lambda: [broker.produce("t", value) for value in ("x", "y")])
     producing.start()
     assert broker.requests.wait_for("Produce", topic="t", answered=True).error is None
@@ -66,7 +66,7 @@ def test_it_is_waited_for(broker) -> None:
     assert broker.requests.wait_for("Produce", where=lambda each: each.body.acks == -1)
 
 
-def test_what_did_not_come_is_told_with_what_came_instead(broker) -> None:
+def test_error_for_a_missing_request_shows_the_others(broker) -> None:
     broker.produce("t", "x")
     with pytest.raises(RequestNotSeen) as caught:
         broker.requests.wait_for("Fetch", topic="t", client_id="app", timeout_seconds=0.01)
@@ -78,7 +78,7 @@ def test_what_did_not_come_is_told_with_what_came_instead(broker) -> None:
         broker.requests.of("Hartbeat")
 
 
-def test_a_broker_that_records_none_says_how_and_is_left_alone() -> None:
+def test_broker_without_a_recorder_says_how_to_get_one() -> None:
     with Broker(topics=["t"]) as broker:
         broker.produce("t", "x")
         with pytest.raises(NothingRecorded, match=r"Broker\(record=True\)"):
@@ -93,7 +93,7 @@ def test_a_broker_that_records_none_says_how_and_is_left_alone() -> None:
         assert len(broker.requests.of("Produce")) == 1
 
 
-def test_older_ones_are_forgotten(broker, monkeypatch) -> None:
+def test_old_requests_are_forgotten(broker, monkeypatch) -> None:
     monkeypatch.setattr(recorder, "MAX_REQUESTS", 3)
     for number in range(5):
         broker.produce("t", str(number))
@@ -105,7 +105,7 @@ def test_older_ones_are_forgotten(broker, monkeypatch) -> None:
     assert len(broker.requests) == 0
 
 
-def test_they_are_shown_a_line_each(broker) -> None:
+def test_requests_are_shown_one_per_line(broker) -> None:
     broker.produce("t", "x")
     lines = broker.requests.show().splitlines()
     assert len(lines) == len(broker.requests)

@@ -10,7 +10,7 @@ write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRA
     > grow TOPIC REPLICAS...
     > delete TOPIC
     > ids BROKER                  AllocateProducerIds
-    > silence MS                  nobody is heard for a while, then the clock ticks
+    > silence MS                  no heartbeat arrives for a while, then the clock ticks
     > config KIND NAME [check] CHANGES...   KIND is topic, broker, group or metrics, NAME - the empty one; a change is
                                   key=value, key+=value, key-=value or key!, `check`: validate_only
     > configs KIND NAME key=value...        AlterConfigs: all that is set from now on
@@ -204,7 +204,7 @@ class Story:
         return result(await self.harness.controller.update_features(Caller(), request))
 
     async def silence(self, ms: str) -> None:
-        # In steps, as a clock goes: a controller that did not run fences nobody.
+        # In steps, like a real clock, because a controller that did not run for a while fences nobody.
         for _ in range(10):
             self.harness.now += int(ms) // 10
             self.harness.controller.tick()
@@ -229,7 +229,7 @@ def result(each: Any) -> str:
 
 
 def shown(record: Any) -> str:
-    """Without what would only make it long: ids of 22 characters are shown by their number."""
+    """The text with ids of 22 characters replaced by short numbers."""
     text = re.sub(r"Uuid\('A*([^']*)'\)", r"\1", repr(record))
     text = re.sub(r"RegisterBrokerRecord\.", "", text)
     return re.sub(r", features=\[.*?\]", "", text)
@@ -246,7 +246,7 @@ async def run(story: str) -> str:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_a_controller_answers_as_its_story_tells(path: Path) -> None:
+def test_controller_answers_as_in_its_story(path: Path) -> None:
     told = asyncio.run(run(path.read_text()))
     if os.environ.get("KAFKACORE_WRITE_TRANSCRIPTS"):
         path.write_text(told)

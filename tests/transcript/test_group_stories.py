@@ -1,7 +1,7 @@
 """Dialogues with the coordinator of groups that a person can read, one file a story in `group/`.
 
-A line that begins with `>` is what happens; below it are the records it appends, with their offsets, and the answers,
-each to whom it is given. To write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1
+A line that begins with `>` is an event. Below it are the records that it appends, with their offsets, and the answers
+with their receivers. To write the answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1
 and read the difference. Members have names; their ids are shown as `name#1`, and as `name#2` once they have another.
 
     > join NAME [static] [old] [anew] [PROTOCOL...] [of=TOPICS]   `static`: its name is its instance id; `old`: of a
@@ -42,9 +42,9 @@ UUID_LENGTH = 37
 class Story:
     def __init__(self) -> None:
         self.log = GroupLog(GroupSettings(initial_rebalance_delay_ms=3_000), now_ms=0)
-        self.ids: dict[str, str] = {}  # by name, the last
+        self.ids: dict[str, str] = {}  # the last id by name
         self.generations: dict[str, int] = {}
-        self.names: dict[str, str] = {}  # as ids are shown
+        self.names: dict[str, str] = {}  # the shown name by id
         self.waiters: dict[int, str] = {}
         self.static: set[str] = set()
         self.asked = self.written = 0
@@ -67,7 +67,7 @@ class Story:
         self.waiters[self.asked] = f"{name} {kind}"
         return self.asked
 
-    # --- what happens ---
+    # --- events ---
 
     def do_join(self, name: str, *words: str) -> None:
         flags = {each for each in words if each in ("static", "old", "anew")}
@@ -161,10 +161,10 @@ class Story:
         self.log = self.log.restarted()
         self.log.hold = hold
 
-    # --- how it is told ---
+    # --- output ---
 
     def name(self, member_id: str) -> str:
-        """Which of the ids that a name has had."""
+        """The name of an id, with the number of the id among those of that name."""
         if member_id not in self.names and len(member_id) > UUID_LENGTH:
             begins = member_id[:-UUID_LENGTH]
             count = sum(each.startswith(f"{begins}#") for each in self.names.values())
@@ -239,7 +239,7 @@ def run(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_a_group_lives_as_its_story_tells(path: Path) -> None:
+def test_group_acts_as_in_its_story(path: Path) -> None:
     told = run(path.read_text())
     if os.environ.get("KAFKACORE_WRITE_TRANSCRIPTS"):
         path.write_text(told)

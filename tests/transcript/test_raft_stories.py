@@ -1,15 +1,20 @@
 """Dialogues with one Raft replica that a person can read, one file a story in `raft/`.
 
-A line that begins with `>` is said to the replica; what follows it is all that it says and becomes. To write the
+A line that begins with `>` is an input of the replica. Below it are all its outputs and its new state. To write the
 answers of a new or changed story, run pytest with KAFKACORE_WRITE_TRANSCRIPTS=1 and read the difference.
 
-> start VOTERS [observer]     node 1 of the voters (`1,2,3`), with an empty disk > persisted                   the vote
-is on disk > synced                      the log is on disk > at MS                       time passes > grant FROM /
-reject FROM    that voter answers the Vote that is open > lead FROM EPOCH             BeginQuorumEpoch of a leader > ask
-FROM EPOCH LAST@EPOCH [pre]   somebody asks for a vote; LAST is where its log ends > fetch FROM EPOCH OFFSET@EPOCH
-somebody fetches > records EPOCH VALUE...      the leader answers the open Fetch with a batch of that epoch > diverge
-OFFSET@EPOCH / commit OFFSET / refused   the leader answers the open Fetch so > append VALUE...             as leader >
-resign, restart
+    > start VOTERS [observer]     node 1 of the voters (`1,2,3`), with an empty disk
+    > persisted                   the vote is on disk
+    > synced                      the log is on disk
+    > at MS                       time passes
+    > grant FROM / reject FROM    that voter answers the open Vote
+    > lead FROM EPOCH             BeginQuorumEpoch of a leader
+    > ask FROM EPOCH LAST@EPOCH [pre]   a candidate asks for a vote; LAST is where its log ends
+    > fetch FROM EPOCH OFFSET@EPOCH     a replica fetches
+    > records EPOCH VALUE...      the leader answers the open Fetch with a batch of that epoch
+    > diverge OFFSET@EPOCH / commit OFFSET / refused   the leader answers the open Fetch so
+    > append VALUE...             as leader
+    > resign, restart
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ CLUSTER = "c"
 
 
 class Evenly(Random):
-    """No luck: half of what there is."""
+    """A random source without luck: always half of the range."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return start // 2 if stop is None else (start + stop) // 2
@@ -70,7 +75,7 @@ class Replica:
         self.was = is_
         return told
 
-    # --- what is said to it ---
+    # --- inputs ---
 
     def start(self, voters: str, kind: str = "voter") -> None:
         self.voters = VoterSet(Voter(ReplicaKey(int(v)), (("C", f"n{v}", 1),)) for v in voters.split(","))
@@ -152,7 +157,7 @@ class Replica:
     def refused(self) -> None:
         self.leader_answers(records=b"", error_code=ErrorCode.FENCED_LEADER_EPOCH)
 
-    # --- what it says ---
+    # --- outputs ---
 
     def say(self, output: Send | Answer) -> str:
         if isinstance(output, Answer):
@@ -200,7 +205,7 @@ def run(story: str) -> str:
 
 
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
-def test_a_replica_says_what_its_story_tells(path: Path) -> None:
+def test_replica_answers_as_in_its_story(path: Path) -> None:
     story = path.read_text()
     told = run(story)
     if os.environ.get("KAFKACORE_WRITE_TRANSCRIPTS"):

@@ -1,7 +1,7 @@
-"""Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and those who apply what is committed.
+"""Runs a Raft core on an asyncio loop: its timers, its disk, its connections, and the listeners that apply commits.
 
-Appends of one turn of the loop share one sync. The disk is waited for elsewhere, never by a loop that answers
-heartbeats: a sync tells the loop itself when it is done.
+Appends of one turn of the loop share one sync. The loop, which answers heartbeats, never waits for the disk: a finished
+sync wakes it by a descriptor.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ class Network(Protocol):
 
 class SyncedLog(RaftLog, Protocol):
     def begin_sync(self) -> int | None:
-        """Has all that was appended before the call written to the disk. The descriptor that becomes readable when it
-        is there, always the same; None: it is there already. Raises OSError."""
+        """Begins to write all earlier appends to the disk. Returns a descriptor, always the same, that becomes readable
+        when they are there; None when they are there already. Raises OSError."""
 
     def end_sync(self) -> bool:
-        """After that: whether what `begin_sync` began is done. Raises OSError when the disk has refused."""
+        """Whether the sync that `begin_sync` began is done. Raises OSError when the disk has refused it."""
 
     def flush(self) -> None:
-        """All that was appended before the call is on the disk. Blocking; called on another thread. Raises OSError."""
+        """Writes all earlier appends to the disk. Blocking; called on another thread. Raises OSError."""
 
 
 class RaftDriver:
     """Belongs to the loop it is started on. `persist` writes a quorum state with its version (blocking, called on
-    another thread); `decode` makes records of a batch; `now_ms` is monotonic, `wall_ms` the time of day.
-    `on_fault` is told what this node cannot go on after.
+    another thread); `decode` returns the records of a batch; `now_ms` is monotonic, `wall_ms` the time of day.
+    `on_fault` gets the error after which this node cannot go on.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RaftDriver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._persisting = self._scheduled = False
         self._syncing: tuple[int, int] | None = None
-        self._sync_bell: int | None = None  # what the loop reads the ends of syncs from
+        self._sync_bell: int | None = None  # the descriptor that ends of syncs make readable
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._stopped = False
@@ -97,8 +97,8 @@ class RaftDriver:
         self._listeners.append(listener)
 
     def start(self) -> None:
-        """On the loop. Gives the latest snapshot to the listeners at once; an only voter leads as soon as its vote
-        is on disk."""
+        """On the loop. The listeners get the latest snapshot at once. An only voter leads as soon as its vote is on
+        disk."""
         self._loop = asyncio.get_running_loop()
         self.raft = Raft(self._config, self._log, self._state, self._random, self._now_ms(), self._wall_ms)
         if self._config.can_vote and not self.raft.is_voter:
@@ -109,12 +109,12 @@ class RaftDriver:
         self._schedule()
 
     async def stop(self) -> None:
-        """Resigns when it leads, syncs the log, and answers whoever waits that this node is going."""
+        """Resigns if this replica leads, syncs the log, and answers waiting requests with BROKER_NOT_AVAILABLE."""
         if "raft" not in self.__dict__:
-            return  # what is on the disk stopped its start
+            return  # an error in its files stopped the start
         self.raft.resign()
         self._pump()
-        # The goodbyes may still be on their way to a disk or a socket; they are a courtesy with a limit.
+        # EndQuorumEpoch may still wait for a disk or a socket. It is a courtesy, so the wait is short.
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._config.retry_backoff_ms * 10 / 1000)
         self._stopped = True
@@ -129,7 +129,7 @@ class RaftDriver:
                 future.set_exception(error_for(ErrorCode.BROKER_NOT_AVAILABLE))
         await self._loop.run_in_executor(self._executor, self._log.flush)
 
-    # --- what others ask ---
+    # --- requests ---
 
     @property
     def leader_id(self) -> int:
@@ -155,8 +155,8 @@ class RaftDriver:
         return self.raft.voters.kraft_version
 
     async def request(self, request: Message) -> Message:
-        """Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot, DescribeQuorum: the response, when there is
-        one."""
+        """Returns the response to Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot or DescribeQuorum, now
+        or later."""
         if len(self._pending) >= MAX_PENDING_REQUESTS:
             raise error_for(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many requests wait for the metadata log")
         self._tokens += 1
@@ -164,7 +164,7 @@ class RaftDriver:
         future = self._pending[token] = self._loop.create_future()
         try:
             self.raft.request(token, request, self._now_ms())
-            # Most are answered in this turn already.
+            # Most requests are answered in this turn.
             self._pump()
             answered: Message = await future
             return answered
@@ -172,8 +172,8 @@ class RaftDriver:
             del self._pending[token]
 
     def append(self, records: Sequence[Any], values: Sequence[Value]) -> int | None:
-        """As leader: one batch of records with their encoded values. The offset of the last; None when it is too
-        large. Raises NOT_CONTROLLER, OSError."""
+        """As leader: appends one batch of records with their encoded values. Returns the offset of the last one; None
+        when the batch is too large. Raises NOT_CONTROLLER, OSError."""
         if not self.raft.is_leader:
             raise error_for(ErrorCode.NOT_CONTROLLER)
         base = self._log.end_offset
@@ -183,15 +183,15 @@ class RaftDriver:
             self._fail(error)  # a leader that cannot write must not go on as one
             raise
         if last is not None:
-            # Whoever applies it here needs no decoding.
+            # The listeners here get these records, not decoded copies.
             self._decoded[base] = records
             self._schedule()
         return last
 
     @property
     def leader_elsewhere(self) -> tuple[str, int] | None:
-        """Where the leader is, when it is known and another node: one that was elected here a moment ago, and is not
-        active yet, is waited for rather than asked over the network.
+        """Where the leader is, if it is known and another node. A leader that was elected here a moment ago is not
+        active yet: its callers wait, and do not ask it over the network.
         """
         return None if self.raft.is_leader else self.raft.leader_endpoint
 
@@ -200,7 +200,7 @@ class RaftDriver:
     async def write_snapshot(
         self, snapshot_id: OffsetAndEpoch, values: Iterator[bytes], last_timestamp_ms: int
     ) -> None:
-        """Makes a snapshot in parts; the loop turns between them. Nothing happens when there is one already."""
+        """Writes a snapshot in parts; the loop does other work between them. Keeps a snapshot that is there already."""
         if snapshot_id in self._log.snapshots():
             return
         position = 0
@@ -212,7 +212,7 @@ class RaftDriver:
         await self._loop.run_in_executor(self._executor, self._log.finish_snapshot, snapshot_id)
         LOG.info("snapshot at offset %d, epoch %d: %d bytes", *snapshot_id, position)
 
-    # --- the wheel ---
+    # --- turns ---
 
     def _schedule(self) -> None:
         if not self._scheduled and not self._stopped:
@@ -225,7 +225,7 @@ class RaftDriver:
             return
         try:
             self._turn()
-        except Exception as error:  # noqa: BLE001 - the node is told, whatever it is
+        except Exception as error:  # noqa: BLE001 - any error ends the node
             self._fail(error)
 
     def _turn(self) -> None:
@@ -253,14 +253,14 @@ class RaftDriver:
         self._set_timer()
 
     def _set_timer(self) -> None:
-        """One that is set for an earlier time stays: most deadlines move on before they come."""
+        """A timer that is set for an earlier time stays: most deadlines move before they come."""
         due_ms = self.raft.next_tick_ms
         if self._timer is not None:
             if self._timer_ms <= due_ms:
                 return
             self._timer.cancel()
         now_ms = self._now_ms()
-        # A day is as good as never: it is set anew then.
+        # At most a day: the timer is set again then.
         self._timer_ms = min(max(due_ms, now_ms), now_ms + 86_400_000)
         self._timer = self._loop.call_later((self._timer_ms - now_ms) / 1000, self._on_time)
 
@@ -296,7 +296,7 @@ class RaftDriver:
             self.raft.durable(sync, self._now_ms())
             self._schedule()
             return
-        self._syncing = sync  # takes the place of one that nothing hears of any more
+        self._syncing = sync  # replaces a sync that a truncation made moot
         if bell != self._sync_bell:
             self._sync_bell = bell
             self._loop.add_reader(bell, self._end_sync)
@@ -307,10 +307,10 @@ class RaftDriver:
                 return
             sync, self._syncing = self._syncing, None
             self.raft.durable(sync, self._now_ms())
-        except Exception as error:  # noqa: BLE001 - the node is told, whatever it is
+        except Exception as error:  # noqa: BLE001 - any error ends the node
             self._fail(error)
             return
-        # Now rather than in the next turn: somebody waits for this commit.
+        # Now rather than in the next turn: a client waits for this commit.
         self._pump()
 
     async def _exchange(self, send: Send) -> None:
@@ -327,7 +327,7 @@ class RaftDriver:
         self.raft.response(send.correlation, response, self._now_ms())
         self._schedule()
 
-    # --- what is committed ---
+    # --- commits ---
 
     def _deliver_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         timestamp = snapshots.read_timestamp(self._log, snapshot_id)

@@ -36,7 +36,7 @@ def deadline(raft: Raft) -> int:
     if isinstance(role, Leader):
         others = [each for each in role.voters.values() if each.key.replica_id != raft.me.replica_id]
         # A node that cannot be sent to now is not due. The core knows when that ends.
-        told = [each.told_until_ms for each in others if raft.can_send(each.key.replica_id)]
+        told = [each.announced_until_ms for each in others if raft.can_send(each.key.replica_id)]
         return min([role.check_quorum_deadline_ms, *told]) if others else NEVER
     if isinstance(role, Follower):
         return role.fetch_deadline_ms
@@ -312,11 +312,11 @@ def announce(raft: Raft, role: Leader) -> None:
     """Sends BeginQuorumEpoch to voters that do not fetch."""
     for voter in raft.voters.latest.voters():
         progress = role.voters.get(voter.key.replica_id)
-        if progress is None or voter.key.matches(raft.me) or progress.told_until_ms > raft.now_ms:
+        if progress is None or voter.key.matches(raft.me) or progress.announced_until_ms > raft.now_ms:
             continue
         to = raft.destination(voter)
         if to is not None and raft.can_send(to.node_id):
-            progress.told_until_ms = raft.now_ms + raft.config.fetch_timeout_ms // 2
+            progress.announced_until_ms = raft.now_ms + raft.config.fetch_timeout_ms // 2
             endpoints = raft.config.endpoints
             raft.send(
                 to, messages.begin_epoch(raft.config.cluster_id, voter.key, raft.me.replica_id, raft.epoch, endpoints)

@@ -23,7 +23,7 @@ from kafkacore.storage.errors import MalformedFileError
 from kafkacore.storage.names import LOG as LOG_SUFFIX
 from kafkacore.storage.names import file_name, metadata_directory
 
-TO_THE_END: Final = 3  # of PartitionHandle.read: whoever leads
+TO_THE_END: Final = 3  # an isolation of PartitionHandle.read: leader or not
 NOBODY: Final = -1
 ANY_EPOCH: Final = (1 << 31) - 1
 _UNCLEAN_RECOVERY_POINT: Final = 0
@@ -36,15 +36,15 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class MetadataLogError(OSError):
-    """The metadata log cannot take what it must: its directory is offline."""
+    """The metadata log cannot do its work: its directory is offline, or a segment is too small."""
 
 
 class FileLog(LogEpochs):
-    """Belongs to the driver's loop, which it holds up for a write into the page cache, and for a moment when a segment
-    begins; `flush` is called on another thread. Raises OSError.
+    """Belongs to the driver's loop. It blocks that loop for a write into the page cache, and briefly when a segment
+    begins. `flush` is called on another thread. Raises OSError.
     """
 
-    _SYNC: Final = "sync"  # the one thing that is waited for
+    _SYNC: Final = "sync"  # the only key of the watch
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class FileLog(LogEpochs):
         segment_ms: int = 604_800_000,
         files: Files = OS_FILES,
     ) -> None:
-        """Loads what there is, blocking. All of it is checked and synced, however the last run ended (as Kafka does):
-        what is durable here counts as a vote. Raises MalformedFileError for a log after which there is no epoch.
+        """Loads the log, blocking. Checks and syncs all of it, however the last run ended (as Kafka does): a durable
+        record here counts as a vote. Raises MalformedFileError for a log with an epoch that has no successor.
         """
         super().__init__()
         self._directory = directory
@@ -81,7 +81,7 @@ class FileLog(LogEpochs):
         self.flush()
 
     def _file_of_epoch(self, path: str, epoch: int, start: int) -> str:
-        """Whose batch tells that the epoch begins there, or what was believed without one."""
+        """The segment with the batch in which the epoch begins, or the checkpoint that names it without a batch."""
         for batch in Batches(self._handle.read(start, 1, TO_THE_END).records):
             if batch.partition_leader_epoch == epoch:
                 bases = [segment.base_offset for segment in self._handle.segments()]
@@ -94,7 +94,7 @@ class FileLog(LogEpochs):
 
     @property
     def end_offset(self) -> int:  # type: ignore[override]
-        # Asked for several times in a turn: to ask the handle is to let go of the GIL.
+        # The core reads it several times in a turn, and the handle would release the GIL each time.
         return self._end_offset
 
     @property
@@ -110,7 +110,7 @@ class FileLog(LogEpochs):
                 f"{len(data)} bytes of metadata records do not fit a segment of {self._segment_bytes}: raise {_KEY}"
             )
         if result.error:
-            raise MetadataLogError(f"the metadata log refuses an append: {ErrorCode(result.error).name}")
+            raise MetadataLogError(f"the metadata log refused an append: {ErrorCode(result.error).name}")
         self._end_offset = self._handle.end_offset
 
     def read(self, offset: int, max_bytes: int) -> bytes:
@@ -135,7 +135,7 @@ class FileLog(LogEpochs):
         if self._SYNC not in self._watch.take():
             return False
         if self._handle.synced_offset < self._sync_until and not self._directory.offline_errno:
-            # A trim takes and gives back the lead, which everybody is told; the sync goes on.
+            # A trim changes the role of the partition, which wakes every watch. The sync goes on.
             return self.begin_sync() is None
         self._check_synced(self._sync_until)
         return True
@@ -143,12 +143,12 @@ class FileLog(LogEpochs):
     def flush(self) -> None:
         until = self._handle.end_offset
         while not self._handle.flush() and not self._directory.offline_errno:
-            continue  # told of a trim
+            continue  # a trim ended the flush early
         self._check_synced(until)
 
     def _check_synced(self, until: int) -> None:
         if self._handle.synced_offset < until:
-            raise MetadataLogError(f"the metadata log is not on the disk up to {until}: its directory is offline")
+            raise MetadataLogError(f"the metadata log is not synced up to {until}: its directory is offline")
 
     def truncate(self, end_offset: int) -> None:
         self._handle.truncate_to(end_offset)
@@ -156,13 +156,13 @@ class FileLog(LogEpochs):
         self.epochs.truncate(end_offset)
 
     def trim(self, start_offset: int) -> None:
-        # Only a leader deletes records: it is one for as long as that takes, in an epoch that the log has already.
+        # Only a leader deletes records. The partition leads for this call, in an epoch that the log has already.
         epoch = self.last_epoch
         self._handle.become_leader(NOBODY, epoch)
         error, _ = self._handle.delete_records(start_offset)
         self._handle.become_follower(NOBODY, epoch)
         if error:
-            raise MetadataLogError(f"the metadata log does not give up what is below {start_offset}: error {error}")
+            raise MetadataLogError(f"the metadata log cannot delete records below {start_offset}: error {error}")
 
     def snapshots(self) -> list[OffsetAndEpoch]:
         return self._snapshots.ids()
@@ -188,11 +188,11 @@ class FileLog(LogEpochs):
         self.epochs.clear()
 
     def close(self) -> None:
-        """Everything on disk, unless the directory has failed. Blocking."""
+        """Syncs everything, unless the directory has failed. Blocking."""
         try:
             self._handle.shut()
         except OSError as error:
-            LOG.warning("the metadata log is not shut in order: %s", error)
+            LOG.warning("the metadata log could not be closed cleanly; the next start checks all of it: %s", error)
         finally:
             self._watch.close()
             self._handle.close()

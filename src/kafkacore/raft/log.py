@@ -1,7 +1,7 @@
-"""What the Raft core needs of a log: append, read, truncate, where epochs end, snapshots. And one in memory.
+"""The log as the Raft core uses it: append, read, truncate, ends of epochs, snapshots. And a log in memory.
 
-A log is passive. What `append` has taken may be read at once and is lost with the machine until the driver has synced
-it and told the core so.
+A log is passive. Appended records can be read at once. A power loss takes them away until the driver has synced them
+and reported that to the core.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from kafkacore._fast.record.batch import Batches
 
 
 class OffsetAndEpoch(NamedTuple):
-    """Of a snapshot: its end offset (records below it are in it) and the epoch of its last record."""
+    """The id of a snapshot: its end offset (it holds the records below) and the epoch of its last record. Also the end
+    of a log."""
 
     offset: int
     epoch: int
@@ -29,36 +30,36 @@ class RaftLog(Protocol):
     def end_offset(self) -> int: ...
     @property
     def last_epoch(self) -> int:
-        """Of the last record, or of the snapshot that an empty log begins after; 0 for a log without either."""
+        """The epoch of the last record, or of the snapshot before an empty log; 0 for a log without either."""
 
     def append(self, data: bytes) -> None:
         """Batches that begin at `end_offset`, with their epochs in them."""
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset` on; at least one, unless `offset` is the end."""
+        """Whole batches, from the one that holds `offset`; at least one, unless `offset` is the end."""
 
     def truncate(self, end_offset: int) -> None:
-        """Forgets the records from `end_offset` on. It is where a batch begins."""
+        """Removes the records from `end_offset` on, which is where a batch begins."""
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """The last epoch at or before `epoch` that the log has records of, and where it ends."""
 
     def trim(self, start_offset: int) -> None:
-        """Records below a snapshot's end may go."""
+        """Removes records below `start_offset`, the end of a snapshot."""
 
     def snapshots(self) -> list[OffsetAndEpoch]:
-        """The complete ones, oldest first."""
+        """The complete snapshots, oldest first."""
 
     def snapshot_size(self, snapshot_id: OffsetAndEpoch) -> int: ...
     def read_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int) -> bytes: ...
     def write_snapshot(self, snapshot_id: OffsetAndEpoch, position: int, data: bytes) -> None:
-        """A part of a snapshot that is being received or made; position 0 begins it anew."""
+        """Writes a part of a snapshot that is received or made; position 0 begins it again."""
 
     def finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """All of it was written: it is durable and complete from now on."""
+        """Completes a snapshot whose parts are all written, and makes it durable."""
 
     def begin_at_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Empties the log: it goes on after the snapshot."""
+        """Empties the log: the next record follows the snapshot."""
 
 
 def replaces_log(snapshot_id: OffsetAndEpoch, log: RaftLog) -> bool:
@@ -86,7 +87,7 @@ class Epochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def note(self, epoch: int, offset: int) -> bool:
-        """Records of `epoch` are appended at `offset`; True when the epoch is new."""
+        """Notes that records of `epoch` are appended at `offset`. True when the epoch is new."""
         if self._epochs and self._epochs[-1] >= epoch:
             return False
         self._epochs.append(epoch)
@@ -112,7 +113,7 @@ class Epochs:
 
 
 class LogEpochs(ABC):
-    """The part of a log that knows its epochs; the rest of it tells what is appended and cut."""
+    """The epochs of a log. Subclasses update `epochs` with each append and truncation."""
 
     start_offset: int
     end_offset: int
@@ -134,13 +135,13 @@ class LogEpochs(ABC):
         found = self.epochs.end_of(epoch, self.end_offset)
         if found is not None:
             return found
-        # Before the first record there is what the snapshot stands for, or nothing at all.
+        # Before the first record comes the snapshot, or nothing at all.
         before = [each for each in self.snapshots() if each.offset == self.start_offset]
         return before[-1] if before else OffsetAndEpoch(self.start_offset, 0)
 
 
 class MemoryLog(LogEpochs):
-    """A log for tests and simulations. `crash` is what power loss does to it."""
+    """A log for tests and simulations. `crash` does what a power loss does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -202,6 +203,6 @@ class MemoryLog(LogEpochs):
         self.start_offset = self.end_offset = snapshot_id.offset
 
     def crash(self, synced_offset: int) -> None:
-        """Forgets what was not synced."""
+        """Removes the records that were not synced."""
         self._partial.clear()
         self.truncate(max(synced_offset, self.start_offset))

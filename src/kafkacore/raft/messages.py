@@ -1,4 +1,4 @@
-"""Raft's requests and responses as they go over the wire: one topic, one partition in each."""
+"""Raft's requests and responses on the wire: one topic and one partition in each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_ANSWER_BYTES: Final = 8 << 20  # of records in one answer, whatever the requ
 
 
 def only(request: Any, topics: Sequence[Any], index_of: Callable[[Any], int]) -> Any | None:
-    """The partition a request is about; None unless it is about the metadata log alone."""
+    """The partition of a request; None unless the request names the metadata log alone."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -129,7 +129,7 @@ def fetch_snapshot(
     )
 
 
-# What a response is made of: topic struct, its name field, partition struct, and the field with the topics.
+# The structure of each response: topic struct, its name field, partition struct, and the field with the topics.
 _SHAPES: Final = {
     "VoteRequest": ("TopicData", "topic_name", "PartitionData", "topics"),
     "BeginQuorumEpochRequest": ("TopicData", "topic_name", "PartitionData", "topics"),
@@ -149,7 +149,7 @@ def refused(request: Any, error: int) -> Any:
 
 
 def answer(request: Any, leader: tuple[int, int], endpoint: tuple[str, int] | None, **values: Any) -> Any:
-    """A response about the one partition. `leader` is id and epoch; `endpoint` where the leader is, when known."""
+    """A response for the one partition. `leader` is id and epoch; `endpoint` is where the leader listens, if known."""
     response_class = _response_class(request)
     topic_name, name_field, partition_name, topics_field = _SHAPES[request.NAME]
     topic_class, partition_class = getattr(response_class, topic_name), getattr(response_class, partition_name)
@@ -224,7 +224,7 @@ def describe_quorum(
 
 
 def describe_error(request: Any, error: ErrorCode) -> Any:
-    """The error for each partition that was asked for."""
+    """The error for each partition in the request."""
     made = classes.DescribeQuorumResponse
     return made(
         topics=[

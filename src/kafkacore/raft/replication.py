@@ -1,5 +1,4 @@
-"""Replication: Fetch as the leader answers it and as a follower sends it, and what is committed (KIP-595, 630,
-1166)."""
+"""Replication: the leader's and the follower's side of Fetch, and the high watermark (KIP-595, 630, 1166)."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
     from kafkacore.raft.core import InFlight, Raft
 
 OBSERVER_SESSION_MS: Final = 300_000
-MAX_OBSERVERS: Final = 10_000  # more are served, and not told of
+MAX_OBSERVERS: Final = 10_000  # more are served, but DescribeQuorum leaves them out
 NO_OFFSET: Final = -1
-MAX_PARKED_FETCHES: Final = 10_000  # what is above it is answered at once, empty
+MAX_PARKED_FETCHES: Final = 10_000  # one more is answered at once, empty
 
 
 class RaftFault(Exception):
-    """What must not happen while a majority of the voters keeps its disks: this replica stops rather than lose
-    records."""
+    """A state that cannot be while a majority of the voters keeps its disks. This replica stops rather than lose
+    committed records."""
 
 
 class Parked(NamedTuple):
@@ -38,7 +37,7 @@ class Parked(NamedTuple):
 
 
 def next_offset(data: bytes) -> int:
-    """Where the last of some batches ends."""
+    """The offset after the last batch."""
     end = NO_OFFSET
     for batch in Batches(data):
         end = batch.next_offset
@@ -83,7 +82,7 @@ def leader_only_error(raft: Raft, epoch: int) -> ErrorCode:
 
 
 def _serve(raft: Raft, parked: Parked, even_empty: bool) -> bool:
-    """Answers a Fetch unless there is nothing to say; True when it was answered."""
+    """Answers a Fetch unless the answer would be empty. True when it was answered."""
     request = parked.request
     asked = request.topics[0].partitions[0]
     error = leader_only_error(raft, asked.current_leader_epoch)
@@ -121,8 +120,8 @@ def _replica(request: Any, asked: Any) -> ReplicaKey:
 
 
 def _place(raft: Raft, offset: int, epoch: int) -> dict[str, Any] | None:
-    """None where the fetching log is a part of ours; else what to say instead of records: a snapshot, or where they
-    part."""
+    """None where the fetching log is a part of ours. Else the fields to answer in place of records: a snapshot, or the
+    offset where the logs part."""
     log = raft.log
     if log.start_offset == 0 and offset == 0 and epoch == 0:
         return None
@@ -143,7 +142,7 @@ def _note_progress(raft: Raft, role: Leader, key: ReplicaKey, offset: int) -> No
         return
     progress = role.voters.get(key.replica_id)
     if progress is not None and progress.key.matches(key):
-        progress.told_until_ms = raft.now_ms + raft.config.fetch_timeout_ms
+        progress.announced_until_ms = raft.now_ms + raft.config.fetch_timeout_ms
         election.heard_of_voter(raft, role, key.replica_id)
     else:
         progress = role.observers.get(key) or _new_observer(raft, role, key)
@@ -165,13 +164,13 @@ def _new_observer(raft: Raft, role: Leader, key: ReplicaKey) -> Progress:
 
 
 def _forget_observers(raft: Raft, role: Leader) -> None:
-    """Those that have not fetched for so long that they are gone."""
+    """Removes observers that have not fetched for OBSERVER_SESSION_MS."""
     for key in [key for key, seen in role.observers.items() if seen.last_fetch_ms + OBSERVER_SESSION_MS < raft.now_ms]:
         del role.observers[key]
 
 
 def _caught_up(raft: Raft, progress: Progress, offset: int) -> None:
-    """A replica is caught up at the time of the last Fetch at whose leader's end it has arrived."""
+    """A replica was caught up at the time of a Fetch if it has reached the leader's end of that time."""
     if offset >= raft.log.end_offset:
         progress.last_caught_up_ms = raft.now_ms
     elif 0 <= progress.leader_end_at_last_fetch <= offset:
@@ -179,12 +178,12 @@ def _caught_up(raft: Raft, progress: Progress, offset: int) -> None:
 
 
 def is_known(raft: Raft, role: Leader) -> bool:
-    """A new leader does not know what is committed before a record of its own epoch is (Raft 5.4.2)."""
+    """A new leader knows the high watermark only after a record of its own epoch is committed (Raft 5.4.2)."""
     return raft.high_watermark > role.epoch_start_offset
 
 
 def advance_high_watermark(raft: Raft) -> None:
-    """What a majority of voters has is committed; the leader's own part is what it has on disk."""
+    """Records on a majority of voters are committed. The leader counts only its own durable records."""
     role = raft.role
     if not isinstance(role, Leader):
         return
@@ -204,7 +203,7 @@ def advance_high_watermark(raft: Raft) -> None:
 
 
 def refresh_voters(raft: Raft, role: Leader) -> None:
-    """The voters that count are those of the last set in the log."""
+    """Takes the last voter set in the log, committed or not."""
     latest: VoterSet = raft.voters.latest
     if len(latest) != len(role.voters) or any(progress.key not in latest for progress in role.voters.values()):
         known = {progress.key: progress for progress in (*role.observers.values(), *role.voters.values())}
@@ -234,7 +233,7 @@ def expire_parked(raft: Raft) -> None:
 
 
 def refuse_parked(raft: Raft) -> None:
-    """This replica leads no more: whoever waits here must look for the new leader."""
+    """This replica leads no more: the waiting replicas must find the new leader."""
     waiting, raft.parked = raft.parked, []
     for parked in waiting:
         _reply_error(raft, parked.token, parked.request, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -274,7 +273,7 @@ def _replica_state(raft: Raft, progress: Progress) -> Any:
 
 
 def fetch(raft: Raft) -> None:
-    """Asks the leader for what comes next; who knows no leader asks anybody, and is told who it is."""
+    """Asks the leader for the next records. Without a leader it asks any voter, whose answer names the leader."""
     role = raft.role
     if isinstance(role, Follower) and raft.leader_endpoint is not None:
         to: Destination | None = Destination(raft.leader_id, *raft.leader_endpoint)
@@ -296,7 +295,7 @@ def fetch(raft: Raft) -> None:
         )
         raft.send(to, wanted)
         return
-    # What a voter asks for tells the leader what it has, so it must have it on disk.
+    # The leader counts records below the fetch offset as stored here, so they must be durable first.
     wanted = messages.fetch(
         config.cluster_id, raft.me, raft.epoch, raft.end, raft.high_watermark, config.fetch_max_bytes
     )
@@ -340,7 +339,7 @@ def _back_off(raft: Raft, sent: InFlight) -> None:
 
 
 def _leader_is_gone(raft: Raft, role: Any, leader_id: int) -> None:
-    """An observer whose leader says that it is none asks the others; a voter waits for its time-out."""
+    """An observer whose leader no longer leads asks the others. A voter waits for its timeout."""
     if isinstance(role, Follower) and not raft.is_voter and leader_id != raft.leader_id:
         raft.leader_id = NOBODY
         raft.become_unattached(raft.epoch)

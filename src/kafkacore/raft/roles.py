@@ -1,5 +1,4 @@
-"""The roles a replica plays, each with what it must remember only while it plays it. Times are monotonic
-milliseconds."""
+"""The roles of a replica, each with the state that only this role needs. Times are monotonic milliseconds."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ NEVER: Final = -1
 
 
 class Destination(NamedTuple):
-    """`node_id` is below -1 for a bootstrap server, whose id is not known."""
+    """`node_id` is below -1 for a bootstrap server: its id is not known."""
 
     node_id: int
     host: str
@@ -22,7 +21,7 @@ class Destination(NamedTuple):
 
 
 class Unattached:
-    """Knows an epoch, at most who leads it, and does not follow."""
+    """Knows an epoch and maybe its leader, and does not follow."""
 
     __slots__ = ("election_deadline_ms",)
 
@@ -43,7 +42,7 @@ class Election:
 
 
 class Prospective(Election):
-    """Asks whether it could win before it disturbs anybody with a new epoch (KIP-996)."""
+    """Asks the voters whether it could win, before it begins a new epoch (KIP-996)."""
 
     __slots__ = ()
 
@@ -55,8 +54,8 @@ class Candidate(Election):
 
 
 class Follower:
-    """`has_fetched` from this leader in this epoch; `download` is the snapshot it takes, up to `download_position`.
-    `download_check` has seen the bytes before that."""
+    """`has_fetched`: from this leader, in this epoch. `download` is the snapshot that it fetches. It has the bytes
+    below `download_position`, and `download_check` has checked them."""
 
     __slots__ = (
         "download", "download_check", "download_position", "fetch_deadline_ms", "has_fetched", "update_due_ms",
@@ -77,17 +76,17 @@ class Follower:
 
 
 class Progress:
-    """How far a replica is; `end_offset` NEVER before its first fetch in this epoch. `told_until_ms` is when the next
-    BeginQuorumEpoch is due."""
+    """How far a replica is. `end_offset` is NEVER before its first fetch in this epoch. The next BeginQuorumEpoch is
+    due at `announced_until_ms`."""
 
     __slots__ = (
-        "end_offset", "key", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch", "told_until_ms",
+        "announced_until_ms", "end_offset", "key", "last_caught_up_ms", "last_fetch_ms", "leader_end_at_last_fetch",
     )  # fmt: skip
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
         self.end_offset = self.last_fetch_ms = self.last_caught_up_ms = NEVER
-        self.leader_end_at_last_fetch = self.told_until_ms = NEVER
+        self.leader_end_at_last_fetch = self.announced_until_ms = NEVER
 
 
 class VoterChange:
@@ -104,7 +103,7 @@ class VoterChange:
 
 
 class Leader:
-    """`fetched` are the voters heard of since the quorum was last checked."""
+    """`fetched` has the voters that fetched since the quorum was last checked."""
 
     __slots__ = (
         "change", "check_quorum_deadline_ms", "epoch_start_offset", "fetched", "granting", "observers", "voters",
@@ -127,7 +126,7 @@ class Leader:
 
 
 class Resigned:
-    """Led this epoch and does not any more; tells the others until a new epoch begins."""
+    """Led this epoch and leads no more. It sends EndQuorumEpoch until a new epoch begins."""
 
     __slots__ = ("election_deadline_ms", "unacknowledged")
 

@@ -1,7 +1,7 @@
-"""Snapshots of the metadata log: a header and a footer around batches of records, in a file named by where it ends
-(KIP-630).
+"""Snapshots of the metadata log: a header and a footer around batches of records (KIP-630).
 
-`<end offset>-<epoch>.checkpoint`; while it is made or received it has `.part` at its end, and a rename completes it.
+The file is `<end offset>-<epoch>.checkpoint`. While it is made or received its name ends in `.part`; a rename completes
+it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SnapshotFiles:
             if parsed is not None:
                 yield OffsetAndEpoch(*parsed)
             elif name.endswith((CHECKPOINT + PARTIAL, CHECKPOINT + DELETED)):
-                # Left by a crash while it was made, received, or deleted.
+                # A crash left it while it was made, received, or deleted.
                 self._files.unlink(os.path.join(self._directory, name))
 
     def ids(self) -> list[OffsetAndEpoch]:
@@ -70,18 +70,18 @@ class SnapshotFiles:
 
 
 class SnapshotError(LogDirectoryError):
-    """A snapshot that is damaged or incomplete. Another replica, or the one before it, has what it should hold."""
+    """A snapshot that is damaged or incomplete. Another replica has its records, or the snapshot before it."""
 
     def __init__(self, snapshot_id: OffsetAndEpoch, problem: str) -> None:
         super().__init__(
             f"snapshot {checkpoint_name(*snapshot_id)} of the metadata log {problem}; restore it, or move it away "
-            "where an older one and the records behind that are there, or let this controller follow others from a "
+            "if an older snapshot and the records after that are there, or let this controller follow others from a "
             "new directory"
         )
 
 
 def read_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
-    """The batches of a snapshot's records, read in parts. Raises SnapshotError."""
+    """The batches with a snapshot's records, read in parts. Raises SnapshotError."""
     complete = False
     for batch in checked_batches(log, snapshot_id):
         if batch.is_control:
@@ -93,7 +93,7 @@ def read_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch]:
 
 
 def read_timestamp(log: RaftLog, snapshot_id: OffsetAndEpoch) -> int:
-    """The time of the last record that a snapshot stands for, in milliseconds; -1 when its header does not tell."""
+    """The time of the last record in a snapshot, in milliseconds; -1 when its header does not have it."""
     for batch in checked_batches(log, snapshot_id):
         for _, record in control.control_records(batch.data):
             if isinstance(record, SnapshotHeaderRecord):
@@ -109,7 +109,7 @@ def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch
     position, wanted = 0, READ_BYTES
     while position < size:
         batches = Batches(log.read_snapshot(snapshot_id, position, wanted))
-        whole = 0  # bytes of the batches that were given
+        whole = 0  # bytes of the batches yielded so far
         try:
             for batch in batches:
                 if not batch.crc_ok:
@@ -119,7 +119,7 @@ def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch
         except CorruptBatchError as error:
             raise SnapshotError(snapshot_id, f"is damaged at byte {position + whole}: {error}") from None
         if batches.position == 0:
-            # A batch is longer than what was read of it.
+            # The read ended inside the first batch.
             if position + wanted >= size:
                 raise SnapshotError(snapshot_id, f"is cut off at byte {position}")
             wanted *= 2
@@ -131,8 +131,7 @@ def checked_batches(log: RaftLog, snapshot_id: OffsetAndEpoch) -> Iterator[Batch
 def snapshot_parts(
     snapshot_id: OffsetAndEpoch, values: Iterable[bytes], voters: VoterHistory, last_timestamp_ms: int, now_ms: int
 ) -> Iterator[bytes]:
-    """A snapshot's file in parts, each whole batches. `values` are framed records; offsets in it are its own, from
-    0."""
+    """The bytes of a snapshot in parts of whole batches. `values` are framed records. Its offsets begin at 0."""
     head: list[Message] = [SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp_ms)]
     if voters.kraft_version > 0:
         head += [KRaftVersionRecord(version=0, kraft_version=voters.kraft_version), voters.latest.to_record()]

@@ -1,4 +1,4 @@
-"""When a snapshot of the metadata is made, and which old ones may go with the records below them (KIP-630)."""
+"""Makes snapshots of the metadata, and deletes old ones with the records below them (KIP-630)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG: Final = logging.getLogger("kafkacore.raft")
 
 
 class Contents(NamedTuple):
-    """What a snapshot would hold: all up to `offset`, the last record's, whose epoch and time are beside it."""
+    """The contents of a snapshot: all records up to `offset`, with the epoch and the time of the last one."""
 
     offset: int
     epoch: int
@@ -44,8 +44,9 @@ Write = Callable[[OffsetAndEpoch, Iterator[bytes], int], Awaitable[None]]
 
 
 class Snapshotter:
-    """A listener of the driver, after the one whose metadata `contents` gives, or nothing yet. `write` is the driver's
-    write_snapshot; `now_ms` is monotonic and says when the next is due, `wall_ms` how old one is."""
+    """A listener of the driver. It comes after the listener whose metadata `contents` returns; None: no metadata yet.
+    `write` is the driver's write_snapshot. The monotonic `now_ms` decides when the next snapshot is due, `wall_ms` how
+    old one is."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class Snapshotter:
         self._reset()
 
     def on_leading(self, epoch: int) -> None:
-        """Snapshots are each replica's own."""
+        """Leaders and followers make snapshots alike."""
 
     def on_following(self, epoch: int) -> None:
-        """As above."""
+        """As `on_leading`."""
 
     async def close(self) -> None:
-        """Gives up what is being written: a part of a snapshot is none."""
+        """Gives up a snapshot that is being written; the next start removes its part."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -86,7 +87,7 @@ class Snapshotter:
         limits = self._limits
         if self._bytes >= limits.bytes_between:
             return True
-        # Also when nothing but time has passed: records that say only that count for the next start as others do.
+        # Also when only NoOpRecords came: the next start must read them as it reads others.
         return limits.interval_ms > 0 and self._now_ms() - self._last_ms >= limits.interval_ms
 
     def _reset(self) -> None:
@@ -103,11 +104,11 @@ class Snapshotter:
             self.clean()
         except OSError:
             LOG.exception(
-                "no snapshot could be made; the next try comes with the next %d bytes", self._limits.bytes_between
+                "no snapshot could be made; the next try comes after %d more bytes", self._limits.bytes_between
             )
 
     def clean(self) -> None:
-        """Lets the oldest snapshots go, and the records below the next, while there is more than is to be kept."""
+        """Deletes the oldest snapshots, and the records below the next one, while retention asks for it."""
         while True:
             ids = self._log.snapshots()
             if len(ids) < 2 or not self._is_too_much(ids):

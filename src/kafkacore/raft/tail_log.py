@@ -1,4 +1,4 @@
-"""The metadata log of a broker beside a controller that has it on disk: in memory, and only what is still new."""
+"""The metadata log of a broker beside a controller that has it on disk: in memory, and without applied records."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kafkacore.raft.log import MemoryLog
 
 
 class TailLog(MemoryLog):
-    """For a replica that nobody fetches from, and that begins anew with each start of its process. Made a listener of
-    its replica, after all others, it forgets what they were told."""
+    """For a replica that nobody fetches from, and that begins empty with each start of its process. As the last
+    listener of its replica, it removes the records that all others have applied."""
 
     def begin_sync(self) -> None:
-        """Nothing is promised to outlive the process."""
+        """Nothing has to outlive the process."""
 
     def end_sync(self) -> bool:
         return True
@@ -27,11 +27,11 @@ class TailLog(MemoryLog):
 
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
         latest = self.snapshots()[-1]
-        self._snapshots = {latest: b""}  # where the log begins; what was in it is told
-        self._partial.clear()  # of others that were begun and given up
+        self._snapshots = {latest: b""}  # only its id is needed: the listeners have its records
+        self._partial.clear()  # downloads that were given up
 
     def on_leading(self, epoch: int) -> None:
         """Such a replica never leads."""
 
     def on_following(self, epoch: int) -> None:
-        """It always does."""
+        """Such a replica always follows."""

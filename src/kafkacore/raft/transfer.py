@@ -1,4 +1,4 @@
-"""Snapshots on their way: a leader reads them out, a follower that is too far behind takes one (KIP-630)."""
+"""FetchSnapshot: a leader sends its snapshot, and a follower that is too far behind takes it (KIP-630)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_fetch_snapshot(raft: Raft, token: Any, request: Any) -> None:
         raft.reply(token, request, error_code=error)
         return
     wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-    # The checkpoint at offset 0 stays where it is: the first leader wrote what it says to the log (KIP-853).
+    # The checkpoint at offset 0 is not sent: the first leader wrote its records to the log (KIP-853).
     if wanted.offset == 0 or wanted not in raft.log.snapshots():
         raft.reply(token, request, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
         return
@@ -61,7 +61,7 @@ def on_fetch_snapshot_response(raft: Raft, sent: InFlight, response: Any) -> Non
     if not isinstance(role, Follower) or role.download is None:
         return
     if error or partition is None:
-        # The leader may have a newer one by now: Fetch tells.
+        # The leader may have a newer snapshot now: the next Fetch names it.
         role.download = None
         raft._backoff_until[sent.to.node_id] = raft.now_ms + raft.config.retry_backoff_ms
         return

@@ -1,4 +1,4 @@
-"""Who votes: replicas with their directory ids, where they listen, and how the set changes along the log (KIP-853)."""
+"""The voters: their directory ids and endpoints, and how the set changes along the log (KIP-853)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ BEFORE_LOG: Final = -1
 
 
 class ReplicaKey(NamedTuple):
-    """A replica of the quorum. `directory_id` is ZERO where it is not known: static voters (kraft.version 0)."""
+    """A replica of the quorum. `directory_id` is ZERO for static voters (kraft.version 0): it is not known."""
 
     replica_id: int
     directory_id: Uuid = ZERO
 
     def matches(self, other: ReplicaKey) -> bool:
-        """The same replica, as far as both tell."""
+        """Whether both are the same replica, as far as they are known."""
         if self.replica_id != other.replica_id:
             return False
         return ZERO in (self.directory_id, other.directory_id) or self.directory_id == other.directory_id
@@ -32,7 +32,7 @@ class Voter(NamedTuple):
     kraft_versions: tuple[int, int] = (0, 1)
 
     def endpoint(self, listener: str) -> tuple[str, int] | None:
-        """Host and port of a listener; of the first one when `listener` is not among them."""
+        """Host and port of a listener; of the first one when `listener` is missing."""
         for name, host, port in self.endpoints:
             if name == listener:
                 return host, port
@@ -67,11 +67,11 @@ class VoterSet:
         return self._voters.get(replica_id)
 
     def voters(self) -> list[Voter]:
-        """By id."""
+        """Sorted by id."""
         return [self._voters[replica_id] for replica_id in sorted(self._voters)]
 
     def why_not(self, key: ReplicaKey) -> str:
-        """Why a controller that might vote only follows, and what to do."""
+        """Why a controller that may vote only follows, and what to do."""
         voter = self._voters.get(key.replica_id)
         if voter is not None:
             return (
@@ -124,7 +124,7 @@ NO_VOTERS: Final = VoterSet()
 
 
 class VoterHistory:
-    """The voter set and kraft.version at each offset where they changed: a truncation takes both back."""
+    """The voter set and kraft.version at each offset where they changed. A truncation undoes changes."""
 
     def __init__(self, static: VoterSet) -> None:
         self._static = static
@@ -133,7 +133,7 @@ class VoterHistory:
 
     @property
     def latest(self) -> VoterSet:
-        """Also before it is committed, as Raft's rule for changing one member at a time wants it."""
+        """Also before it is committed: Raft's rule for changes of one member demands it."""
         return self._sets[-1][1] if self._sets else self._static
 
     @property
@@ -147,7 +147,7 @@ class VoterHistory:
 
     @property
     def in_log(self) -> bool:
-        """Whether the set stands in the log or in a snapshot of it, not only in the checkpoint at offset 0."""
+        """Whether the set is in the log or in a snapshot of it, not only in the checkpoint at offset 0."""
         return bool(self._sets) and self._sets[-1][0] != BEFORE_LOG
 
     def set_voters(self, offset: int, voters: VoterSet) -> None:
@@ -161,13 +161,13 @@ class VoterHistory:
         self._versions = [each for each in self._versions if each[0] < end_offset]
 
     def below(self, end_offset: int) -> VoterHistory:
-        """As it was where a snapshot ends."""
+        """The history up to the end of a snapshot."""
         made = VoterHistory(self._static)
         made._sets, made._versions = list(self._sets), list(self._versions)
         made.truncate(end_offset)
         return made
 
     def forget_all(self) -> None:
-        """A snapshot takes the place of the log."""
+        """A snapshot replaces the log."""
         self._sets.clear()
         self._versions.clear()

@@ -38,12 +38,12 @@ def kinds(node: Directories, name: str) -> list[names.Kind]:
 
 
 def slow_down(node: Directories) -> None:
-    """So that a move is under way for as long as a test wants."""
+    """Makes moves slow, so that one lasts for as long as a test needs."""
     node.broker.moves._limit = lambda: 50_000
 
 
 def filled_and_slow(node: Directories) -> str:
-    """Where the partition lies, with as much in it as a slow move takes long for."""
+    """Fills the partition, so that a slow move takes long. Returns the directory of the partition."""
     source = node.directory_of("t", 0)
     for _ in range(20):
         assert node.produce("t", 0, VALUE) == 0
@@ -56,7 +56,7 @@ def move(node: Directories, name: str, topic: str = "t") -> None:
     wait_until(lambda: node.directory_of(topic, 0) == name and not node.broker.moves._moves)
 
 
-def test_a_partition_moves_while_it_is_written_and_read(node: Directories) -> None:
+def test_partition_moves_while_it_is_written_and_read(node: Directories) -> None:
     source = node.directory_of("t", 0)
     ended = threading.Event()
     acknowledged: list[bytes] = []
@@ -90,7 +90,7 @@ def test_a_partition_moves_while_it_is_written_and_read(node: Directories) -> No
     assert node.read("t", 0, len(acknowledged)) == acknowledged
 
 
-def test_a_move_that_is_under_way_is_shown_and_can_be_taken_back(node: Directories) -> None:
+def test_move_is_shown_and_can_be_cancelled(node: Directories) -> None:
     source = filled_and_slow(node)
     target = f"{node.path}/{other(source)}"
     assert node.alter("t", 0, target) == node.alter("t", 0, target) == ErrorCode.NONE
@@ -105,7 +105,7 @@ def test_a_move_that_is_under_way_is_shown_and_can_be_taken_back(node: Directori
     assert (node.directory_of("t", 0), node.assigned("t"), node.produce("t", 0)) == (source, [source], 0)
 
 
-def test_a_move_goes_on_after_a_restart(node: Directories) -> None:
+def test_move_continues_after_a_restart(node: Directories) -> None:
     source = filled_and_slow(node)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
@@ -117,7 +117,7 @@ def test_a_move_goes_on_after_a_restart(node: Directories) -> None:
     assert node.assigned("t") == [other(source)]
 
 
-def test_the_controller_hears_of_the_new_place_before_the_log_is_there(node: Directories) -> None:
+def test_controller_learns_the_new_directory_before_the_log_is_there(node: Directories) -> None:
     source = node.directory_of("t", 0)
     assert node.produce("t", 0) == 0
     manager: Any = node.broker._logs._manager
@@ -134,7 +134,7 @@ def test_the_controller_hears_of_the_new_place_before_the_log_is_there(node: Dir
     assert known == [[other(source)]]
 
 
-def test_a_move_that_fails_in_the_end_is_taken_back_in_the_metadata(node: Directories) -> None:
+def test_metadata_is_restored_when_the_last_step_of_a_move_fails(node: Directories) -> None:
     source = node.directory_of("t", 0)
     assert node.produce("t", 0) == 0
     manager: Any = node.broker._logs._manager
@@ -152,7 +152,7 @@ def test_a_move_that_fails_in_the_end_is_taken_back_in_the_metadata(node: Direct
     assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
 
 
-def test_a_move_that_failed_where_both_disks_serve_is_tried_again(node: Directories) -> None:
+def test_failed_move_is_tried_again_when_both_disks_serve(node: Directories) -> None:
     source = node.directory_of("t", 0)
     assert node.produce("t", 0) == 0
     manager: Any = node.broker._logs._manager
@@ -172,7 +172,7 @@ def test_a_move_that_failed_where_both_disks_serve_is_tried_again(node: Director
     assert node.produce("t", 0) == 0
 
 
-def test_a_move_that_is_taken_back_as_its_last_step_fails_is_not_tried_again(node: Directories) -> None:
+def test_move_is_not_tried_again_when_it_is_cancelled_while_its_last_step_fails(node: Directories) -> None:
     source = node.directory_of("t", 0)
     assert node.produce("t", 0) == 0
     manager: Any = node.broker._logs._manager
@@ -201,7 +201,7 @@ def test_a_move_that_is_taken_back_as_its_last_step_fails_is_not_tried_again(nod
     assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
 
 
-def test_a_move_that_is_taken_back_late_is_taken_back_in_the_metadata(node: Directories) -> None:
+def test_metadata_is_restored_when_a_move_is_cancelled_late(node: Directories) -> None:
     source = node.directory_of("t", 0)
     assert node.produce("t", 0) == 0
     moves, futures = node.broker.moves, node.broker._logs._manager.futures
@@ -213,7 +213,7 @@ def test_a_move_that_is_taken_back_late_is_taken_back_in_the_metadata(node: Dire
         told.append(Path(path).name)
 
     moves._assign = noted
-    # Once the controller has heard of it, there is always something missing still.
+    # From the moment that the controller knows of the move, the copy always lacks something.
     futures.copy = lambda key, max_bytes: copy(key, max_bytes) or (max_bytes if told else 0)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     node.await_assigned("t", lambda assigned: assigned == [other(source)])
@@ -222,7 +222,7 @@ def test_a_move_that_is_taken_back_late_is_taken_back_in_the_metadata(node: Dire
     assert (node.directory_of("t", 0), node.produce("t", 0)) == (source, 0)
 
 
-def test_a_disk_that_fails_during_a_move_takes_the_future_log_along_and_not_the_partition(node: Directories) -> None:
+def test_partition_stays_when_the_disk_of_its_future_log_fails(node: Directories) -> None:
     source = filled_and_slow(node)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
@@ -230,12 +230,12 @@ def test_a_disk_that_fails_during_a_move_takes_the_future_log_along_and_not_the_
     wait_until(lambda: node.describe()[other(source)].error_code == ErrorCode.KAFKA_STORAGE_ERROR)
     assert node.produce("t", 0) == 0
     wait_until(lambda: node.broker.moves._moves == {})
-    # While a directory is offline nothing new is begun.
+    # While a directory is offline, no new move begins.
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.KAFKA_STORAGE_ERROR
     assert node.faults == []
 
 
-def test_a_topic_that_is_deleted_takes_its_move_along(node: Directories) -> None:
+def test_move_ends_when_its_topic_is_deleted(node: Directories) -> None:
     source = filled_and_slow(node)
     assert node.alter("t", 0, f"{node.path}/{other(source)}") == ErrorCode.NONE
     wait_until(lambda: kinds(node, other(source)) == [names.Kind.FUTURE])
@@ -246,7 +246,7 @@ def test_a_topic_that_is_deleted_takes_its_move_along(node: Directories) -> None
     assert (node.produce("t", 0), node.read("t", 0, 1)) == (0, [b"x"])
 
 
-def test_what_cannot_be_moved_is_refused_as_kafka_does(node: Directories) -> None:
+def test_impossible_move_is_refused_as_in_kafka(node: Directories) -> None:
     assert node.alter("t", 0, "/nowhere") == ErrorCode.LOG_DIR_NOT_FOUND
     assert node.alter("t", 7, f"{node.path}/a") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert node.alter("x" * 240, 0, f"{node.path}/a") == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -256,10 +256,10 @@ def test_what_cannot_be_moved_is_refused_as_kafka_does(node: Directories) -> Non
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_a_directory_is_chosen_for_a_topic_that_is_still_to_come(node: Directories, name: str) -> None:
+def test_directory_is_chosen_for_a_topic_before_it_exists(node: Directories, name: str) -> None:
     assert node.alter("later", 0, f"{node.path}/{name}") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     node.create("later", 1)
     assert node.directory_of("later", 0) == name
     node.await_assigned("later", lambda assigned: assigned == [name])
-    # Once: what is made again goes where there is room.
+    # Only once: a topic that is created again goes where there is room.
     assert node.broker._logs._preferred == {}

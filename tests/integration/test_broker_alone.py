@@ -1,6 +1,6 @@
-"""A broker with its plane, partitions and handlers, and in place of a controller a list of records that grows.
+"""A broker with its plane, partitions and handlers; a growing list of records replaces the controller.
 
-Real clients speak to it, first by the hot path and then with every Produce and Fetch punted to the handlers.
+Real clients use it, first through the hot path and then with every Produce and Fetch punted to the handlers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def consume(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[
 
 
 @pytest.mark.timeout(60)
-def test_a_client_creates_produces_and_consumes(started: Started) -> None:
+def test_client_creates_produces_and_consumes(started: Started) -> None:
     create(started.bootstrap, "t", 3)
     producer = Producer({"bootstrap.servers": started.bootstrap, "linger.ms": 5, "acks": "all"})
     failures: list[Any] = []
@@ -72,7 +72,7 @@ def test_a_client_creates_produces_and_consumes(started: Started) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
-def test_only_who_calls_itself_an_admin_client_writes_to_kafkas_own_topics(started: Started, topic: str) -> None:
+def test_only_an_admin_client_writes_to_internal_topics(started: Started, topic: str) -> None:
     started.create(topic)
     for client_id, refused in (("me", True), ("__admin_client", False)):
         producer = Producer({"bootstrap.servers": started.bootstrap, "client.id": client_id})
@@ -84,7 +84,7 @@ def test_only_who_calls_itself_an_admin_client_writes_to_kafkas_own_topics(start
 
 
 @pytest.mark.timeout(60)
-def test_an_idempotent_producer_gets_its_id(started: Started) -> None:
+def test_idempotent_producer_gets_its_id(started: Started) -> None:
     create(started.bootstrap, "t")
     producer = Producer({"bootstrap.servers": started.bootstrap, "enable.idempotence": True})
     producer.produce("t", b"x")
@@ -93,7 +93,7 @@ def test_an_idempotent_producer_gets_its_id(started: Started) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_waiting_consumer_hears_of_the_next_record(started: Started) -> None:
+def test_waiting_consumer_gets_the_next_record(started: Started) -> None:
     create(started.bootstrap, "t")
     consumer = Consumer(
         {"bootstrap.servers": started.bootstrap, "group.id": "none", "fetch.wait.max.ms": 30_000, "fetch.min.bytes": 1}
@@ -110,7 +110,7 @@ def test_a_waiting_consumer_hears_of_the_next_record(started: Started) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_offsets_deletion_and_directories_as_an_administrator_sees_them(started: Started) -> None:
+def test_administrator_sees_offsets_deletion_and_directories(started: Started) -> None:
     create(started.bootstrap, "t")
     producer = Producer({"bootstrap.servers": started.bootstrap})
     for number in range(10):
@@ -138,7 +138,9 @@ def test_offsets_deletion_and_directories_as_an_administrator_sees_them(started:
 
 
 @pytest.mark.parametrize(("enable", "asked"), [("true", True), ("false", False)])
-def test_a_broker_hands_its_leaderships_over_unless_it_is_told_not_to(tmp_path: Path, enable: str, asked: bool) -> None:
+def test_broker_hands_its_leaderships_over_unless_controlled_shutdown_is_off(
+    tmp_path: Path, enable: str, asked: bool
+) -> None:
     made = Started(tmp_path, controlled_shutdown_enable=enable)
     made.stop()
     assert (made.records.asked_to_leave > 0) is asked

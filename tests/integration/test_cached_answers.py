@@ -49,14 +49,14 @@ def commit(broker: Both, *records: Any) -> None:
 
 
 def is_served(broker: Both, request: MetadataRequest, version: int = 9) -> bool:
-    """By a processor."""
+    """Whether a processor answers the request."""
     before = broker.handled
     broker.ask(request, version)
     return broker.handled == before
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_asks_again_gets_the_handlers_bytes_from_a_processor(broker: Both, version: int) -> None:
+def test_processor_gives_the_bytes_of_the_handler_when_a_request_repeats(broker: Both, version: int) -> None:
     requests = [asked("t"), asked("u", "t")]
     if version >= 1:
         requests.append(MetadataRequest(topics=None))
@@ -71,7 +71,7 @@ def test_who_asks_again_gets_the_handlers_bytes_from_a_processor(broker: Both, v
         broker.gate(None)
 
 
-def test_an_answer_carries_the_correlation_id_of_whoever_asks_now(broker: Both) -> None:
+def test_answer_has_the_correlation_id_of_the_current_request(broker: Both) -> None:
     first = broker.ask(asked("t"), 9, correlation_id=7)
     before = broker.handled
     second = broker.ask(asked("t"), 9, correlation_id=-2)
@@ -79,7 +79,7 @@ def test_an_answer_carries_the_correlation_id_of_whoever_asks_now(broker: Both) 
     assert second == (-2).to_bytes(4, "big", signed=True) + first[4:]
 
 
-def test_what_is_asked_otherwise_is_not_taken_for_the_same(broker: Both) -> None:
+def test_different_request_is_not_answered_from_the_cache(broker: Both) -> None:
     broker.ask(asked("t"), 9)
     assert not is_served(broker, asked("u"))
     assert not is_served(broker, asked("t"), 8)
@@ -87,7 +87,7 @@ def test_what_is_asked_otherwise_is_not_taken_for_the_same(broker: Both) -> None
     assert is_served(broker, asked("t"))
 
 
-def test_a_topic_that_is_not_there_is_looked_for_every_time(broker: Both) -> None:
+def test_unknown_topic_is_looked_up_every_time(broker: Both) -> None:
     request = asked("t", "later", allow_auto_topic_creation=False)
     broker.ask(request, 9)
     assert not is_served(broker, request)
@@ -95,7 +95,7 @@ def test_a_topic_that_is_not_there_is_looked_for_every_time(broker: Both) -> Non
     assert [topic.error_code for topic in decoded(broker.ask(request, 9)).topics] == [0, 0]
 
 
-def test_a_change_is_seen_by_the_next_request(broker: Both) -> None:
+def test_next_request_sees_a_change(broker: Both) -> None:
     topic_id = decoded(broker.ask(asked("t"), 12), 12).topics[0].topic_id
     for change, leader in (
         (PartitionChangeRecord(topic_id=topic_id, partition_id=1, leader=-1), -1),
@@ -112,7 +112,7 @@ def test_a_change_is_seen_by_the_next_request(broker: Both) -> None:
     assert decoded(broker.ask(asked("t", allow_auto_topic_creation=False), 9)).topics[0].error_code == 3
 
 
-def test_a_broker_that_is_fenced_changes_every_answer(broker: Both) -> None:
+def test_fenced_broker_changes_every_answer(broker: Both) -> None:
     everything = MetadataRequest(topics=None)
     for request in (asked("t"), everything):
         broker.ask(request, 9)
@@ -123,7 +123,7 @@ def test_a_broker_that_is_fenced_changes_every_answer(broker: Both) -> None:
         assert decoded(frame).brokers == []
 
 
-def test_only_what_depends_on_a_change_is_made_anew(broker: Both) -> None:
+def test_only_answers_that_depend_on_a_change_are_made_again(broker: Both) -> None:
     everything = MetadataRequest(topics=None)
     for request in (asked("t"), asked("u"), everything):
         broker.ask(request, 9)
@@ -138,14 +138,14 @@ def test_only_what_depends_on_a_change_is_made_anew(broker: Both) -> None:
     assert not is_served(broker, asked("t"))
 
 
-def test_what_is_kept_has_its_limits(broker: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_is_bounded(broker: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cached_answers, "MAX_ANSWERS", 2)
     for version in (5, 6):
         broker.ask(asked("t"), version)
         assert is_served(broker, asked("t"), version)
     broker.ask(asked("t"), 7)
     assert is_served(broker, asked("t"), 7)
-    assert not is_served(broker, asked("t"), 5)  # went to make room
+    assert not is_served(broker, asked("t"), 5)  # evicted to make room
     monkeypatch.setattr(cached_answers, "MAX_BYTES", 10)
     broker.ask(asked("t"), 8)
     assert not is_served(broker, asked("t"), 8)

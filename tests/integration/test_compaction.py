@@ -31,7 +31,7 @@ def started(path: Path, *overrides: str) -> Iterator[Node]:
 
 
 def produce(bootstrap: str, first: int, last: int) -> dict[bytes, bytes]:
-    """The last value of each key."""
+    """Produces records and returns the last value of each key."""
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "batch.num.messages": 100})
     values = {}
     for number in range(first, last):
@@ -46,7 +46,7 @@ def produce(bootstrap: str, first: int, last: int) -> dict[bytes, bytes]:
 
 
 def read_up_to(consumer: Consumer, end: int, seen: dict[bytes, bytes]) -> None:
-    """Offsets grow, with gaps; nothing else is amiss."""
+    """Reads up to an offset; offsets may have gaps and must grow."""
     last = -1
     while last < end - 1:
         message = consumer.poll(TIMEOUT_S)
@@ -81,7 +81,7 @@ def size_bytes(node: Node) -> int:
     return sum(partition.size_bytes for partition in broker.replicas.hosted() if partition.topic == "orders")
 
 
-def test_the_log_shrinks_while_consumers_read(written: tuple[Node, dict[bytes, bytes]], tmp_path: Path) -> None:
+def test_log_shrinks_while_consumers_read(written: tuple[Node, dict[bytes, bytes]], tmp_path: Path) -> None:
     node, values = written
     seen: dict[bytes, bytes] = {}
     slow = consumer_of(node.bootstrap)
@@ -110,7 +110,7 @@ def test_dump_log_finds_a_compacted_directory_sound(tmp_path: Path, capfd: pytes
     assert main(["dump-log", "--verify", "--deep-iteration", str(tmp_path / "node")]) == 0, capfd.readouterr().err
 
 
-def test_the_metrics_are_apache_kafkas(written: tuple[Node, dict[bytes, bytes]]) -> None:
+def test_metrics_have_the_names_of_apache_kafka(written: tuple[Node, dict[bytes, bytes]]) -> None:
     node, _ = written
     wait_until(lambda: size_bytes(node) < 2 << 20, TIMEOUT_S)
     with urllib.request.urlopen(str(node.metrics_address), timeout=TIMEOUT_S) as answer:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def cordoned(node: Directories) -> list[str] | None:
-    """As the committed metadata has them."""
+    """The cordoned directories in the committed metadata."""
     names: dict[Any, str] = {id_: Path(path).name for id_, path in node.broker._logs._paths.items()}
     found = node.broker.context.image.brokers[node.broker.node_id].cordoned_directories
     return None if found is None else sorted(names[each] for each in found)
@@ -31,7 +31,7 @@ def shown(node: Directories) -> dict[str, bool]:
     return {name: each.is_cordoned for name, each in node.describe().items()}
 
 
-def test_a_cordoned_directory_keeps_what_it_has_and_takes_nothing_new(tmp_path: Path) -> None:
+def test_cordoned_directory_keeps_its_partitions_and_takes_no_new_ones(tmp_path: Path) -> None:
     with Directories(tmp_path) as node:
         node.create("old", 2)
         node.await_assigned("old", lambda assigned: sorted(assigned) == ["a", "b"])
@@ -45,7 +45,7 @@ def test_a_cordoned_directory_keeps_what_it_has_and_takes_nothing_new(tmp_path: 
         assert node.produce("old", lies_in["b"], b"more") == 0
         node.create("new", 3)
         assert {node.directory_of("new", index) for index in range(3)} == {"a"}
-        # Nothing moves in, what is there may leave.
+        # No partition moves in, but those that are there may leave.
         assert node.alter("old", lies_in["a"], str(tmp_path / "b")) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert node.alter("later", 0, str(tmp_path / "b")) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert node.alter("old", lies_in["b"], str(tmp_path / "a")) == ErrorCode.NONE
@@ -67,12 +67,12 @@ def alter(node: Directories, operation: int, value: str | None) -> int:
 
 
 def metrics(node: Directories) -> dict[str, float]:
-    """By the ends of the directories' paths, and the count of all."""
+    """The metric by the last part of each directory's path, and the total."""
     found = [each for each in broker_metrics(node.broker) if "Cordoned" in each.name]
     return {Path(dict(each.tags).get("logDirectory", "all")).name: float(each.value) for each in found}
 
 
-def test_directories_are_cordoned_and_let_go_while_the_node_runs(tmp_path: Path) -> None:
+def test_directories_are_cordoned_and_released_at_run_time(tmp_path: Path) -> None:
     with Directories(tmp_path) as node:
         assert metrics(node) == {"a": 0, "b": 0, "all": 0}
         assert alter(node, 0, f"{tmp_path}/elsewhere") == ErrorCode.INVALID_REQUEST
@@ -87,7 +87,7 @@ def test_directories_are_cordoned_and_let_go_while_the_node_runs(tmp_path: Path)
         assert {node.directory_of("u", index) for index in range(3)} == {"a"}
 
 
-def test_a_broker_whose_directories_are_all_cordoned_gets_no_replicas(tmp_path: Path) -> None:
+def test_broker_gets_no_replicas_when_all_its_directories_are_cordoned(tmp_path: Path) -> None:
     with Directories(tmp_path, "cordoned.log.dirs=*") as node:
         wait_until(lambda: cordoned(node) == ["a", "b"])
         [(_, error, message)] = node.node.create_topics([("t", 1)])
@@ -95,7 +95,7 @@ def test_a_broker_whose_directories_are_all_cordoned_gets_no_replicas(tmp_path: 
         assert "cordoned" in str(message)
 
 
-def test_at_an_older_level_the_controller_is_not_told_and_the_broker_says_so(
+def test_broker_warns_when_the_metadata_version_is_too_old_for_cordoning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = [f"log.dirs={tmp_path}/a,{tmp_path}/b", f"metadata.log.dir={tmp_path}/m"]

@@ -1,4 +1,4 @@
-"""A node on files that were cut off, and on a disk that is full or read-only: it starts, or says what is wrong."""
+"""A node with truncated files, or on a full or read-only disk: it starts, or names the problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools import dev
 
 SMALL_SEGMENTS = ["log.segment.bytes=1048576"]
-VALUE = os.urandom(1000)  # nothing that compresses
+VALUE = os.urandom(1000)  # incompressible
 PATIENCE_S = 20
 
 
@@ -32,7 +32,7 @@ def started(directory: Path) -> Node:
 
 
 def produce_until(bootstrap: str, enough: int) -> dict[int, bytes]:
-    """What was acknowledged, by offset: `enough` records, or as many as there were before one failed."""
+    """Produces until `enough` records are acknowledged or one fails. Returns the acknowledged ones by offset."""
     acknowledged: dict[int, bytes] = {}
     failed: list[str] = []
     producer = Producer({
@@ -82,7 +82,7 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_whatever_file_is_cut_the_node_starts_or_names_it(used: Path, tmp_path: Path, clean: bool) -> None:
+def test_node_starts_or_names_the_file_when_any_file_is_truncated(used: Path, tmp_path: Path, clean: bool) -> None:
     files = [path for path in sorted(used.rglob("*")) if path.is_file() and path.stat().st_size]
     assert len(files) > 15
     refused, unnamed = set(), []
@@ -104,7 +104,7 @@ def test_whatever_file_is_cut_the_node_starts_or_names_it(used: Path, tmp_path: 
                     unnamed.append((path.name, length, str(error)))
             shutil.rmtree(directory)
     assert unnamed == []
-    # These cannot be made again from anything else; all of them are replaced whole when they are written.
+    # These cannot be rebuilt from other files; each is replaced as a whole when it is written.
     assert refused == {
         "bootstrap.checkpoint", "leader-epoch-checkpoint", "meta.properties", "partition.metadata", "quorum-state",
     }  # fmt: skip
@@ -112,8 +112,8 @@ def test_whatever_file_is_cut_the_node_starts_or_names_it(used: Path, tmp_path: 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Three nodes one after the other on a disk of 6 MiB, which is read-only for the second and larger for the third;
-    each prints where it is."""
+    """Starts three nodes in turn on a disk of 6 MiB, which is read-only for the second and larger for the third. Each
+    prints its address."""
     mounted = subprocess.run(
         ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False
     )
@@ -143,7 +143,7 @@ def process(command: list[str], directory: Path) -> Iterator[subprocess.Popen[st
         running.communicate()
 
 
-def test_a_full_and_a_read_only_disk_stop_the_node_and_lose_nothing(small_disk: subprocess.Popen[str]) -> None:
+def test_full_and_read_only_disks_stop_the_node_without_losing_records(small_disk: subprocess.Popen[str]) -> None:
     assert small_disk.stdout is not None
     acknowledged = produce_until(json.loads(small_disk.stdout.readline())["bootstrap"], 10_000)
     assert 3000 < len(acknowledged) < 7000

@@ -1,4 +1,4 @@
-"""What is configured while a node runs counts at once, and after a restart and a kill."""
+"""A configuration that changes at run time takes effect at once, and stays after a restart and a kill."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def segments(path: Path) -> list[str]:
     return sorted(each.name for each in path.glob("t-0/*.log"))
 
 
-def test_the_largest_message_of_a_topic_and_of_its_broker(node: Node) -> None:
+def test_largest_message_changes_for_a_topic_and_for_its_broker(node: Node) -> None:
     assert produce(node, 2000).error_code == 0
     for kind, name, key in ((BROKER, "", "message.max.bytes"), (BROKER, "1", "message.max.bytes")):
         assert alter(node, kind, name, **{key: "1000"}) == 0
@@ -114,7 +114,7 @@ def test_the_largest_message_of_a_topic_and_of_its_broker(node: Node) -> None:
     wait_until(lambda: produce(node, 2000).error_code == ErrorCode.MESSAGE_TOO_LARGE)
 
 
-def test_segments_end_and_go_as_they_are_told_to(node: Node, tmp_path: Path) -> None:
+def test_segments_roll_and_are_deleted_by_the_new_settings(node: Node, tmp_path: Path) -> None:
     assert alter(node, BROKER, "", log_segment_bytes="1048576") == 0
     wait_until(lambda: described(node, TOPIC, "t", "segment.bytes") == "1048576")
     for _ in range(4):
@@ -124,14 +124,14 @@ def test_segments_end_and_go_as_they_are_told_to(node: Node, tmp_path: Path) -> 
     wait_until(lambda: segments(tmp_path) == ["00000000000000000003.log"])
 
 
-def test_old_records_go_when_retention_says_so(node: Node, tmp_path: Path) -> None:
+def test_old_records_are_deleted_when_retention_changes(node: Node, tmp_path: Path) -> None:
     assert produce(node, timestamp_ms=int(time.time() * 1000) - 3_600_000).error_code == 0
     assert segments(tmp_path) == ["00000000000000000000.log"]
     assert alter(node, TOPIC, "t", retention_ms="60000", file_delete_delay_ms="0") == 0
     wait_until(lambda: segments(tmp_path) == ["00000000000000000001.log"])
 
 
-def test_timestamps_and_codecs_are_the_topics(node: Node) -> None:
+def test_timestamp_type_and_codec_change_for_a_topic(node: Node) -> None:
     hour_ago_ms = int(time.time() * 1000) - 3_600_000
     assert produce(node, 5000, timestamp_ms=hour_ago_ms).log_append_time_ms == -1
     assert last_batch(node).codec_name in (None, "none")
@@ -143,7 +143,7 @@ def test_timestamps_and_codecs_are_the_topics(node: Node) -> None:
 
 
 def connect(node: Node) -> socket.socket | None:
-    """A newcomer's connection; None when it is hung up on."""
+    """A new connection, or None if the broker closes it."""
     assert node.bootstrap is not None
     host, _, port = node.bootstrap.rpartition(":")
     connection = socket.create_connection((host, int(port)), TIMEOUT_S)
@@ -164,16 +164,16 @@ def refused(node: Node) -> bool:
 
 
 def place(node: Node) -> socket.socket:
-    """A connection that is kept, however long those that were closed before still count."""
+    """A new connection that stays open; tries again while closed ones still count."""
     kept: socket.socket = wait_until(lambda: connect(node))
     return kept
 
 
-def test_connections_are_limited_from_now_on(tmp_path: Path) -> None:
+def test_connection_limit_takes_effect_at_once(tmp_path: Path) -> None:
     with started(tmp_path) as node:
         assert not refused(node)
         assert alter(node, BROKER, "", max_connections_per_ip_overrides="127.0.0.1:1") == 0
-        # Some connection must remain for the one that takes it back.
+        # One connection must remain for the change that removes the limit.
         broker = node._broker
         assert broker is not None
         with place(node):
@@ -184,7 +184,7 @@ def test_connections_are_limited_from_now_on(tmp_path: Path) -> None:
             try:
                 return alter(node, BROKER, "", max_connections_per_ip_overrides=None) == 0
             except Disconnected:
-                return False  # the place of the newcomer before is not given back yet
+                return False  # the broker has not yet released the place of the last connection
 
         wait_until(taken_back)
         with place(node):
@@ -195,7 +195,7 @@ def test_connections_are_limited_from_now_on(tmp_path: Path) -> None:
         assert not refused(node)
 
 
-def test_a_listener_has_limits_of_its_own_from_now_on(tmp_path: Path) -> None:
+def test_limit_of_one_listener_takes_effect_at_once(tmp_path: Path) -> None:
     with started(tmp_path) as node:
         broker = node._broker
         assert broker is not None
@@ -224,7 +224,7 @@ def test_a_listener_has_limits_of_its_own_from_now_on(tmp_path: Path) -> None:
         wait_until(lambda: broker.plane.limits.own(name.upper()) == (0x7FFFFFFF, 900))
 
 
-def test_threads_that_wait_for_disks_become_more_and_fewer(node: Node) -> None:
+def test_number_of_io_threads_changes_at_run_time(node: Node) -> None:
     broker = node._broker
     assert broker is not None
 
@@ -246,7 +246,7 @@ def test_threads_that_wait_for_disks_become_more_and_fewer(node: Node) -> None:
         assert at_once() == threads
 
 
-def test_logs_are_loaded_by_as_many_threads_as_were_asked_for_last(tmp_path: Path, monkeypatch: Any) -> None:
+def test_logs_are_loaded_by_the_last_configured_number_of_threads(tmp_path: Path, monkeypatch: Any) -> None:
     with started(tmp_path) as node:
         assert alter(node, BROKER, "1", num_recovery_threads_per_data_dir="4") == 0
     used, load = [], LogManager.load
@@ -260,7 +260,7 @@ def test_logs_are_loaded_by_as_many_threads_as_were_asked_for_last(tmp_path: Pat
         assert used == [4]
 
 
-def test_a_request_log_that_is_turned_on_misses_no_hot_request(node: Node, caplog: Any) -> None:
+def test_request_log_has_every_hot_request_when_it_is_turned_on(node: Node, caplog: Any) -> None:
     name = "kafka.request.logger"
     before = logging.getLogger(name).level
     try:
@@ -274,8 +274,8 @@ def test_a_request_log_that_is_turned_on_misses_no_hot_request(node: Node, caplo
         logging.getLogger(name).setLevel(before)
 
 
-def test_what_is_no_configuration_any_more_is_left_out_and_keeps_nobody_from_serving(node: Node) -> None:
-    """A controller takes what are values of their keys: it may be told by somebody who has not asked the broker."""
+def test_invalid_stored_setting_is_ignored_and_the_node_serves(node: Node) -> None:
+    """A controller accepts valid values of keys without asking the broker."""
     broker = node._broker
     assert broker is not None
     made = m.IncrementalAlterConfigsRequest
@@ -303,7 +303,7 @@ def test_what_is_no_configuration_any_more_is_left_out_and_keeps_nobody_from_ser
 
 
 def everything(bootstrap: str) -> Any:
-    """What is set, of every kind that librdkafka describes."""
+    """All settings of every kind that librdkafka describes."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = [ConfigResource(ResourceType.TOPIC, "kept"), ConfigResource(ResourceType.BROKER, "1")]
     told = admin.describe_configs(wanted, request_timeout=TIMEOUT_S)
@@ -315,7 +315,7 @@ def everything(bootstrap: str) -> Any:
     }
 
 
-def test_it_is_kept_by_an_orderly_stop_and_by_a_kill(start_node: Any) -> None:
+def test_settings_survive_an_orderly_stop_and_a_kill(start_node: Any) -> None:
     node = start_node()
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(TIMEOUT_S)

@@ -20,7 +20,7 @@ def of_metadata(request_class, topic, partition, **fields):
     return request_class(topics=[getattr(request_class, topic)(partitions=[partition()], **fields)])
 
 
-# What a default request says nothing about.
+# Fields that a default request leaves empty.
 REQUESTS = {
     "DescribeQuorumRequest": lambda: of_metadata(
         m.DescribeQuorumRequest, "TopicData", m.DescribeQuorumRequest.PartitionData, topic_name=METADATA
@@ -33,12 +33,12 @@ REQUESTS = {
     "FetchRequest": lambda: m.FetchRequest(max_wait_ms=0),
     "ApiVersionsRequest": lambda: m.ApiVersionsRequest(client_software_name="t", client_software_version="1"),
 }
-# An envelope that holds no request is malformed, and its connection is closed.
+# An envelope without a request is malformed, and the broker closes its connection.
 CLOSED = {"EnvelopeRequest"}
 
 
 def ask(address, api_key, version):
-    """The answer as a message, or None where the connection was closed."""
+    """The answer as a message, or None if the broker closed the connection."""
     request_class = apis.request_class(api_key)
     request = REQUESTS.get(request_class.NAME, request_class)()
     host, port = address.rsplit(":", 1)

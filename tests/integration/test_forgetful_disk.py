@@ -1,5 +1,5 @@
-"""A node whose disk forgets what was not synced, whenever the power goes out: a process is recorded from its first file
-to its last, killed, stopped and started in between, and a node is started on what each moment may have left.
+"""A node whose disk loses unsynced writes when the power fails. The test records every file operation of a process that
+is killed, stopped and started in between, and then starts a node on the files that each moment may have left.
 
 KAFKACORE_CRASH_POINTS is how many moments are tried, or `all` of them; KAFKACORE_SEED repeats a run.
 """
@@ -34,13 +34,13 @@ from seeds import SEED
 POINTS = os.environ.get("KAFKACORE_CRASH_POINTS", "120")
 METADATA = "__cluster_metadata-0"
 FAILED_SYNCS = 4
-PRODUCER_IDS = 950  # of a block of 1000: the next block is asked for before this one is used up
+PRODUCER_IDS = 950  # of a block of 1000; the node requests the next block before this one is used up
 
 
 class Recording(NamedTuple):
     operations: list[Operation]
     facts: Workload
-    left: dict[str, bytes]  # the files as the last process left them
+    left: dict[str, bytes]  # the files that the last process left
 
 
 def use_at_first(node: Dialogue, did: Workload) -> None:
@@ -105,8 +105,8 @@ def quorum_epoch(data: Path) -> int:
 
 
 def checkpointed_again(data: Path, node: Dialogue, did: Workload) -> None:
-    """Returns once a checkpoint says what the workload has done last. One more record, since one that would say the
-    same again is not written."""
+    """Returns once a checkpoint contains the end of the workload. Sends one more record, because an unchanged
+    checkpoint is not written."""
     path = data / "recovery-point-offset-checkpoint"
     before = path.stat().st_mtime_ns if path.exists() else 0
     did.produce(node, "synced", 1, promised=True)
@@ -114,7 +114,7 @@ def checkpointed_again(data: Path, node: Dialogue, did: Workload) -> None:
 
 
 def moments(recording: Recording) -> list[int]:
-    """How many operations had been done; every one, or a sample."""
+    """The moments of the power cuts, as numbers of operations: all, or a sample."""
     everything = range(len(recording.operations) + 1)
     if POINTS == "all":
         return list(everything)
@@ -123,14 +123,14 @@ def moments(recording: Recording) -> list[int]:
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A directory that no sync has to wait for: nothing is cut off there for real."""
+    """A directory on tmpfs, because no real power cut happens and syncs cost nothing there."""
     fast = "/dev/shm"
     with tempfile.TemporaryDirectory(prefix="kafkacore-", dir=fast if os.path.isdir(fast) else None) as made:
         yield Path(made)
 
 
 def states(recording: Recording, into: Path) -> Iterator[tuple[int, Path, Known]]:
-    """Each moment with what a power cut left of it, and what was known then."""
+    """Each moment with the files that a power cut left, and the knowledge of the client at that time."""
     disk, done = Disk(), 0
     for moment in moments(recording):
         for operation in recording.operations[done:moment]:
@@ -143,7 +143,7 @@ def states(recording: Recording, into: Path) -> Iterator[tuple[int, Path, Known]
         shutil.rmtree(left)
 
 
-def test_the_journal_has_everything_that_reached_the_files(recording: Recording) -> None:
+def test_journal_has_everything_that_reached_the_files(recording: Recording) -> None:
     disk = Disk()
     for operation in recording.operations:
         disk.apply(operation)
@@ -151,7 +151,7 @@ def test_the_journal_has_everything_that_reached_the_files(recording: Recording)
 
 
 def segments(data: Path) -> dict[Path, int]:
-    """Sizes by path; not of the metadata log, which a node trims when it likes."""
+    """Sizes by path, without the metadata log, which a node trims at any time."""
     return {path: path.stat().st_size for path in data.glob("*/*.log") if path.parent.name != METADATA}
 
 
@@ -178,7 +178,7 @@ def check_state(data: Path, known: Known, caplog: pytest.LogCaptureFixture) -> N
 
 
 @pytest.mark.timeout(300 if POINTS != "all" else 3600)
-def test_nothing_that_was_promised_is_lost_whenever_the_power_goes_out(
+def test_node_keeps_its_promises_after_a_power_cut_at_any_moment(
     recording: Recording, memory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[str] = []
@@ -196,31 +196,31 @@ def test_nothing_that_was_promised_is_lost_whenever_the_power_goes_out(
 
 
 def has_given_up(process: NodeProcess) -> bool:
-    """A snapshot of the metadata is given up alone: nothing counts on it, and the next one is written anew."""
+    """Whether the node gave up. A failed snapshot of the metadata does not count: the next one is written anew."""
     status = process.child.process.poll()
     assert status != 0, "the node ended as if nothing had happened"
     return status is not None or "no snapshot could be made" in process.log.read_text(errors="replace")
 
 
 def failing_syncs(recording: Recording) -> list[int]:
-    """Some of those of the first process, or every one."""
+    """The syncs of the first process that fail: a sample, or all."""
     first = recording.operations[0].process
     count = sum(one.kind == disk_journal.SYNC_BEGIN and one.process == first for one in recording.operations)
     return list(range(count)) if POINTS == "all" else sorted(random.Random(SEED).sample(range(count), FAILED_SYNCS))
 
 
 @pytest.mark.timeout(300 if POINTS != "all" else 3600)
-def test_a_sync_that_fails_is_the_last_word(
+def test_node_never_repeats_a_failed_sync(
     recording: Recording, tmp_path: Path, memory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The pages of a failed sync count as clean, so that the next one would say that all is well (and loses them)."""
+    """The kernel marks the pages of a failed sync clean, so a second sync would report success and lose them."""
     library, failed = disk_journal.build(tmp_path), 0
     for number in failing_syncs(recording):
         root, journal = memory / f"disk-{number}", tmp_path / f"journal-{number}"
         root.mkdir()
         did = Workload(lambda journal=journal: journal.stat().st_size)  # type: ignore[misc]
         process = None
-        # Not ready, or gone in the middle of it.
+        # The node did not become ready, or ended in between.
         with contextlib.suppress(RuntimeError, OSError, AssertionError):
             process = NodeProcess(
                 root / "node",

@@ -1,4 +1,4 @@
-"""A group of ten thousand members, more than one record of it can hold, on a broker's own log."""
+"""A group of ten thousand members, more than one record can hold, on a real log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ASSIGNED = b"\0\0\0\0\0\0\xff\xff\xff\xff"
 
 
 async def answers(broker: Broker, requests: list[Any]) -> list[Any]:
-    """Of its coordinator, without ten thousand connections."""
+    """Sends requests to the coordinator directly, without ten thousand connections."""
     groups = broker.node.broker.context.groups
 
     def asked(request: Any) -> Any:
@@ -48,7 +48,7 @@ def committed(broker: Broker, group_id: str, offset: int) -> int:
 
 
 @pytest.mark.parametrize("fits", [False, True])
-def test_ten_thousand_members_agree_or_hear_why_not_and_other_groups_go_on(fits: bool) -> None:
+def test_ten_thousand_members_agree_or_get_an_error_and_other_groups_go_on(fits: bool) -> None:
     configs = {"offsets.topic.num.partitions": 1, "message.max.bytes": 4_000_000 if fits else 1_048_588}
     with Broker(topics=["t"], configs=configs) as broker:
         ask(broker.bootstrap, FindCoordinatorRequest(key="g"), 1)

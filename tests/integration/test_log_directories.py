@@ -29,7 +29,7 @@ def spread(assigned: list[str]) -> bool:
     return sorted(set(assigned)) == ["a", "b"]
 
 
-def test_what_lies_on_a_failed_disk_is_told_offline_and_the_rest_goes_on(tmp_path: Path) -> None:
+def test_partitions_of_a_failed_disk_are_offline_and_the_others_serve(tmp_path: Path) -> None:
     with Directories(tmp_path) as node:
         node.create("t", 4)
         node.await_assigned("t", spread)
@@ -42,19 +42,19 @@ def test_what_lies_on_a_failed_disk_is_told_offline_and_the_rest_goes_on(tmp_pat
             expected = OFFLINE if index in lost else ErrorCode.NONE
             told = node.produce("t", index), node.fetch("t", index)[0], node.latest("t", index)
             assert told == (expected, expected, expected)
-            # A client that knows the epoch of before hears what is wrong, not that there is a newer one.
+            # A client with the old epoch gets the storage error, not an error about the epoch.
             assert node.latest("t", index, 0) == expected
         assert node.offline_replicas("t") == lost
         described = node.describe()
         assert (described["a"].error_code, described["a"].topics, described["b"].error_code) == (OFFLINE, [], 0)
         assert described["b"].total_bytes >= described["b"].usable_bytes > 0
-        # What is new goes where there is room for it.
+        # New partitions go to a directory with room.
         node.create("u", 3)
         assert {node.directory_of("u", index) for index in range(3)} == {"b"}
         assert node.faults == []
 
 
-def test_a_directory_that_comes_back_has_kept_everything(tmp_path: Path) -> None:
+def test_returned_directory_has_all_its_records(tmp_path: Path) -> None:
     node = Directories(tmp_path)
     with node:
         node.create("t", 4)
@@ -69,21 +69,19 @@ def test_a_directory_that_comes_back_has_kept_everything(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("unusable", ["meta.properties", ".lock"])
-def test_a_start_without_one_of_its_directories_makes_no_second_log_of_what_lies_there(
-    tmp_path: Path, unusable: str
-) -> None:
+def test_start_without_a_directory_makes_no_second_log_of_its_partitions(tmp_path: Path, unusable: str) -> None:
     node = Directories(tmp_path)
     with node:
         node.create("t", 4)
         node.await_assigned("t", spread)
         there = {index: node.directory_of("t", index) for index in range(4)}
         assert [node.produce("t", index, b"%d" % index) for index in range(4)] == [0] * 4
-    # A disk that answers nothing sensible.
+    # A disk that returns nonsense.
     file = tmp_path / "a" / unusable
     file.rename(tmp_path / "kept")
     file.mkdir()
     with node:
-        # Not all was left in order, whatever the directories that are here say: what "a" had may be gone (KIP-966).
+        # Not all directories were stopped in order, whatever the present ones say: those of "a" may be lost (KIP-966).
         assert node.broker.registrar.lifecycle.previous_broker_epoch == -1
         for index in range(4):
             expected = OFFLINE if there[index] == "a" else ErrorCode.NONE
@@ -100,19 +98,19 @@ def test_a_start_without_one_of_its_directories_makes_no_second_log_of_what_lies
         assert node.assigned("t") == [there[index] for index in range(4)]
 
 
-def test_nothing_begins_to_move_while_a_directory_is_offline(tmp_path: Path) -> None:
+def test_no_move_begins_while_a_directory_is_offline(tmp_path: Path) -> None:
     with Directories(tmp_path, f"log.dirs={tmp_path}/a,{tmp_path}/b,{tmp_path}/c") as node:
         node.create("t", 3)
         wait_until(lambda: sorted(node.assigned("t")) == ["a", "b", "c"])
         moving = next(index for index in range(3) if node.directory_of("t", index) == "b")
         node.fail("a")
         wait_until(lambda: node.describe()["a"].error_code == OFFLINE)
-        # The directory that is offline may hold what is left of a move that was begun before.
+        # The offline directory may hold the rest of an earlier move.
         assert node.alter("t", moving, str(tmp_path / "c")) == OFFLINE
-        assert node.alter("t", moving, str(tmp_path / "b")) == ErrorCode.NONE  # where it is
+        assert node.alter("t", moving, str(tmp_path / "b")) == ErrorCode.NONE  # its present directory
 
 
-def test_a_node_without_any_of_its_directories_does_not_start(tmp_path: Path) -> None:
+def test_node_without_any_directory_does_not_start(tmp_path: Path) -> None:
     node = Directories(tmp_path)
     for name in "ab":
         (tmp_path / name / "meta.properties").unlink()
@@ -121,7 +119,7 @@ def test_a_node_without_any_of_its_directories_does_not_start(tmp_path: Path) ->
         node.start()
 
 
-def test_the_metadata_logs_directory_takes_the_node_along(tmp_path: Path) -> None:
+def test_node_stops_when_the_directory_of_its_metadata_log_fails(tmp_path: Path) -> None:
     node = Directories(tmp_path, f"log.dirs={tmp_path}/m,{tmp_path}/a")
     with node:
         node.create("t", 2)
@@ -131,7 +129,7 @@ def test_the_metadata_logs_directory_takes_the_node_along(tmp_path: Path) -> Non
         assert f"the metadata log's directory {tmp_path}/m has failed: Input/output error; put that right" in told
 
 
-def test_a_replica_found_elsewhere_than_the_metadata_says_is_served_and_told(tmp_path: Path) -> None:
+def test_replica_in_an_unexpected_directory_is_served_and_reported(tmp_path: Path) -> None:
     node = Directories(tmp_path)
     with node:
         node.create("t", 1)
@@ -145,8 +143,8 @@ def test_a_replica_found_elsewhere_than_the_metadata_says_is_served_and_told(tmp
         node.await_assigned("t", lambda assigned: assigned == [target])
 
 
-def test_a_disk_that_fills_up_takes_its_own_logs_along_and_no_others(tmp_path: Path) -> None:
-    """For real: one of two directories is a file system of 2 MiB."""
+def test_full_disk_takes_only_its_own_logs_offline(tmp_path: Path) -> None:
+    """One of two directories is a real file system of 2 MiB."""
     mounted = subprocess.run(
         ["unshare", "-Urm", "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, check=False
     )
@@ -187,7 +185,7 @@ def test_a_disk_that_fills_up_takes_its_own_logs_along_and_no_others(tmp_path: P
 
 @pytest.mark.parametrize("served", ["serve", "punt"])
 @pytest.mark.parametrize("acks", [1, -1])
-def test_with_a_flush_before_each_answer_a_failed_sync_is_told_and_never_retried(
+def test_failed_sync_is_reported_and_never_retried_when_each_answer_waits_for_a_flush(
     tmp_path: Path, acks: int, served: str
 ) -> None:
     disk = SimulatedDisk()
@@ -210,7 +208,7 @@ def test_with_a_flush_before_each_answer_a_failed_sync_is_told_and_never_retried
         started.stop()
 
 
-def test_a_failed_directory_that_no_controller_hears_of_stops_the_node(tmp_path: Path) -> None:
+def test_node_stops_when_it_cannot_report_a_failed_directory(tmp_path: Path) -> None:
     started = Started(tmp_path, log_dir_failure_timeout_ms="200")
     try:
         faults: list[BaseException] = []
@@ -227,7 +225,7 @@ def lost(request: object) -> None:
     raise TimeoutError("lost")
 
 
-def test_a_failed_directory_that_the_controller_heard_of_stops_nothing(tmp_path: Path) -> None:
+def test_node_goes_on_when_the_controller_knows_of_the_failed_directory(tmp_path: Path) -> None:
     started = Started(tmp_path, log_dir_failure_timeout_ms="1")
     try:
         faults: list[BaseException] = []

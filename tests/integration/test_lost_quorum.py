@@ -1,4 +1,4 @@
-"""A controller that can never have a leader says so at once, and what to do."""
+"""A controller whose quorum can never have a leader reports that at once, and says what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacore.storage import meta_properties
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.tools import dev
 
-pytestmark = pytest.mark.timeout(30)  # the start's own limit is longer
+pytestmark = pytest.mark.timeout(30)  # less than the limit of a start
 
 
 @pytest.fixture
@@ -26,14 +26,14 @@ def stopped(tmp_path: Path) -> Node:
     return node
 
 
-def test_a_metadata_log_that_is_gone_is_told_at_once(stopped: Node, tmp_path: Path) -> None:
+def test_missing_metadata_log_is_reported_at_once(stopped: Node, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "__cluster_metadata-0")
-    for _ in range(2):  # the first start makes the directory again
+    for _ in range(2):  # the first start creates the directory again
         with pytest.raises(LogDirectoryError, match=r"__cluster_metadata-0: no voter is known, .*--standalone"):
             stopped.start()
 
 
-def test_a_directory_that_no_voter_has_is_told_at_once(stopped: Node, tmp_path: Path) -> None:
+def test_directory_id_of_no_voter_is_reported_at_once(stopped: Node, tmp_path: Path) -> None:
     found = meta_properties.read(str(tmp_path))
     assert found is not None
     meta_properties.write(str(tmp_path), found._replace(directory_id=Uuid(b"another id of it")), 0)

@@ -1,6 +1,6 @@
-"""SIGKILL at any moment during produce, again and again: what was acknowledged is there after each start.
+"""SIGKILL at any moment during produce, again and again: every acknowledged record is there after each start.
 
-KAFKACORE_SIGKILLS is how often (a release is held to 200); KAFKACORE_SEED repeats the choices of a run.
+KAFKACORE_SIGKILLS is the number of kills (200 before a release); KAFKACORE_SEED repeats the choices of a run.
 """
 
 import contextlib
@@ -20,12 +20,13 @@ PARTITIONS = 3
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MOST_BETWEEN_KILLS = 5000
 PATIENCE_S = 60
-# About what one kill costs, node's start included, on a slow machine.
+# Roughly the time of one kill, with the start of the node, on a slow machine.
 SECONDS_A_KILL = 30
 
 
 class Writer:
-    """Produces numbered values from a thread of its own until told to stop; remembers what was acknowledged where."""
+    """Produces numbered values on a thread of its own until `finish`, and keeps the acknowledged ones with their
+    offsets."""
 
     def __init__(self, bootstrap, codec, choices):
         self.acknowledged = [{} for _ in range(PARTITIONS)]
@@ -63,12 +64,12 @@ class Writer:
             self.fatal.append(str(error))
 
     def acknowledges(self, more):
-        """Returns when so many more records were acknowledged, with others under way."""
+        """Returns once that many more records are acknowledged, with others under way."""
         self.producing.set()
         enough = sum(map(len, self.acknowledged)) + more
         what = f"{more} more acknowledgements, KAFKACORE_SEED={SEED}"
         wait_until(lambda: sum(map(len, self.acknowledged)) >= enough, PATIENCE_S, what)
-        # What is under way stays so through the kill; a writer that went on would outrun who checks.
+        # Requests stay under way during the kill. A writer that went on would outrun the check.
         self.producing.clear()
 
     def finish(self):
@@ -102,23 +103,24 @@ def read(bootstrap, partition, start, end):
 
 
 def check(bootstrap, partition, acknowledged, start):
-    """From `start` on: each acknowledged record at its offset, each record once, in the order sent; returns the end."""
+    """Checks from `start` on that each acknowledged record is at its offset, once, in the order sent. Returns the
+    end."""
     end = max(acknowledged, default=-1) + 1
     found = read(bootstrap, partition, start, end)
     lost = [o for o, value in acknowledged.items() if o >= start and found[o - start] != value]
     assert not lost, (
         f"partition {partition}: {len(lost)} acknowledged records lost, first offset {lost[0]}, KAFKACORE_SEED={SEED}"
     )
-    # The writer numbers each partition's records from 0, and nobody else writes: number and offset are one.
+    # Only this writer writes, and numbers the records of each partition from 0, so number and offset are equal.
     numbers = [int(value.split(b":")[1]) for value in found]
     assert numbers == list(range(start, end)), f"partition {partition}: doubled or reordered, KAFKACORE_SEED={SEED}"
     return end
 
 
 @pytest.mark.timeout(120 + KILLS * SECONDS_A_KILL)
-def test_nothing_acknowledged_is_lost(fresh_broker):
+def test_no_acknowledged_record_is_lost(fresh_broker):
     choices = random.Random(SEED)
-    # Small segments: rolls, indexes and producer snapshots are cut in the middle too.
+    # Small segments, so that kills also hit rolls, indexes and producer snapshots.
     broker = fresh_broker({"log.segment.bytes": "1048576", "log.index.interval.bytes": "1024"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("survivor", PARTITIONS, 1)])["survivor"].result(PATIENCE_S)
@@ -133,7 +135,7 @@ def test_nothing_acknowledged_is_lost(fresh_broker):
             broker.bootstrap, partition, dict(writer.acknowledged[partition]), checked[partition]
         )
     writer.finish()
-    # Once more from the start: later recoveries must not harm what an earlier one kept.
+    # Checks again from the start: a later recovery must not harm records that an earlier one kept.
     total = sum(
         check(broker.bootstrap, partition, writer.acknowledged[partition], 0) for partition in range(PARTITIONS)
     )

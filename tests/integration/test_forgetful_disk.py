@@ -187,7 +187,7 @@ def test_node_keeps_its_promises_after_a_power_cut_at_any_moment(
         tried += 1
         try:
             check_state(data, known, caplog)
-        except Exception as error:  # noqa: BLE001 - every moment is tried, and all that are wrong are told
+        except Exception as error:  # noqa: BLE001 - tries every moment and reports all mistakes
             at = recording.operations[moment - 1]
             failures.append(f"moment {moment} (kind {at.kind} {at.path}): {type(error).__name__}: {error}")
     total = len(recording.operations)

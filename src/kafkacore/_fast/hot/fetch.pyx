@@ -1,7 +1,7 @@
-"""Fetch: read what there is, wait for more when that is too little, answer with ranges of files.
+"""Fetch: reads each partition, waits when there are too few bytes, and answers with ranges of files.
 
-A reading never waits for a disk on the processor's thread: what is not in the page cache is read again by a job of the
-directory's I/O pool, which leaves it in the cache for the send.
+The processor's thread never waits for a disk. When bytes are not in the page cache, a job of the directory's I/O pool
+repeats the reading and leaves them in the cache for the send.
 """
 
 from libc.errno cimport EAGAIN
@@ -38,10 +38,10 @@ from kafkacore._fast.schema.view cimport Program, arena_free, arena_init, view_r
 from kafkacore._fast.schema.wire cimport fetch_request_program
 
 cdef enum:
-    CALL_ARENA_BYTES = 64 << 20   # a session of a hundred thousand partitions; what needs more is malformed
-    PROBE_BYTES = 128 << 10       # the kernel reads ahead at least so far: a probe each tells whether all is cached
+    CALL_ARENA_BYTES = 64 << 20   # a session of 100,000 partitions; a request that needs more is malformed
+    PROBE_BYTES = 128 << 10       # the kernel reads ahead at least so far: one probe each is enough
 
-cdef int32_t live_calls = 0       # atomic; tests hold it against zero
+cdef int32_t live_calls = 0       # atomic; tests compare it with zero
 
 
 cdef int serve_fetch(void *state, Request *request, const Verdict *verdict) noexcept nogil:
@@ -86,7 +86,7 @@ cdef FetchCall *call_new(NodeState *state, Request *request) noexcept nogil:
 cdef void destroy_call(Parked *parked) noexcept nogil:
     cdef FetchCall *call = <FetchCall *> parked
     cdef int32_t i
-    let_go_of_reads(call)
+    release_reads(call)
     for i in range(call.count):
         if call.parts[i].partition != NULL:
             partition_release(call.parts[i].partition)
@@ -98,12 +98,12 @@ cdef void destroy_call(Parked *parked) noexcept nogil:
 
 
 cdef void drop_call(Request *request) noexcept nogil:
-    """The connection is gone. A job under way has its own count and finds no request when it comes back."""
+    """The connection is closed. A job under way has its own reference and finds no request when it returns."""
     cdef FetchCall *call = <FetchCall *> request.state
     request.state = NULL
     wheel_cancel(request_wheel(request), &call.parked.timer)
     unwait_all(call)
-    let_go_of_memory(call)
+    release_memory(call)
     call.request = NULL
     park_release(&call.parked)
 
@@ -124,7 +124,7 @@ cdef int call_read(FetchCall *call) noexcept nogil:
 # --- reading ---
 
 cdef int go_on(FetchCall *call, bint last) noexcept nogil:
-    """Reads; then answers, waits for more, or hands the reading to the I/O pool. `last`: no more waiting."""
+    """Reads; then answers, waits for more, or lets the I/O pool read. `last`: answers without more waiting."""
     while True:
         if read_all(call, False) == LOG_BLOCKED or not all_cached(call) or may_be_aborted(call):
             return hand_over(call, last)
@@ -135,8 +135,8 @@ cdef int go_on(FetchCall *call, bint last) noexcept nogil:
 
 
 cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
-    """Before the call is parked for the first time: counts its memory and gives the frame back, which its client may
-    have padded. False: parked requests hold all that they may, and this one must be answered at once."""
+    """Before the call is first parked: counts its memory in the plane's budget and releases its frame, which the client
+    may have padded. False: parked requests hold all that they may, and the caller must answer at once."""
     cdef int64_t size = sizeof(FetchCall) + <int64_t> call.arena.taken
     if call.held_bytes:
         return True
@@ -147,27 +147,28 @@ cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
     return True
 
 
-cdef void let_go_of_memory(FetchCall *call) noexcept nogil:
+cdef void release_memory(FetchCall *call) noexcept nogil:
     if call.held_bytes:
         budget_unpark(&call.request.plane.budget, call.held_bytes)
         call.held_bytes = 0
 
 
 cdef bint enough(FetchCall *call) noexcept nogil:
-    """Whether to answer now, by the rules of ReplicaManager.fetchMessages. A partition that is not known has its error
-    already and hurries nobody: the others still wait. A known one that fails is news that its client must act on."""
+    """Whether to answer now, by the rules of ReplicaManager.fetchMessages. An unknown partition has its error already;
+    the others still wait. A known partition that fails is answered at once, because its client must act on the
+    error."""
     cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
     return call.failed or call.known_count == 0 or call.body.max_wait_ms <= 0 or call.bytes >= least_bytes
 
 
 cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
-    """One reading of every partition within the bytes asked for. 0, or LOG_BLOCKED when one must wait for the disk."""
+    """Reads every partition once, within the limits of bytes. 0, or LOG_BLOCKED when a read must wait for the disk."""
     cdef int64_t room = min(call.body.max_bytes, call.state.fetch_max_bytes)
     cdef int isolation = READ_COMMITTED if call.body.isolation_level == READ_COMMITTED else READ_UNCOMMITTED
     cdef Part *part
     cdef int error
     cdef int32_t i
-    let_go_of_reads(call)
+    release_reads(call)
     call.bytes = 0
     call.failed = call.forced_error != NONE
     for i in range(call.count):
@@ -188,7 +189,7 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
     return 0
 
 
-cdef void let_go_of_reads(FetchCall *call) noexcept nogil:
+cdef void release_reads(FetchCall *call) noexcept nogil:
     cdef Part *part
     cdef int32_t i
     for i in range(call.count):
@@ -203,7 +204,7 @@ cdef void let_go_of_reads(FetchCall *call) noexcept nogil:
 
 
 cdef bint may_be_aborted(FetchCall *call) noexcept nogil:
-    """Whether transactions must be looked up in files, for a reader of committed records."""
+    """Whether the reader of committed records needs a look-up of aborted transactions in files."""
     cdef int32_t i
     if call.body.isolation_level == READ_COMMITTED:
         for i in range(call.count):
@@ -256,7 +257,7 @@ cdef int hand_over(FetchCall *call, bint last) noexcept nogil:
 
 
 cdef void run_slowly(Job *job) noexcept nogil:
-    """On a pool thread: the same reading, allowed to wait, and every byte touched so that the send finds it cached."""
+    """On a pool thread: reads again, may wait, and touches every byte so that the send finds it cached."""
     cdef FetchCall *call = call_of_job(job)
     cdef int32_t i
     read_all(call, True)
@@ -283,7 +284,7 @@ cdef void warm(const Part *part) noexcept nogil:
 
 cdef void look_up_aborted(FetchCall *call, Part *part) noexcept nogil:
     part.aborted_count = log_aborted(&part.partition.log, part.offset, &part.read, &part.aborted)
-    if part.aborted_count < 0:  # records that may be none must not look committed
+    if part.aborted_count < 0:  # an aborted record must not look committed
         part.aborted_count = 0
         part.error = KAFKA_STORAGE_ERROR
         segment_release(part.read.segment)
@@ -308,13 +309,13 @@ cdef void slow_read_done(Mail *mail) noexcept nogil:
 
 
 cdef FetchCall *call_of_job(Job *job) noexcept nogil:
-    cdef FetchCall layout  # for the distance alone
+    cdef FetchCall layout  # only for the offset of the field
     return <FetchCall *> (<char *> job - (<char *> &layout.job - <char *> &layout))
 
 
 cdef void fail_all(FetchCall *call) noexcept nogil:
     cdef int32_t i
-    let_go_of_reads(call)
+    release_reads(call)
     for i in range(call.count):
         call.parts[i].error = KAFKA_STORAGE_ERROR
 
@@ -322,12 +323,12 @@ cdef void fail_all(FetchCall *call) noexcept nogil:
 # --- waiting ---
 
 cdef bint wait_for_more(FetchCall *call) noexcept nogil:
-    """Queues a waiter on every known partition; False when one moved since it was read (then none is queued)."""
+    """Queues a waiter on every known partition. False when one moved since it was read; then it queues none."""
     cdef Part *part
     cdef bint committed = call.body.isolation_level == READ_COMMITTED
     cdef int64_t bound
     cdef int32_t i
-    let_go_of_reads(call)
+    release_reads(call)
     for i in range(call.count):
         part = &call.parts[i]
         if part.partition == NULL:
@@ -356,7 +357,7 @@ cdef void resume_call(Parked *parked, int why) noexcept nogil:
     cdef Request *request = call.request
     if request == NULL:
         return
-    if call.reading:  # the parts are the job's now; it answers when it is done
+    if call.reading:  # the job owns the parts; it answers when it is done
         call.waits_no_more |= why & WAKE_TIMEOUT != 0
         return
     unwait_all(call)
@@ -372,7 +373,7 @@ cdef int finish(FetchCall *call, bint answered) noexcept nogil:
     if not answered:
         request.close_after = True
         request.no_answer = True
-    let_go_of_memory(call)
+    release_memory(call)
     call.request = NULL
     park_release(&call.parked)
     return SERVED
@@ -381,10 +382,10 @@ cdef int finish(FetchCall *call, bint answered) noexcept nogil:
 # --- Python face ---
 
 def api(HotState hot not None) -> HotApi:
-    """Fetch, to be installed in a plane."""
+    """The HotApi of Fetch."""
     return hot_api(serve_fetch, &hot.state, hot)
 
 
 def live() -> int:
-    """Fetch calls under way in this process."""
+    """The number of Fetch calls under way in this process."""
     return load32(&live_calls)

@@ -1,7 +1,6 @@
-"""A Fetch's sessions and answer (KIP-227): which partitions a request means, and which of them the answer names.
+"""The sessions and the answer of a Fetch (KIP-227): which partitions a request means, and which the answer names.
 
-An incremental answer leaves out what has nothing new to say: no records, no error, high watermark and log start as
-before.
+An incremental answer leaves out a partition without news: no records, no error, the same high watermark and log start.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
@@ -32,11 +31,11 @@ from kafkacore._fast.schema.wire cimport (
 
 cdef enum:
     INVALID_FETCH_SESSION_EPOCH = 71
-    LEADERS_VERSION = 16       # who leads, and where (KIP-951)
+    LEADERS_VERSION = 16       # the answer names leaders and their endpoints (KIP-951)
     NO_HIGH_WATERMARK = -1
 
 
-# --- which partitions are meant ---
+# --- the partitions of the request ---
 
 cdef int call_partitions(FetchCall *call) noexcept nogil:
     cdef int16_t error
@@ -74,7 +73,7 @@ cdef int parts_of_request(FetchCall *call) noexcept nogil:
 
 cdef void add_part(FetchCall *call, const FetchTopic *topic, const FetchPartition *wanted,
                    Distinct *seen) noexcept nogil:
-    """A partition that is named twice keeps its first place and takes what was said last, as in Kafka's linked map."""
+    """A partition that is named twice keeps its first place and its last values, as in Kafka's linked map."""
     cdef Part *part = &call.parts[call.count]
     cdef int32_t earlier
     part.topic = topic.topic
@@ -96,8 +95,8 @@ cdef void add_part(FetchCall *call, const FetchTopic *topic, const FetchPartitio
 
 
 cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noexcept nogil:
-    """Whether the part's topic is known, or was: a session gives a topic that was deleted since the error of a missing
-    partition (Kafka keeps the name that an id once had for as long as the session lives)."""
+    """Whether the part's topic is known or was known. A session reports a topic that was deleted since as a missing
+    partition: Kafka keeps the name of a topic id for the life of the session."""
     cdef PartitionTable *table = request_table(call.request)
     cdef bint known = topic_was_known
     part.view.high_watermark = -1
@@ -121,7 +120,7 @@ cdef bint find_partition(FetchCall *call, Part *part, bint topic_was_known) noex
 
 
 cdef int parts_of_session(FetchCall *call) noexcept nogil:
-    """The request's changes are made to its session; then the call takes a copy, to read without the session's lock."""
+    """Applies the request's changes to its session, then copies the session, to read without its lock."""
     cdef FetchSession *session = call.session
     cdef bint ok
     mutex_lock(&session.lock)
@@ -130,10 +129,10 @@ cdef int parts_of_session(FetchCall *call) noexcept nogil:
     ok = ok and copy_session(call)
     mutex_unlock(&session.lock)
     if not ok:
-        # Larger than an answer's memory, it would grow with each try.
+        # It is larger than an arena may be, and would grow with each retry.
         sessions_remove(call.state.sessions, call.body.session_id)
         return -1
-    if call.count == 0:  # nothing is left of it (Kafka ends such a session)
+    if call.count == 0:  # it is empty; Kafka ends such a session
         sessions_remove(call.state.sessions, call.body.session_id)
         session_release(session)
         call.session = NULL
@@ -201,13 +200,13 @@ cdef bint copy_session(FetchCall *call) noexcept nogil:
     return True
 
 
-# --- which partitions the answer names ---
+# --- the partitions of the answer ---
 
 cdef bint call_answer(FetchCall *call) noexcept nogil:
     cdef bint ok = True
     if call.session != NULL:
         mutex_lock(&call.session.lock)
-        # Another request of this session may have come on another connection while this one waited.
+        # While this request waited, another request of the session may have come on another connection.
         if call.session.epoch == next_epoch(call.body.session_epoch):
             call.answer.session_id = call.session.id
             ok = name_parts(call, True)
@@ -231,7 +230,7 @@ cdef inline int32_t next_epoch(int32_t epoch) noexcept nogil:
 
 
 cdef void start_session(FetchCall *call) noexcept nogil:
-    """Without room or memory for it the answer has session id 0, and the client goes on with full fetches."""
+    """Without room or memory the answer has session id 0, and the client continues with full fetches."""
     cdef FetchSession *session = session_new(call.state.sessions, call.request.api_version >= TOPIC_ID_VERSION)
     cdef SessionPartition *kept
     cdef Part *part
@@ -257,7 +256,7 @@ cdef void start_session(FetchCall *call) noexcept nogil:
 
 
 cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
-    """Whether the answer must name this partition; remembers what it is told."""
+    """Whether the answer must name this partition. Records the values that it sends."""
     cdef bint news = part.read.size > 0 or part.view.diverging_end_offset >= 0 or part.error != NONE
     if kept.high_watermark != part.view.high_watermark:
         kept.high_watermark = part.view.high_watermark
@@ -266,12 +265,12 @@ cdef bint has_news(SessionPartition *kept, const Part *part) noexcept nogil:
         kept.log_start_offset = part.view.log_start_offset
         news = True
     if part.error != NONE:
-        kept.high_watermark = NO_HIGH_WATERMARK  # named again once the error is over
+        kept.high_watermark = NO_HIGH_WATERMARK  # the next answer without an error names it again
     return news
 
 
 cdef bint name_parts(FetchCall *call, bint only_news) noexcept nogil:
-    """Lays the answer's topics and partitions out, consecutive partitions of one topic together."""
+    """Lays out the topics and partitions of the answer. Consecutive partitions of one topic share an entry."""
     cdef FetchableTopicResponse *topics
     cdef FetchableTopicResponse *topic = NULL
     cdef PartitionData *answers
@@ -330,7 +329,7 @@ cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept n
     out.snapshot_id.epoch = -1
     out.preferred_read_replica = -1
     out.aborted_transactions.count = -1
-    out.records.data = NULL               # a gap, filled with a range of the segment
+    out.records.data = NULL               # a gap, which `splice` fills with a range of the segment
     out.records.size = <int32_t> part.read.size
     if part.view.diverging_end_offset >= 0:
         out.diverging_epoch.epoch = part.view.diverging_epoch
@@ -341,7 +340,7 @@ cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept n
 
 
 cdef bint is_led_elsewhere(const Part *part) noexcept nogil:
-    """Or by this node in another epoch than the client knows."""
+    """Whether another node leads, or this node in another epoch than the client knows."""
     return part.error == NOT_LEADER_OR_FOLLOWER or part.error == FENCED_LEADER_EPOCH
 
 
@@ -380,7 +379,8 @@ cdef bint write_answer(FetchCall *call) noexcept nogil:
 
 
 cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) noexcept nogil:
-    """The answer in extents: what is written, with a range of a segment in each gap. Takes the writer's memory over."""
+    """Makes the extents of the answer: the written bytes, with a range of a segment in each gap. Takes over the memory
+    of the writer."""
     cdef Request *request = call.request
     cdef size_t size = out.size
     cdef size_t at = 0
@@ -400,7 +400,7 @@ cdef bint splice(FetchCall *call, Writer *out, const Gap *gaps, int gap_count) n
         at = gaps[i].position
         if answer_add_file(&request.answer, part.read.segment, part.read.position, part.read.size) != 0:
             return False
-        part.read.segment = NULL  # the answer's now
+        part.read.segment = NULL  # the answer owns it now
         part.read.size = 0
     return answer_add_memory(&request.answer, data + at, size - at) == 0
 
@@ -424,7 +424,7 @@ cdef bint hint_needed(const FetchCall *call) noexcept nogil:
 
 
 cdef void hint_endpoints(FetchCall *call) noexcept nogil:
-    """Where the leaders are that the answer names (KIP-951)."""
+    """Adds the endpoints of the leaders that the answer names (KIP-951)."""
     cdef int32_t i
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):

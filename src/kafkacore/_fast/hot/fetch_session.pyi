@@ -2,11 +2,11 @@ from collections.abc import Iterable
 
 def live() -> int: ...
 def partition_hash(seed: int, key: bytes, index: int) -> int:
-    """Where a session of a cache with this seed looks for a partition."""
+    """The hash by which a session of a cache with this seed finds a partition."""
 
 class FetchSessionCache:
     """`seed`: 192 random bits, for session ids and the hash of partitions. `memory_bytes`: the most that all sessions
-    together keep; a client without room goes on with full fetches."""
+    together keep; a client without room continues with full fetches."""
 
     def __init__(self, slots: int = 1000, seed: int = 0, memory_bytes: int = ...) -> None: ...
     def __len__(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Fetch sessions, as fetch_session.pxd says (KIP-227; FetchSession.scala for eviction)."""
+"""Fetch sessions (KIP-227; eviction as in FetchSession.scala). Contract in fetch_session.pxd."""
 
 from libc.stddef cimport size_t
 from libc.stdlib cimport calloc, free, malloc
@@ -14,9 +14,9 @@ cdef enum:
     FETCH_SESSION_TOPIC_ID_ERROR = 106
     LEAST_BUCKETS = 8
     MEMORY_BYTES = 256 << 20
-    MAX_TOPIC = 249  # Kafka's longest topic name; a longer key finds nothing and is cut in listings
+    MAX_TOPIC = 249  # Kafka's longest topic name; no partition has a longer key, and listings cut it
 
-cdef int32_t live_sessions = 0  # atomic; tests hold it against zero
+cdef int32_t live_sessions = 0  # atomic; tests compare it with zero
 
 
 cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes, const uint64_t *seed) noexcept nogil:
@@ -24,7 +24,7 @@ cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes
     cache.slots = slots
     cache.memory_bytes = memory_bytes
     cache.random = seed[0]
-    # Not made of the ids' seed: clients see ids.
+    # Independent of the seed of the ids, which clients see.
     cache.hash_key[0] = seed[1]
     cache.hash_key[1] = seed[2]
     return -mutex_init(&cache.lock, NULL)
@@ -81,10 +81,10 @@ cdef void session_release(FetchSession *session) noexcept nogil:
     add32(&live_sessions, -1)
 
 
-# --- the cache: all under its lock ---
+# --- the cache; the caller holds its lock ---
 
 cdef FetchSession **place_of(FetchSessions *cache, int32_t session_id) noexcept nogil:
-    """Where the pointer to the session stands, or the end of its chain."""
+    """The place of the pointer to the session, or the end of its chain."""
     cdef FetchSession **place = &cache.buckets[<uint32_t> session_id & 255]
     while place[0] != NULL and place[0].id != session_id:
         place = &place[0].chain
@@ -102,7 +102,7 @@ cdef void unlink_at(FetchSessions *cache, FetchSession **place) noexcept nogil:
 
 
 cdef int32_t next_id(FetchSessions *cache) noexcept nogil:
-    """A free id that nobody can guess from the last one (splitmix64), above zero."""
+    """A free id above zero. Clients cannot guess it from the last one (splitmix64)."""
     cdef uint64_t z
     cdef int32_t session_id
     while True:
@@ -120,7 +120,7 @@ cdef bint is_full(const FetchSessions *cache, int64_t bytes) noexcept nogil:
 
 
 cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """Evicts sessions until there is a place for one more, and memory."""
+    """Evicts sessions until there is a place and memory for one more."""
     if candidate.bytes > cache.memory_bytes:
         return False
     while is_full(cache, candidate.bytes):
@@ -130,7 +130,8 @@ cdef bint make_room(FetchSessions *cache, FetchSession *candidate, int64_t now_m
 
 
 cdef bint evict(FetchSessions *cache, FetchSession *candidate, int64_t now_ms) noexcept nogil:
-    """The stalest session when it is stale enough, else, for a place, the smallest one that is settled and smaller."""
+    """Evicts the stalest session if it is stale enough; else, when places are out, the smallest settled session if it
+    is smaller than the candidate."""
     cdef FetchSession **stalest = NULL
     cdef FetchSession **smallest = NULL
     cdef FetchSession **place
@@ -187,7 +188,7 @@ cdef void sessions_remove(FetchSessions *cache, int32_t session_id) noexcept nog
 
 
 cdef bint grew_too_large(FetchSessions *cache, FetchSession *session) noexcept nogil:
-    """Takes note of what the session takes by now: when that is more than there is, it must go."""
+    """Updates the bytes of the session. True: the cache is over its memory, and this session must end."""
     cdef int64_t grown_bytes = load64(&session.bytes) - session.cached_bytes
     session.cached_bytes += grown_bytes
     cache.used_bytes += grown_bytes
@@ -234,7 +235,7 @@ cdef FetchSession *sessions_hold(FetchSessions *cache, int32_t session_id) noexc
     return session
 
 
-# --- a session's partitions: all under its lock ---
+# --- the partitions of a session; the caller holds its lock ---
 
 cdef inline uint64_t key_hash(const uint64_t *hash_key, const uint8_t *key, int32_t size, int32_t index) noexcept nogil:
     return hash_word_and_bytes(hash_key, <uint32_t> index, key, <size_t> size)
@@ -323,7 +324,7 @@ cdef SessionPartition *session_put(FetchSession *session, const uint8_t *topic_i
     if partition != NULL:
         return partition
     if <uint32_t> session.count > session.bucket_mask * 2:
-        grow(session)  # without memory for it the chains are longer, no more
+        grow(session)  # without memory the chains only grow longer
         place = partition_place(session, topic_id, topic, topic_size, index)
     if session.uses_topic_ids:
         topic_size = 0
@@ -364,12 +365,12 @@ cdef void session_move_last(FetchSession *session, SessionPartition *partition) 
 # --- Python face ---
 
 def live() -> int:
-    """Sessions that exist in this process; zero once every cache and fetch is gone."""
+    """The number of sessions in this process; zero when every cache and fetch is gone."""
     return load32(&live_sessions)
 
 
 def partition_hash(seed, bytes key, int index) -> int:
-    """Where a session of a cache with this seed looks for a partition."""
+    """The hash by which a session of a cache with this seed finds a partition."""
     cdef uint64_t[2] words = [<uint64_t> (seed >> 64 & 0xFFFFFFFFFFFFFFFF), <uint64_t> (seed >> 128)]
     return key_hash(words, key, <int32_t> len(key), index)
 
@@ -428,16 +429,16 @@ cdef class FetchSessionCache:
 
     @property
     def used_bytes(self) -> int:
-        """What the sessions take, as last looked at."""
+        """Bytes of all sessions, at their last fetch."""
         return self.cache.used_bytes
 
     @property
     def evictions(self) -> int:
-        """What IncrementalFetchSessionEvictionsPerSec counts."""
+        """The count behind IncrementalFetchSessionEvictionsPerSec."""
         return self.cache.evictions
 
     def add(self, keys, bint uses_topic_ids, int64_t now_ms) -> int:
-        """A new session of `keys`: (topic id or name as bytes, partition index); its id, or 0 without room."""
+        """Adds a session of `keys`: (topic id or name as bytes, partition index). Its id, or 0 without room."""
         cdef FetchSession *session = session_new(&self.cache, uses_topic_ids)
         cdef int32_t session_id
         if session == NULL:
@@ -451,7 +452,7 @@ cdef class FetchSessionCache:
         return session_id
 
     def update(self, int session_id, int epoch, bint uses_topic_ids, int64_t now_ms, keys=(), forgotten=()) -> tuple:
-        """What an incremental fetch does to its session: (Kafka's error code or 0, its keys in fetch order)."""
+        """Changes a session as an incremental fetch does: (Kafka's error code or 0, its keys in fetch order)."""
         cdef FetchSession *session
         cdef int16_t error
         with nogil:
@@ -466,7 +467,7 @@ cdef class FetchSessionCache:
             session_release(session)
 
     def returned(self, int session_id, bytes key, int index) -> None:
-        """This partition returned data: it goes to the end of the order, so that none starves."""
+        """Moves a partition that returned data to the end of the order, so that no partition starves."""
         cdef FetchSession *session
         cdef SessionPartition *partition
         cdef const uint8_t *data = key
@@ -487,7 +488,7 @@ cdef class FetchSessionCache:
 
 
 cdef int change_session(FetchSession *session, list items) except -1:
-    """`items`: (key, index, forget). The keys stay alive in it while the lock is held without the GIL."""
+    """`items`: (key, index, forget). The list keeps the keys alive while the lock is held without the GIL."""
     cdef int count = <int> len(items)
     cdef Change *changes = <Change *> malloc(max(count, 1) * sizeof(Change))
     cdef int failed

@@ -1,4 +1,4 @@
-"""Heartbeats and SyncGroups that change nothing, answered by processors. Contract in heartbeats.pxd."""
+"""Processors answer Heartbeats and SyncGroups that change nothing. Contract in heartbeats.pxd."""
 
 cimport cython
 
@@ -24,11 +24,11 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    PROTOCOL_SINCE = 5          # of SyncGroup: type and name of the protocol must be said (KIP-559)
-    MOST_TEXT_BYTES = 32767     # of a protocol's type, or name
-    ANSWER_BYTES = 64           # of headers and fields beside those
+    PROTOCOL_SINCE = 5          # SyncGroup requests must name type and name of the protocol since then (KIP-559)
+    MOST_TEXT_BYTES = 32767     # of a protocol's type or name
+    ANSWER_BYTES = 64           # of headers and other fields
     SYNC_BYTES = ANSWER_BYTES + TOLD_BYTES + 2 * MOST_TEXT_BYTES
-    ARENA_BYTES = 1024          # for a leader's assignments, which the handler looks at
+    ARENA_BYTES = 1024          # a leader's assignments need more; the handler reads them
     NS_PER_MS = 1000000
 
 
@@ -41,11 +41,11 @@ cdef inline bint is_same(const Slice *one, const Slice *other) noexcept nogil:
 
 
 cdef inline bint differs(const Slice *asked, const Slice *agreed) noexcept nogil:
-    """Whoever does not name it is not asked for it."""
+    """False also when the request does not name it."""
     return asked.size >= 0 and agreed.size >= 0 and not is_same(asked, agreed)
 
 
-# --- who is asked for ---
+# --- the member of a request ---
 
 ctypedef struct Identity:
     const Slice *group
@@ -67,7 +67,7 @@ cdef void identify(Identity *who, const Slice *group, int32_t generation_id, con
 
 
 cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **found) noexcept nogil:
-    """Under the lock. NULL: not as a stable has it."""
+    """The caller holds the lock. NULL: no published group has this member, generation and instance."""
     cdef StableGroup *stable = groups.chains[who.group_hash % CHAINS]
     cdef uint32_t at
     cdef Beat *beat
@@ -77,10 +77,10 @@ cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **
     if stable == NULL or stable.generation_id != who.generation_id:
         return NULL
     at = who.member_hash & stable.mask
-    while stable.places[at]:  # twice as many places as members: some are free
+    while stable.places[at]:  # there are twice as many places as members, so some are free
         beat = &stable.beats[stable.places[at] - 1]
         if is_same(&beat.member, who.member):
-            # Whoever does not name its instance id is not asked for it; one that names it is a static member.
+            # A request without an instance id matches; one with an instance id must match a static member.
             return beat if who.instance.size < 0 or is_same(&beat.instance, who.instance) else NULL
         at = (at + 1) & stable.mask
     return NULL
@@ -89,7 +89,7 @@ cdef Beat *find_member(StableGroups *groups, const Identity *who, StableGroup **
 # --- Heartbeat ---
 
 cdef bint note_heartbeat(StableGroups *groups, const HeartbeatRequest *asked, int64_t now_ns) noexcept nogil:
-    """False when it is the handler's to answer."""
+    """False: the handler must answer."""
     cdef Identity who
     cdef StableGroup *stable
     cdef Beat *beat
@@ -105,7 +105,7 @@ cdef bint note_heartbeat(StableGroups *groups, const HeartbeatRequest *asked, in
 cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) noexcept nogil:
     cdef HeartbeatRequest asked
     cdef HeartbeatResponse answer
-    cdef const Env *env = request.plane.env  # its clock, which a test may move, is not the processor's
+    cdef const Env *env = request.plane.env  # its clock may be a test's; the processor has its own
     cdef Writer out
     cdef int gaps = 0
     if not read_request(heartbeat_request_program(request.api_version), request, &asked):
@@ -123,14 +123,14 @@ cdef int serve_heartbeat(void *state, Request *request, const Verdict *verdict) 
 
 
 cdef bint read_request(const Program *program, const Request *request, void *asked) noexcept nogil:
-    """False for what the handler had better look at."""
+    """False: the handler must read the request."""
     cdef Reader reader
     cdef Arena arena
     cdef bint is_read
     reader_init(&reader, request.frame.data + request.header_size, request.frame.size - request.header_size)
     arena_init(&arena, ARENA_BYTES)
     is_read = view_read(program, &reader, asked, &arena) == 0
-    arena_free(&arena)  # nobody looks into arrays
+    arena_free(&arena)  # no array is read after this
     return is_read
 
 
@@ -138,8 +138,8 @@ cdef bint read_request(const Program *program, const Request *request, void *ask
 
 cdef bint write_assignment(StableGroups *groups, const SyncGroupRequest *asked, int16_t version,
                            Writer *out) noexcept nogil:
-    """Writes the response's body. False when it is the handler's to answer. What a leader brings is not looked at: the
-    group is stable."""
+    """Writes the response's body. False: the handler must answer. It ignores a leader's assignments, because the group
+    is stable."""
     cdef Identity who
     cdef SyncGroupResponse answer
     cdef StableGroup *stable
@@ -189,7 +189,7 @@ cdef int serve_sync_group(void *state, Request *request, const Verdict *verdict)
 # --- chains ---
 
 cdef bint link(StableGroups *groups, StableGroup *stable) noexcept nogil:
-    """False when the chain is full: somebody chooses ids that meet there."""
+    """False: the chain is full."""
     cdef StableGroup **at
     cdef int length = 0
     mutex_lock(&groups.lock)
@@ -227,7 +227,7 @@ cdef void index_members(StableGroup *stable) noexcept nogil:
         stable.places[at] = i + 1
 
 
-# --- the owner's side ---
+# --- the coordinator's side ---
 
 cdef Slice slice_of(bytes text):
     cdef Slice found
@@ -240,9 +240,9 @@ cdef bytes encoded(str text):
     return None if text is None else text.encode()
 
 
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class PublishedGroups:
-    """All groups of one broker, whose processors answer by them what they can."""
+    """The published groups of one broker. Its processors answer for their members."""
 
     def __cinit__(self, Environment environment not None):
         self.environment = environment
@@ -253,20 +253,20 @@ cdef class PublishedGroups:
         mutex_destroy(&self.groups.lock)
 
     def api(self) -> HotApi:
-        """Heartbeat, to be installed in a plane of the same environment."""
+        """The HotApi of Heartbeat, for a plane of the same environment."""
         return hot_api(serve_heartbeat, &self.groups, self)
 
     def sync_group_api(self) -> HotApi:
-        """SyncGroup, likewise."""
+        """The HotApi of SyncGroup, for a plane of the same environment."""
         return hot_api(serve_sync_group, &self.groups, self)
 
     def publish(
         self, group_id: str, int32_t generation_id, members, protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> PublishedGroup:
-        """From now on heartbeats of these are answered, and their SyncGroups, until the stable is withdrawn or
-        forgotten. `members`: (id, instance id or None, assignment) of each, no id twice. There is no other stable of
-        the group."""
+        """Publishes a group: processors answer the heartbeats and SyncGroups of its members until it is withdrawn or
+        freed. `members`: (id, instance id or None, assignment) each, with distinct ids. No other group with this id is
+        published."""
         cdef PublishedGroup made = PublishedGroup.__new__(PublishedGroup)
         cdef list texts = [group_id.encode(), encoded(protocol_type), encoded(protocol_name)]
         cdef list assignments = []
@@ -282,7 +282,7 @@ cdef class PublishedGroups:
         return made
 
     def note(self, group_id: str, int32_t generation_id, member_id: str, instance_id: str | None = None) -> bool:
-        """What a processor does with such a heartbeat, without one: False when it is the handler's."""
+        """Handles a heartbeat as a processor does. False: the handler must answer."""
         cdef bytes group = group_id.encode(), member = member_id.encode(), instance = encoded(instance_id)
         cdef HeartbeatRequest asked
         asked.generation_id = generation_id
@@ -296,7 +296,7 @@ cdef class PublishedGroups:
         return noted
 
     def sync_group(self, bytes body not None, int16_t version) -> bytes | None:
-        """The same for a SyncGroup: the response's body, or None when it is the handler's."""
+        """Handles a SyncGroup as a processor does: the response's body. None: the handler must answer."""
         cdef const Program *program = sync_group_request_program(version)
         cdef SyncGroupRequest asked
         cdef Reader reader
@@ -322,7 +322,7 @@ cdef class PublishedGroups:
 
 @cython.no_gc  # likewise
 cdef class PublishedGroup:
-    """The members of one group in one generation."""
+    """The members of one published group in one generation."""
 
     def __dealloc__(self):
         if self.owner is not None:
@@ -332,7 +332,7 @@ cdef class PublishedGroup:
         free(self.stable.text)
 
     cdef int fill(self, list texts, int32_t generation_id, list assignments) except -1:
-        """`texts` of the group, and behind them two of each member; they are copied, assignments are kept."""
+        """Copies `texts`: those of the group, then two for each member. Keeps the assignments."""
         cdef StableGroup *stable = &self.stable
         cdef Py_ssize_t size = 0
         cdef uint8_t *at
@@ -362,12 +362,12 @@ cdef class PublishedGroup:
         return 0
 
     def withdraw(self) -> None:
-        """All goes to the handler from now on. What was noted remains."""
+        """Withdraws the group: all its requests go to the handler. The records about members remain readable."""
         with nogil:
             unlink(&self.owner.groups, &self.stable)
 
     def silence_ms(self, int32_t place) -> int | None:
-        """How long the member that was at this place in the list has not been heard of; None: never by this stable."""
+        """Milliseconds since the member at this place in the list was last heard. None: not since it was published."""
         cdef int64_t heard_ns
         self.check(place)
         heard_ns = load64(&self.stable.beats[place].heard_ns)
@@ -376,7 +376,7 @@ cdef class PublishedGroup:
         return max(self.owner.environment.monotonic_ns() - heard_ns, 0) // NS_PER_MS
 
     def is_synced(self, int32_t place) -> bool:
-        """Whether that member was given its assignment by this stable."""
+        """Whether a processor has sent this member its assignment."""
         self.check(place)
         return load32(&self.stable.beats[place].synced) != 0
 
@@ -387,7 +387,7 @@ cdef class PublishedGroup:
 
 
 cdef uint8_t *copied(uint8_t *at, bytes text, Slice *into) except NULL:
-    """Where the next one goes."""
+    """The place of the next text."""
     into.data = at
     into.size = -1 if text is None else <int32_t> len(text)
     if text is not None:

@@ -1,7 +1,7 @@
 """ListOffsets without the GIL: the ends and starts of partitions that this node leads.
 
-A look-up by time waits for a disk, and a topic that is not here is explained by the metadata: such requests go to the
-handler untouched, which says the same as this does for the rest.
+A look-up by time waits for a disk, and only the metadata explains an unknown topic: such requests go to the handler
+untouched. For all others the handler gives the same answers as this module.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -28,7 +28,7 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    CALL_ARENA_BYTES = 16 << 20   # parsed request and answer of 100,000 partitions; more goes to the handler
+    CALL_ARENA_BYTES = 16 << 20   # request and answer of 100,000 partitions; the handler serves larger requests
     LEADER_NOT_AVAILABLE = 5
     UNKNOWN_LEADER_EPOCH = 75
     OFFSET_NOT_AVAILABLE = 78
@@ -46,7 +46,7 @@ cdef enum:
     DEBUGGER = -2
     READ_COMMITTED = 1
 
-# What of a request matters to each of its partitions.
+# The fields of a request that matter to each of its partitions.
 ctypedef struct Asker:
     int16_t version
     int32_t replica_id
@@ -87,7 +87,7 @@ cdef int write_answer(Request *request, const ListOffsetsResponse *answer) noexc
 
 cdef bint look_up(const PartitionTable *table, const Asker *asker, const ListOffsetsRequest *body,
                   ListOffsetsResponse *answer, Arena *arena) noexcept nogil:
-    """False: the handler is to answer."""
+    """False: the handler must answer."""
     cdef ListOffsetsTopic *topics = <ListOffsetsTopic *> body.topics.items
     cdef ListOffsetsTopicResponse *answers
     cdef Distinct seen
@@ -127,7 +127,7 @@ cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const L
             return False
         distinct_add(seen, partition, i)
         named += 1
-        if seen.count != named:  # twice: the handler answers as Apache Kafka does
+        if seen.count != named:  # named twice: the handler answers as Apache Kafka does
             return False
         found[i].partition_index = asked[i].partition_index
         if not find(partition, asker, &asked[i], &found[i]):
@@ -136,7 +136,7 @@ cdef bint look_up_topic(const PartitionTable *table, const Asker *asker, const L
 
 
 cdef bint is_known(int64_t timestamp, int16_t version) noexcept nogil:
-    """One that memory answers, and that the version has."""
+    """Whether memory alone answers this timestamp, and the version has it."""
     if timestamp == LATEST or timestamp == EARLIEST:
         return True
     if timestamp == EARLIEST_LOCAL:
@@ -158,14 +158,14 @@ cdef bint find(Partition *p, const Asker *asker, const ListOffsetsPartition *ask
     if found.error_code == NONE:
         found.error_code = <int16_t> refusal(p, asker, asked)
     if found.error_code == NONE:
-        tell(p, asker, asked.timestamp, found)
+        fill_offset(p, asker, asked.timestamp, found)
     mutex_unlock(&p.log.lock)
     if asker.version < EPOCH_SINCE:
         found.leader_epoch = -1
     return is_here
 
 
-# --- under the log's lock ---
+# --- the caller holds the log's lock ---
 
 cdef int refusal(const Partition *p, const Asker *asker, const ListOffsetsPartition *asked) noexcept nogil:
     cdef int32_t current_epoch = asked.current_leader_epoch
@@ -180,7 +180,7 @@ cdef int refusal(const Partition *p, const Asker *asker, const ListOffsetsPartit
     return NONE
 
 
-cdef void tell(const Partition *p, const Asker *asker, int64_t timestamp,
+cdef void fill_offset(const Partition *p, const Asker *asker, int64_t timestamp,
                ListOffsetsPartitionResponse *found) noexcept nogil:
     if timestamp == LATEST:
         found.leader_epoch = p.leader_epoch
@@ -195,5 +195,5 @@ cdef void tell(const Partition *p, const Asker *asker, int64_t timestamp,
 
 
 def api(HotState hot not None) -> HotApi:
-    """ListOffsets, to be installed in a plane."""
+    """The HotApi of ListOffsets."""
     return hot_api(serve_list_offsets, &hot.state, hot)

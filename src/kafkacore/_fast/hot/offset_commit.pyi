@@ -6,16 +6,16 @@ from typing_extensions import Buffer
 from kafkacore._fast.record.record_source import RecordSource
 
 class OffsetCommit(RecordSource):
-    """An OffsetCommitRequest as it came, with what becomes of each of its partitions: found or not, accepted or not;
-    then a source of their records, in the order in which they were asked for, and the answer.
+    """An OffsetCommitRequest and the fate of each of its partitions: found or not, accepted or not. Then it is a source
+    of their records, in the order of the request, and writes the answer.
 
-    Topics are told by their number. `len` is how many partitions nothing was found to be wrong with.
+    Methods take topics by their number. `len` is the number of partitions without an error.
     """
 
     API_KEY: Final = 8
 
     def __new__(cls, data: Buffer, version: int) -> Self:
-        """Bytes behind the message are not looked at. Raises ProtocolError (as the message's class does),
+        """Ignores bytes behind the message. Raises ProtocolError (as the message's class does),
         UnsupportedVersionError."""
 
     @property
@@ -32,32 +32,32 @@ class OffsetCommit(RecordSource):
     def retention_time_ms(self) -> int: ...
     @property
     def names(self) -> list[str]:
-        """Of its topics; empty where the request says an id that `find` has not been told of. Not to be changed."""
+        """The names of its topics; empty for a topic id that `find` has not resolved yet. Do not change it."""
     error: int
-    """Told of every partition but those that `find` and `refuse` have refused."""
+    """The error of every partition, except those that `find` and `refuse` have refused."""
 
     def message(self) -> Any:
         """The request as an OffsetCommitRequest, read anew."""
 
     def topic_id(self, number: int) -> bytes:
-        """Zeros where none was said or found."""
+        """Zeros when the request has no id and `find` gave none."""
 
     def find(self, number: int, name: str, topic_id: bytes, rows: Buffer, error: int) -> None:
-        """The topic is this one. `rows`: of 32 bits, one for each partition that it has, below zero for one that is not
-        there; what is asked for and is not is refused with `error`. Raises IndexError, ValueError."""
+        """Resolves a topic. `rows`: 32 bits for each of its partitions, below zero for a partition that does not exist.
+        Refuses requested partitions that do not exist with `error`. Raises IndexError, ValueError."""
 
     def refuse(self, number: int, error: int) -> None:
-        """All of a topic. Raises IndexError."""
+        """Refuses all partitions of a topic. Raises IndexError."""
 
     def partitions(self, number: int) -> list[int]:
-        """Of a topic, those that were not refused. Raises IndexError."""
+        """The partitions of a topic that were not refused. Raises IndexError."""
 
     def accepted(self, number: int) -> bool:
-        """Whether there is one that was not. Raises IndexError."""
+        """Whether a partition of the topic was not refused. Raises IndexError."""
 
     def accept(self, now_ms: int, expire_timestamp: int, metadata_limit: int, error: int) -> None:
-        """From now on it has records: committed `now_ms`, with -1 for no `expire_timestamp`. Refuses with `error` those
-        whose metadata has more than `metadata_limit` characters as Java counts them."""
+        """Makes the records available, committed at `now_ms`; an `expire_timestamp` of -1 is none. Refuses partitions
+        with `error` whose metadata has more than `metadata_limit` characters as Java counts them."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]: ...
     def response(self, prefix: bytes) -> bytes:

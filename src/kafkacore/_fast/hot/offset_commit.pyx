@@ -1,4 +1,4 @@
-"""OffsetCommit read, checked, recorded and answered. Contract in offset_commit.pxd."""
+"""Reads, checks, records and answers an OffsetCommit. Contract in offset_commit.pxd."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -27,10 +27,10 @@ cdef enum:
     LOWEST = 2
     HIGHEST = 10
     MAX_ELEMENTS = 1000000      # topics and partitions, as in every request
-    MAX_ARENA = 96 << 20        # more than those need
+    MAX_ARENA = 96 << 20        # more than so many elements need
     MAX_RESPONSE = 0x7FFFFFFF
-    BIG = 32768                 # bytes of a request above which its bytes are read and written without the GIL
-    ANSWER_BYTES = 16           # of an answer, a topic in it and a partition, the most there is beside the name
+    BIG = 32768                 # larger requests are read and written without the GIL
+    ANSWER_BYTES = 16           # the most for an answer, a topic without its name, or a partition
     TOPIC_ANSWER_BYTES = 32
     PARTITION_ANSWER_BYTES = 8
     API = 8
@@ -91,7 +91,8 @@ cdef str text_of(const Slice *text):
 
 
 cdef bint too_long(const Slice *metadata, int64_t limit) except -1:
-    """In what Java calls characters: one outside the first plane counts twice. None has more of them than bytes."""
+    """The length in Java characters: one outside the basic plane counts twice. A text has no more of them than
+    bytes."""
     if metadata.size <= limit:
         return False
     return len(text_of(metadata).encode("utf-16-le")) > limit * 2
@@ -131,12 +132,13 @@ cdef class OffsetCommit(RecordSource):
         arena_free(&self.arena)
 
     cdef int refuse_body(self, int fault) except -1:
-        """Raises what is wrong, in words."""
+        """Raises the error, in words."""
         self.message()
         raise MemoryError if fault == FAULT_NO_ROOM else ProtocolError(f"OffsetCommitRequest: fault {fault}")
 
     cdef int take_texts(self) except -1:
-        """What decides is made text; metadata is only looked at, so that nothing lies in the log that is none."""
+        """Decodes the texts that decisions need. It only checks the metadata, so that no invalid text reaches the
+        log."""
         cdef CommitRequest *request = self.request
         cdef CommittedTopic *topic
         cdef const Slice *metadata
@@ -165,7 +167,7 @@ cdef class OffsetCommit(RecordSource):
         return self.make_room(name_size)
 
     cdef int make_room(self, int32_t name_size) except -1:
-        """For the longest record of a topic with a name of this size, or a shorter one."""
+        """Makes room for the longest record of a topic whose name has at most this size."""
         cdef size_t size = OFFSET_KEY_BYTES + OFFSET_VALUE_BYTES + <size_t> self.request.group_id.size
         size += <size_t> name_size + <size_t> self.metadata_size
         if size > self.scratch_size:
@@ -181,7 +183,7 @@ cdef class OffsetCommit(RecordSource):
     def __repr__(self):
         return repr(self.message())
 
-    # --- what is asked for, and what of it there is ---
+    # --- the topics and partitions of the request ---
 
     cdef CommittedTopic *topic(self, Py_ssize_t number) except NULL:
         if not 0 <= number < self.request.topics.count:
@@ -236,7 +238,7 @@ cdef class OffsetCommit(RecordSource):
                 return True
         return False
 
-    # --- its records ---
+    # --- the records ---
 
     def __len__(self):
         cdef int32_t i, j
@@ -310,7 +312,7 @@ cdef class OffsetCommit(RecordSource):
                     records.append(((<char *> key)[:value - key], (<char *> value)[:end - value]))
         return iter(records)
 
-    # --- its answer ---
+    # --- the answer ---
 
     def response(self, bytes prefix not None):
         cdef CommittedTopic *topic
@@ -328,7 +330,7 @@ cdef class OffsetCommit(RecordSource):
             for j in range(topic.partitions.count):
                 each = &(<CommittedPartition *> topic.partitions.items)[j]
                 each.error_code = each.refused or self.error
-                # The group judges metadata: where it has nothing in its log, it tells that of these as well.
+                # The group judges metadata. An error of the group counts for these partitions too.
                 if self.error and each.refused == self.too_large:
                     each.error_code = self.error
         writer_init(&writer, MAX_RESPONSE)
@@ -344,13 +346,13 @@ cdef class OffsetCommit(RecordSource):
 
 
 cdef inline void grow_at_once(Writer *writer, size_t size) noexcept nogil:
-    """For so much more, where it may have that: who grows by and by copies what there is each time."""
+    """Makes room for `size` more at once, so that the buffer is not copied again and again."""
     if size <= writer.limit - writer.size and reserve(writer, size) != NULL:
         writer.size -= size
 
 
 cdef inline uint8_t *put_value(uint8_t *p, OffsetFields *fields, const CommittedPartition *each) noexcept nogil:
-    """`fields` has what all values have in common."""
+    """`fields` has the fields that all values share."""
     fields.offset = each.committed_offset
     fields.leader_epoch = each.committed_leader_epoch
     fields.metadata = each.committed_metadata

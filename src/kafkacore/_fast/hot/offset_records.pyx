@@ -14,7 +14,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     OFFSET_COMMIT_KEY = 1
-    VERSION_WITH_EXPIRY = 1   # the only one that has an expire timestamp
+    VERSION_WITH_EXPIRY = 1   # the only version with an expire timestamp
     VERSION_WITH_LEADER_EPOCH = 3
     VERSION = 4
 

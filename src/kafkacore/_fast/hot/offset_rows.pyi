@@ -3,7 +3,7 @@ from collections.abc import Iterator
 from kafkacore._fast.hot.offset_commit import OffsetCommit
 
 class TopicOffsets:
-    """What a group has committed for one topic, by partition. A row is (offset, leader epoch, metadata, commit
+    """The committed offsets of a group for one topic, by partition. A row is (offset, leader epoch, metadata, commit
     timestamp, expire timestamp, topic id): -1 for no expire timestamp, zeros for no topic id."""
 
     def __len__(self) -> int: ...
@@ -21,10 +21,10 @@ class TopicOffsets:
         expire_timestamp: int,
         topic_id: bytes,
     ) -> None:
-        """Raises ValueError for a topic id that is none."""
+        """Raises ValueError when the topic id is not 16 bytes."""
 
     def take(self, commit: OffsetCommit, number: int) -> None:
-        """What was accepted of a topic of the commit. Raises IndexError."""
+        """Takes over the accepted partitions of a topic of the commit. Raises IndexError."""
 
     def remove(self, partition: int) -> bool:
         """Whether it was there."""

@@ -17,7 +17,7 @@ cdef extern from "Python.h":
 cdef enum:
     LEAST_CAPACITY = 4
     MAX_CAPACITY = 1 << 28
-    MIX = 0x9E3779B1            # Knuth's multiplicative hash: neighbours go far apart
+    MIX = 0x9E3779B1            # Knuth's multiplicative hash: it spreads neighbours
 
 
 cdef inline uint32_t hash_of(int32_t partition) noexcept:
@@ -40,7 +40,7 @@ cdef class TopicOffsets:
     # --- rows ---
 
     cdef int32_t row_of(self, int32_t partition) noexcept:
-        """-1: there is none."""
+        """The index of the row; -1 when there is none."""
         cdef uint32_t slot
         cdef int32_t next_row = self.last + 1
         if next_row < self.count and self.rows[next_row].partition == partition:
@@ -57,7 +57,7 @@ cdef class TopicOffsets:
         return -1
 
     cdef int grow(self) except -1:
-        """For one more."""
+        """Makes room for one more row."""
         cdef int32_t capacity = self.capacity * 2 if self.capacity else LEAST_CAPACITY
         cdef OffsetRow *rows
         cdef int32_t *slots
@@ -179,7 +179,7 @@ cdef class TopicOffsets:
         return slot
 
     cdef void free_slot(self, uint32_t hole) noexcept:
-        """Those behind it that it kept from their place move up, so that no look-up ends before them."""
+        """Moves the entries behind the hole up that the removed one displaced, so that no look-up ends before them."""
         cdef uint32_t slot = hole
         cdef uint32_t home
         while True:

@@ -1,8 +1,7 @@
-"""Produce: append each partition's batch, wait for the acknowledgements that were asked for, answer.
+"""Produce: appends the batch of each partition, waits for the requested acknowledgements, and answers.
 
-A call lives in memory of its own from the cut of its request to its answer. It goes through the request's partitions in
-order; one that cannot be appended to yet (its log is being made, or rolled) stalls the call at that partition, and the
-connection with it, so that batches of one producer never overtake each other.
+A call appends its partitions in order. A partition that takes no append yet, because its log is being opened or rolled,
+stalls the call and its connection, so that the batches of a producer never overtake each other.
 """
 
 from libc.stdlib cimport calloc, free
@@ -48,17 +47,17 @@ from kafkacore._fast.schema.wire cimport (
 cdef enum:
     ACKS_ALL = -1
     KAFKA_STORAGE_ERROR = 56
-    # Of the parsed request and its answer: some 250 bytes for each partition, which has a batch of 61 bytes at least on
-    # the wire. A request that needs more names partitions without batches by the thousand; it is malformed.
+    # The parsed request and its answer take some 250 bytes for each partition; on the wire each has a batch of at least
+    # 61 bytes. A request that needs more than this names thousands of partitions without batches: it is malformed.
     LEAST_ARENA_BYTES = 64 << 10
     MOST_ARENA_BYTES = 64 << 20
     ARENA_TIMES_FRAME = 16
-    LEADERS_VERSION = 10       # who leads, and where (KIP-951)
+    LEADERS_VERSION = 10       # the answer names leaders and their endpoints (KIP-951)
     TOPIC_ID_VERSION = 13
 
 # One partition of the call.
 ctypedef struct Part:
-    Partition *partition          # counted; NULL when it is not known here
+    Partition *partition          # counted; NULL when the node does not know it
     PartitionProduceData *data
     PartitionProduceResponse *answer
     Acknowledgement ack           # `at` -1: nothing to wait for
@@ -66,20 +65,20 @@ ctypedef struct Part:
 
 ctypedef struct ProduceCall:
     Parked parked                 # first: a call is found from its mail
-    Request *request              # NULL once the connection is gone
+    Request *request              # NULL once the connection is closed
     NodeState *state
     Arena arena
     ProduceRequest body
     ProduceResponse answer
     Part *parts
     int32_t count
-    int32_t next                  # the first that is not appended yet
-    bint failed                   # some partition has an error: with acks=0 the connection closes
-    bint internal                 # some partition is of one of Kafka's own topics
+    int32_t next                  # the first partition that is not appended yet
+    bint failed                   # a partition has an error: with acks=0 the connection closes
+    bint internal                 # a partition belongs to one of Kafka's internal topics
     int64_t held_bytes            # counted in the plane's budget since it was first blocked or parked
     Waiter blocked
 
-cdef int32_t live_calls = 0       # atomic; tests hold it against zero
+cdef int32_t live_calls = 0       # atomic; tests compare it with zero
 
 
 cdef int serve_produce(void *state, Request *request, const Verdict *verdict) noexcept nogil:
@@ -89,7 +88,7 @@ cdef int serve_produce(void *state, Request *request, const Verdict *verdict) no
         return SERVED_CLOSE
     outcome = call_read(call)
     if outcome == SERVED and (call.body.transactional_id.size >= 0 or call.internal):
-        outcome = SERVED_PUNT  # transactions are decided above, and so is who may write to what coordinators write
+        outcome = SERVED_PUNT  # Python decides about transactions and about writes to internal topics
     if outcome != SERVED:
         park_release(&call.parked)
         return outcome
@@ -131,7 +130,7 @@ cdef void destroy_call(Parked *parked) noexcept nogil:
 
 
 cdef void drop_call(Request *request) noexcept nogil:
-    """The connection is gone: what is appended stays appended, nobody is told."""
+    """The connection is closed. Appended batches stay; no answer is sent."""
     cdef ProduceCall *call = <ProduceCall *> request.state
     cdef int32_t i
     request.state = NULL
@@ -141,7 +140,7 @@ cdef void drop_call(Request *request) noexcept nogil:
             partition_unwait(call.parts[i].partition, &call.parts[i].waiter)
     if call.next < call.count and call.parts[call.next].partition != NULL:
         partition_unwait(call.parts[call.next].partition, &call.blocked)
-    let_go_of_memory(call)
+    release_memory(call)
     call.request = NULL
     park_release(&call.parked)
 
@@ -180,7 +179,7 @@ cdef bint lay_out(ProduceCall *call) noexcept nogil:
         answered = &answers[call.answer.responses.count]
         answered.name = topics[t].name
         memcpy(answered.topic_id, topics[t].topic_id, 16)
-        # The frame is given back before the answer is written.
+        # The frame may be released before the answer is written.
         if not copy_slice(&call.arena, &answered.name) or not lay_out_topic(call, &topics[t], answered, &seen):
             return False
         if answered.partition_responses.count or topics[t].partition_data.count == 0:
@@ -190,8 +189,8 @@ cdef bint lay_out(ProduceCall *call) noexcept nogil:
 
 cdef bint lay_out_topic(ProduceCall *call, TopicProduceData *topic, TopicProduceResponse *answer,
                         Distinct *seen) noexcept nogil:
-    """A partition that is named twice is answered once, in its first place; only the batch that was named last is
-    appended, as in Apache Kafka, which collects a request's batches in a map."""
+    """Answers a partition that is named twice once, in its first place, and appends only its last batch: Apache Kafka
+    collects the batches of a request in a map."""
     cdef PartitionProduceData *data = <PartitionProduceData *> topic.partition_data.items
     cdef int32_t count = topic.partition_data.count
     cdef PartitionProduceResponse *answers
@@ -249,7 +248,7 @@ cdef void find_partition(ProduceCall *call, TopicProduceData *topic, Part *part)
 
 
 cdef bint is_internal(const Partition *partition) noexcept nogil:
-    """Of storage.names.INTERNAL_TOPICS."""
+    """Whether its topic is in storage.names.INTERNAL_TOPICS."""
     cdef const char *topic = partition.topic
     if partition.topic_size == 18:
         return memcmp(topic, <const char *> b"__consumer_offsets", 18) == 0
@@ -273,8 +272,8 @@ cdef void refuse_all(ProduceCall *call, int error) noexcept nogil:
 
 
 cdef int go_on(ProduceCall *call) noexcept nogil:
-    """Appends what is left. SERVED, SERVED_PARKED (waits for acknowledgements) or SERVED_BLOCKED (a log is not ready,
-    or the call has had its share of the processor's time and goes on in the next turn)."""
+    """Appends the rest. SERVED, SERVED_PARKED (waits for acknowledgements) or SERVED_BLOCKED (a log is not ready, or
+    the call has used its share of the turn and continues in the next one)."""
     cdef bint is_long = call.count - call.next > 1
     cdef int64_t end_ns = now_ns(call) + TURN_NS if is_long else 0
     cdef int64_t end_bytes = call.request.inflated_bytes + call.request.plane.turn_bytes
@@ -313,8 +312,8 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
         refuse(call, part, error)
         explain(call, part, &info)
         return error
-    # The next records of this connection probably go behind these, and lie in their request as these do: the kernel
-    # copies them a fifth quicker when address and position agree within a cache line.
+    # The next batch of this connection probably follows this one in the log, at the same offset in its request. The
+    # kernel copies it a fifth faster when address and file position agree within a cache line.
     call.request.skew = <int8_t> ((info.end_position - (<uint8_t *> part.data.records.data - call.request.frame.data))
                                   & (CACHE_LINE_BYTES - 1))
     part.answer.base_offset = info.first_offset
@@ -324,11 +323,11 @@ cdef int append(ProduceCall *call, Part *part) noexcept nogil:
 
 
 cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcept nogil:
-    """Which records were wrong, and why (KIP-467); who leads, when it is not us (KIP-951)."""
+    """Adds the wrong records and the reason (KIP-467), or the leader when it is another node (KIP-951)."""
     cdef BatchIndexAndErrorMessage *errors
     cdef int32_t i
     if part.answer.error_code == NOT_LEADER_OR_FOLLOWER:
-        tell_leader(call, part)
+        name_leader(call, part)
         return
     if info.validated.message != NULL:
         part.answer.error_message.data = <const uint8_t *> info.validated.message
@@ -338,7 +337,7 @@ cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcep
     errors = <BatchIndexAndErrorMessage *> arena_alloc(
         &call.arena, info.validated.error_count * sizeof(BatchIndexAndErrorMessage))
     if errors == NULL:
-        return  # the error code itself is told all the same
+        return  # the answer has the error code in any case
     part.answer.record_errors.items = errors
     part.answer.record_errors.count = info.validated.error_count
     for i in range(info.validated.error_count):
@@ -347,17 +346,17 @@ cdef void explain(ProduceCall *call, Part *part, const AppendInfo *info) noexcep
         errors[i].batch_index_error_message.size = <int32_t> strlen(info.validated.errors[i].message)
 
 
-cdef void tell_leader(const ProduceCall *call, Part *part) noexcept nogil:
+cdef void name_leader(const ProduceCall *call, Part *part) noexcept nogil:
     cdef FetchView view
     if call.request.api_version < LEADERS_VERSION:
-        return  # which has no place for it
+        return  # the version has no field for it
     partition_view(part.partition, &view)
     part.answer.current_leader.leader_id = view.leader_id
     part.answer.current_leader.leader_epoch = view.leader_epoch
 
 
 cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
-    """Queues a waiter on every partition that has not acknowledged yet; True when there is one."""
+    """Queues a waiter on every partition that has not acknowledged yet. True when it queued one."""
     cdef Part *part
     cdef bint waiting = False
     cdef int32_t i
@@ -375,13 +374,13 @@ cdef bint wait_for_acks(ProduceCall *call) noexcept nogil:
 
 
 cdef void settle(ProduceCall *call, Part *part) noexcept nogil:
-    """Its wait is over: acknowledged, or led by somebody else now, or nobody's since its disk failed."""
+    """The wait of the part is over: it is acknowledged, another node leads it now, or its disk failed."""
     cdef bint failed
     if not partition_satisfies(part.partition, part.ack.kind, part.ack.at):
         failed = partition_check_leader(part.partition, -1) == KAFKA_STORAGE_ERROR
         refuse(call, part, KAFKA_STORAGE_ERROR if failed else NOT_LEADER_OR_FOLLOWER)
         if not failed:
-            tell_leader(call, part)
+            name_leader(call, part)
     part.ack.at = -1
 
 
@@ -428,19 +427,19 @@ cdef void unwait_all(ProduceCall *call) noexcept nogil:
 # --- answering ---
 
 cdef int finish(ProduceCall *call, int outcome) noexcept nogil:
-    """Once the outcome is SERVED: builds the answer and lets the call go. Gives the outcome."""
+    """Ends the call when the outcome is SERVED: builds the answer and frees the call. Returns the outcome."""
     cdef Request *request = call.request
     if outcome != SERVED:
         hold_memory(call)
-        if outcome == SERVED_PARKED:  # the records are appended: nothing points into the frame any more
+        if outcome == SERVED_PARKED:  # the records are appended, so nothing points into the frame any more
             request_release_frame(request)
         return outcome
     wheel_cancel(request_wheel(request), &call.parked.timer)
-    let_go_of_memory(call)
+    release_memory(call)
     request.state = NULL
     request.drop_state = NULL
     if request.no_answer:
-        request.close_after = call.failed  # a producer that asks for no answer learns of an error in no other way
+        request.close_after = call.failed  # without an answer, only this shows the producer the error
     elif not answer(call):
         request.close_after = True
     call.request = NULL
@@ -454,7 +453,7 @@ cdef void hold_memory(ProduceCall *call) noexcept nogil:
         budget_park(&call.request.plane.budget, call.held_bytes, True)
 
 
-cdef void let_go_of_memory(ProduceCall *call) noexcept nogil:
+cdef void release_memory(ProduceCall *call) noexcept nogil:
     if call.held_bytes:
         budget_unpark(&call.request.plane.budget, call.held_bytes)
         call.held_bytes = 0
@@ -473,7 +472,7 @@ cdef bint answer(ProduceCall *call) noexcept nogil:
 
 
 cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
-    """Where the leaders are that the answer names (KIP-951)."""
+    """Adds the endpoints of the leaders that the answer names (KIP-951)."""
     cdef int32_t i
     endpoints_begin(&call.answer.node_endpoints, &call.arena, call.count)
     for i in range(call.count):
@@ -485,10 +484,10 @@ cdef void hint_endpoints(ProduceCall *call) noexcept nogil:
 # --- Python face ---
 
 def api(HotState hot not None) -> HotApi:
-    """Produce, to be installed in a plane."""
+    """The HotApi of Produce."""
     return hot_api(serve_produce, &hot.state, hot)
 
 
 def live() -> int:
-    """Produce calls under way in this process."""
+    """The number of Produce calls under way in this process."""
     return load32(&live_calls)

@@ -1,4 +1,4 @@
-"""What the hot APIs of a node share beyond the plane: fetch sessions, endpoints, limits."""
+"""The state that the hot APIs of a node share beyond the plane: fetch sessions, endpoints, limits."""
 
 from libc.stdint cimport int32_t
 

@@ -7,7 +7,7 @@ from kafkacore._fast.log.partition_table cimport Table
 from kafkacore._fast.plane.plane cimport NativePlane
 
 
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class HotState:
 
     def __cinit__(self, FetchSessionCache sessions not None, int fetch_max_bytes=57671680):

@@ -1,4 +1,4 @@
-"""Acceptors: accept4, limits, the choice of a processor."""
+"""Acceptors: accept4, limits, and the choice of a processor."""
 
 cimport cython
 
@@ -79,11 +79,11 @@ cdef extern from * nogil:
     int getpid()
 
 cdef enum:
-    PAUSE_MS = 10             # how soon a paused listener looks for room again
-    ACCEPTS = 64              # of one listener in a row
-    RESERVED_SHARE = 8        # of the file descriptors, one in so many is kept for logs and checkpoints ...
+    PAUSE_MS = 10             # how often a paused listener looks for room
+    ACCEPTS = 64              # connections of one listener in a row
+    RESERVED_SHARE = 8        # one in so many file descriptors is reserved for logs and checkpoints ...
     MOST_RESERVED = 1024      # ... at most
-    SHORT_LINE_NS = 60000000000   # a line about missing descriptors no more often
+    SHORT_LINE_NS = 60000000000   # logs a line about missing descriptors at most this often
 
 
 cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
@@ -96,7 +96,7 @@ cdef bint may_come(ArrivalRate *rate, int64_t now_ns) noexcept nogil:
 
 
 cdef void set_rate(ArrivalRate *rate, int64_t per_second) noexcept nogil:
-    """A new one begins with a second's worth."""
+    """A new rate begins with the tokens of one second."""
     if rate.per_second != per_second:
         rate.per_second = per_second
         rate.tokens = <double> per_second
@@ -134,7 +134,7 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
     cdef Connection *conn
     cdef int32_t i
     if address_enter(plane, address) != 0:
-        refuse(listener, handle, address, port, "too many connections of this address (max.connections.per.ip); closed")
+        refuse(listener, handle, address, port, "closed: this address has max.connections.per.ip connections already")
         return
     for i in range(1, listener.reactor_count):
         if load32(&listener.reactors[i].count) < load32(&reactor.count):
@@ -142,7 +142,7 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
     conn = connection_new(reactor, plane, handle)
     if conn == NULL:
         address_leave(plane, address)
-        refuse(listener, handle, address, port, "no memory for another connection; closed")
+        refuse(listener, handle, address, port, "closed: no memory for another connection")
         return
     kc_prepare(handle, plane.send_buffer_bytes, plane.receive_buffer_bytes)
     conn.listener = listener.number
@@ -158,13 +158,13 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
 
 
 cdef inline int64_t free_for_connections(int64_t limit) noexcept nogil:
-    """Descriptors below this number are for connections. The system always gives the lowest that is free, so one at or
-    above it says that all below are in use."""
+    """Connections use descriptors below this number. The system always gives the lowest free descriptor, so a higher
+    one means that all below are in use."""
     return limit - min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
 
 
 def descriptors_for_connections(int64_t limit) -> int:
-    """How many of `limit` file descriptors (RLIMIT_NOFILE) acceptors may come to use."""
+    """How many of `limit` file descriptors (RLIMIT_NOFILE) connections may use."""
     return free_for_connections(limit)
 
 
@@ -207,7 +207,7 @@ cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
             return
         if error == EAGAIN:
             return
-        # ECONNABORTED and the like: that newcomer is gone, the next one may be there.
+        # ECONNABORTED and the like: this connection is gone, but the next one may be there.
 
 
 cdef bint may_go_on(Listener *listener) noexcept nogil:
@@ -219,7 +219,7 @@ cdef bint may_go_on(Listener *listener) noexcept nogil:
 
 
 cdef bint let_go(Acceptor *a) noexcept nogil:
-    """Under the lock: drops leaving listeners, tries paused ones again. True when one is still paused."""
+    """Under the lock: drops leaving listeners and tries paused ones again. True when one is still paused."""
     cdef Listener **at = &a.listeners
     cdef Listener *listener
     cdef bint paused = False
@@ -257,7 +257,7 @@ cdef void *run(void *argument) noexcept nogil:
     return NULL
 
 
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class NativeAcceptor:
     """An acceptor thread. Raises OSError when the system has no thread or descriptor left."""
 
@@ -300,7 +300,7 @@ cdef class NativeAcceptor:
         return 0
 
     def stop(self) -> None:
-        """Ends its thread. The listening sockets stay their owners'."""
+        """Ends its thread. The owners of the listening sockets close them."""
         cdef Listener *listener
         if not self.running:
             return
@@ -323,9 +323,9 @@ cdef class NativeAcceptor:
 
     def add(self, NativePlane plane not None, int handle, int32_t number, int32_t most=0x7FFFFFFF,
             int64_t per_second=0, bint exempt=False) -> None:
-        """Accepts on `handle`, a listening socket that does not block and stays open until `remove`. `number` names the
-        listener within its plane, `most` and `per_second` (0: unlimited) are its own limits; an `exempt` one has none
-        of the plane's.
+        """Accepts on `handle`, a non-blocking listening socket that stays open until `remove`. `number` names the
+        listener within its plane; `most` and `per_second` (0: unlimited) are its own limits; the plane's limits do not
+        count for an `exempt` one.
         """
         cdef Listener *listener
         cdef NativeProcessor processor
@@ -379,7 +379,8 @@ cdef class NativeAcceptor:
         self.kept.pop((plane, number), None)
 
     def limit(self, NativePlane plane not None, int32_t number, int32_t most, int64_t per_second) -> None:
-        """max.connections and max.connection.creation.rate (0: unlimited) of a listener, from now on."""
+        """max.connections and max.connection.creation.rate (0: unlimited) of a listener; they may change at any
+        time."""
         cdef Listener *listener
         self.check()
         with nogil:
@@ -391,7 +392,7 @@ cdef class NativeAcceptor:
             mutex_unlock(&self.acceptor.lock)
 
     def limit_plane(self, NativePlane plane not None, int64_t per_second) -> None:
-        """The rate of all listeners of a plane together, which this acceptor has."""
+        """Sets the rate for all listeners of a plane together; they belong to this acceptor."""
         self.check()
         with nogil:
             mutex_lock(&self.acceptor.lock)

@@ -1,4 +1,4 @@
-"""Answers: a short list of extents, the first few inside the struct."""
+"""Answers: a short list of extents. The first few lie inside the struct."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,7 +1,8 @@
-"""Answers that a handler has given before and that are right until something changes: a processor gives them again.
+"""A cache of answers: a processor repeats an answer that a handler gave before, until something that it depends on
+changes.
 
-A table of them is immutable and swapped whole, as what a plane publishes is. What is asked is compared byte by byte;
-the answer is the handler's own, with the correlation id of whoever asks now.
+The table is immutable and replaced as a whole, like everything that a plane publishes. The processor compares requests
+byte by byte. It sends the handler's own answer with the correlation id of the current request.
 """
 
 cimport cython
@@ -17,7 +18,7 @@ from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
 from kafkacore._fast.plane.plane cimport SERVED, SERVED_PUNT, HotApi, NativePlane, Request, hot_api
 
 cdef enum:
-    ASKED_BYTES = 4096          # of a request that is looked for
+    ASKED_BYTES = 4096          # a longer request is not looked up
     LEAST_ANSWER_BYTES = 4      # a correlation id
 
 ctypedef struct Entry:
@@ -61,7 +62,7 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
     cdef int64_t size = request.frame.size - request.header_size
     cdef Entry *entry
     cdef uint8_t *memory
-    # An error for each partition is nothing that these requests have a place for.
+    # These requests have no place for an error of each partition.
     if prepared == NULL or verdict.action == GATE_ERROR or size > ASKED_BYTES:
         return SERVED_PUNT
     entry = find(prepared, request.listener, request.api_version, request.frame.data + request.header_size,
@@ -82,10 +83,10 @@ cdef int serve_cached(void *state, Request *request, const Verdict *verdict) noe
 ASKED_LIMIT = ASKED_BYTES
 
 
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class CachedAnswers:
-    """Immutable: `entries` are (listener, version, request body, response with header) each. Of two that ask the same
-    the first counts."""
+    """Immutable. `entries`: (listener, version, request body, response with header) each. The first of two with the
+    same request counts."""
 
     cdef Prepared prepared
     cdef list kept
@@ -102,7 +103,9 @@ cdef class CachedAnswers:
             raise MemoryError
         for listener, version, asked, answer in self.kept:
             if len(asked) > ASKED_BYTES or len(answer) < LEAST_ANSWER_BYTES:
-                raise ValueError(f"{len(asked)} bytes ask for {len(answer)}: none to keep")
+                raise ValueError(
+                    f"cannot cache {len(answer)} bytes that answer a request of {len(asked)} (at most {ASKED_BYTES})"
+                )
             entry = find(&self.prepared, listener, version, <const uint8_t *> <const char *> asked,
                          <int32_t> len(asked))
             if entry.asked == NULL:
@@ -119,15 +122,15 @@ cdef class CachedAnswers:
 
 @cython.no_gc  # likewise
 cdef class AnswerCache:
-    """Where the processors of a plane look for one API's answers."""
+    """The place where the processors of a plane look for the answers of one API."""
 
     cdef Prepared *table
 
     def api(self) -> HotApi:
-        """To be installed in the plane."""
+        """The HotApi to install in the plane."""
         return hot_api(serve_cached, &self.table, self)
 
     def publish(self, NativePlane plane not None, CachedAnswers answers) -> None:
-        """From now on these; None: every request goes to the handler."""
+        """Replaces the answers. None: every request goes to the handler."""
         cdef void *table = &answers.prepared if answers is not None else NULL
         plane.publish(f"prepared {id(self)}", <void **> &self.table, table, answers)

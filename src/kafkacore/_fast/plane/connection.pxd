@@ -34,7 +34,7 @@ cdef enum:
 ctypedef struct Reactor       # one epoll set and the connections that it drives
 ctypedef struct Connection
 
-# What a reactor keeps for one plane.
+# A plane, as one reactor serves it.
 ctypedef struct Link:
     RingWaiter waiter         # first
     Link *next

@@ -1,7 +1,7 @@
-"""Connections: the life of one, its requests' way in, and the order of its answers.
+"""The life of a connection, the start of its requests, and the order of its answers.
 
-In one turn a connection gets at most turn_frames requests, turn_bytes or TURN_NS; then it goes behind the others. A
-request that takes longer by itself gives the turn up and is gone on with later (hot/produce.pyx).
+In one turn a connection gets at most turn_frames requests, turn_bytes bytes or TURN_NS of time; then the others have
+their turn. A longer request gives up the turn by itself and continues later (hot/produce.pyx).
 """
 
 from libc.stdint cimport int16_t, int64_t, uint32_t
@@ -44,7 +44,7 @@ def live() -> dict[str, int]:
 
 
 cdef int reactor_go_on(Reactor *reactor, int most) noexcept nogil:
-    cdef Connection **end = reactor.ready_end  # what becomes ready meanwhile has its turn in the next round
+    cdef Connection **end = reactor.ready_end  # connections that become ready meanwhile wait for the next round
     cdef Connection *conn
     cdef bint is_last = False
     cdef int count = 0
@@ -75,7 +75,7 @@ cdef void reactor_close_all(Reactor *reactor) noexcept nogil:
 
 
 cdef void reactor_swept(Mail *mail) noexcept nogil:
-    cdef Reactor layout  # for the distance alone
+    cdef Reactor layout  # only for the offset of the field
     cdef Reactor *reactor = <Reactor *> (<char *> mail - (<char *> &layout.sweep - <char *> &layout))
     cdef Connection *conn = reactor.first
     cdef Connection *next
@@ -170,7 +170,7 @@ cdef void connection_close(Connection *conn) noexcept nogil:
     wheel_cancel(&reactor.wheel, &conn.slow)
     wheel_cancel(&reactor.wheel, &conn.hold)
     if conn.stall & STALL_MEMORY and budget_cancel(&conn.plane.budget, &conn.reservation):
-        conn.refs -= 1  # else its mail is out, and gives the bytes and this count back
+        conn.refs -= 1  # otherwise its mail is under way; memory_granted releases the bytes and this reference
     if conn.stall & STALL_RING:
         leave_ring_queue(conn)
     drop_requests(conn)
@@ -183,7 +183,7 @@ cdef void connection_close(Connection *conn) noexcept nogil:
 
 
 cdef void drop_requests(Connection *conn) noexcept nogil:
-    """What a handler holds comes back by mail; everything else goes now."""
+    """Frees all requests except those that handlers own, which return by mail."""
     cdef Request *request = conn.first
     cdef Request *next
     while request != NULL:
@@ -219,13 +219,13 @@ cdef inline void make_ready(Connection *conn) noexcept nogil:
 # Timers
 
 cdef void idle_fired(Timer *timer) noexcept nogil:
-    cdef Connection layout  # for the distance alone
+    cdef Connection layout  # only for the offset of the field
     cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.idle - <char *> &layout))
     cdef int64_t now_ms = conn.reactor.wheel.now_ms
     cdef int64_t due_ms = conn.active_ms + conn.plane.idle_ms
     if due_ms > now_ms:
         wheel_add(&conn.reactor.wheel, timer, due_ms)
-    elif (conn.queued or conn.waiting != NULL) and not conn.want_write:  # it waits for us, not we for it
+    elif (conn.queued or conn.waiting != NULL) and not conn.want_write:  # the peer waits for us
         wheel_add(&conn.reactor.wheel, timer, now_ms + conn.plane.idle_ms)
     else:
         add64(&conn.plane.expired_connections_killed, 1)
@@ -233,7 +233,7 @@ cdef void idle_fired(Timer *timer) noexcept nogil:
 
 
 cdef void slow_fired(Timer *timer) noexcept nogil:
-    cdef Connection layout  # for the distance alone
+    cdef Connection layout  # only for the offset of the field
     cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.slow - <char *> &layout))
     cdef char text[120]
     if conn.hung_up:
@@ -243,7 +243,7 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
         return
     if (conn.stall or load32(&conn.plane.budget.waiting) == 0
             or conn.frame.received - conn.slow_mark >= conn.plane.slow_frame_bytes):
-        # It is we who do not read, nobody needs its memory, or it keeps its pace.
+        # We do not read from it now, no other frame needs its memory, or it keeps its pace.
         conn.slow_mark = conn.frame.received
         wheel_add(&conn.reactor.wheel, timer, conn.reactor.wheel.now_ms + conn.plane.slow_frame_ms)
         return
@@ -253,14 +253,14 @@ cdef void slow_fired(Timer *timer) noexcept nogil:
 
 
 cdef void hold_fired(Timer *timer) noexcept nogil:
-    cdef Connection layout  # for the distance alone
+    cdef Connection layout  # only for the offset of the field
     cdef Connection *conn = <Connection *> (<char *> timer - (<char *> &layout.hold - <char *> &layout))
     conn.stall &= ~<uint32_t> (STALL_MUTED | STALL_DELAYED)
     make_ready(conn)
 
 
 cdef void watch_slowness(Connection *conn) noexcept nogil:
-    """A frame that is under way keeps memory from others. While others wait for memory it must grow, or a few clients
+    """A frame that is being received holds memory. While other frames wait for memory it must grow, or a few clients
     that claim much and send little would hold the whole budget. Otherwise only the idle timer bounds it, as in Apache
     Kafka: a slow link may take its time."""
     cdef Wheel *wheel = &conn.reactor.wheel
@@ -289,7 +289,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
     if events & EPOLLOUT:
         conn.active_ms = reactor.wheel.now_ms  # the peer has read some of its answers
     if events & EPOLLRDHUP:
-        conn.hung_up = True  # what it sent before is still read
+        conn.hung_up = True  # the bytes that it sent before are still read
     connection_go_on(conn)
 
 
@@ -356,7 +356,7 @@ cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
     if conn.want_write:
         interest |= EPOLLOUT
     if not conn.peer_done and not conn.closing:
-        # What stalls for a moment is left in the set, at the price of one idle event should bytes come meanwhile.
+        # A connection that stalls for a moment stays in the set. New bytes cost one idle event then.
         if conn.stall == 0 and conn.waiting == NULL:
             interest |= EPOLLIN
         elif turn.frames:
@@ -370,7 +370,7 @@ cdef void end_turn(Connection *conn, Turn *turn) noexcept nogil:
 
 
 cdef void memory_granted(Mail *mail) noexcept nogil:
-    cdef Connection layout  # for the distance alone
+    cdef Connection layout  # only for the offset of the field
     cdef Connection *conn = <Connection *> (<char *> mail - (<char *> &layout.reservation - <char *> &layout))
     conn.stall &= ~<uint32_t> STALL_MEMORY
     if conn.is_closed:
@@ -428,7 +428,7 @@ cdef void request_free(Request *request) noexcept nogil:
 
 
 cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
-    """Reads the header of a whole frame. False when that closed the connection."""
+    """Reads the header of a whole frame. False: the header is bad and the connection is closed."""
     cdef Request *request = request_new(conn, frame)
     cdef ApiVersionRange *range_of
     cdef char text[120]
@@ -439,15 +439,15 @@ cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
     conn.waiting = request
     conn.judged = False
     if not read_header(conn.plane, request, frame):
-        malformed(conn, "a request whose header is cut off; closed")
+        malformed(conn, "closed: a request ends within its header")
         return False
     if request.api_key < 0 or request.api_key >= API_KEYS or conn.plane.apis[request.api_key].highest < 0:
-        snprintf(text, sizeof(text), "API key %d is not served here; closed", <int> request.api_key)
+        snprintf(text, sizeof(text), "closed: this listener does not serve API key %d", <int> request.api_key)
         malformed(conn, text)
         return False
     range_of = &conn.plane.apis[request.api_key]
     if not is_served(conn.plane, request) and request.api_key != API_VERSIONS:
-        snprintf(text, sizeof(text), "API key %d is served here in versions %d to %d, not %d; closed",
+        snprintf(text, sizeof(text), "closed: this listener serves API key %d in versions %d to %d, not %d",
                  <int> request.api_key, <int> range_of.lowest, <int> range_of.highest, <int> request.api_version)
         malformed(conn, text)
         return False
@@ -455,14 +455,15 @@ cdef bint take_in(Connection *conn, Frame *frame) noexcept nogil:
 
 
 cdef inline bint may_start(Connection *conn) noexcept nogil:
-    """A Produce may start while earlier ones await their acknowledgement, anything else when all is answered."""
+    """A Produce may start while earlier ones await acknowledgements; any other request when all before it are
+    answered."""
     if conn.unanswered and (conn.waiting.api_key != PRODUCE or conn.unanswered != conn.parked):
         return False
     return conn.queued < conn.plane.answers_depth and conn.queued_bytes < conn.plane.answers_bytes
 
 
 cdef bint start(Connection *conn) noexcept nogil:
-    """False when `waiting` goes on waiting."""
+    """Starts the waiting request. False: it must wait."""
     cdef Request *request = conn.waiting
     if conn.stall & (STALL_RING | STALL_DELAYED | STALL_MUTED):
         return False
@@ -501,7 +502,7 @@ cdef void complete(Connection *conn, Request *request) noexcept nogil:
     conn.unanswered -= 1
     conn.queued_bytes += request.answer.total
     if request.mute_ms > 0 and not request.close_after:
-        conn.stall |= STALL_MUTED  # from now on; the time runs from when the answer is out
+        conn.stall |= STALL_MUTED  # from now on; the time begins when the answer is sent
     add64(&conn.plane.responses_queued, 1)
 
 
@@ -529,7 +530,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
         conn.verdict.action = GATE_PUNT
         return hand_over(conn, request)
     if outcome == SERVED_CLOSE:
-        malformed(conn, "a request that its processor cannot read or answer; closed")
+        malformed(conn, "closed: a malformed request, or one that needs more memory than there is")
         return False
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
     reactor.inflated_bytes = request.inflated_bytes
@@ -545,7 +546,7 @@ cdef bint serve(Connection *conn, Request *request) noexcept nogil:
 
 
 cdef void settled(Request *request, bint is_complete) noexcept nogil:
-    """A hot request comes back from where it was parked."""
+    """A parked or blocked request returns."""
     cdef Connection *conn = <Connection *> request.connection
     cdef Reactor *reactor = conn.reactor
     if is_complete:
@@ -559,7 +560,7 @@ cdef void settled(Request *request, bint is_complete) noexcept nogil:
 
 
 cdef void deliver_answer(Mail *mail) noexcept nogil:
-    """A handler's answer."""
+    """A handler has answered."""
     cdef Request *request = <Request *> mail
     cdef Connection *conn = <Connection *> request.connection
     if conn.is_closed:
@@ -572,7 +573,7 @@ cdef void deliver_answer(Mail *mail) noexcept nogil:
 # Answers
 
 cdef void flush(Connection *conn) noexcept nogil:
-    """Sends what is complete and next in order; lets go of what is out. May close the connection."""
+    """Sends the answers that are complete and next in order, and frees sent ones. May close the connection."""
     cdef Request *request
     cdef int outcome
     if conn.first == NULL or conn.first.progress != REQUEST_DONE:
@@ -589,7 +590,7 @@ cdef void flush(Connection *conn) noexcept nogil:
 
 
 cdef void finish(Connection *conn, Request *request) noexcept nogil:
-    """The first answer of the queue is out."""
+    """The first answer of the queue is sent."""
     cdef Reactor *reactor = conn.reactor
     cdef ApiMetrics **metrics = &conn.link.apis[request.api_key]
     conn.first = request.next
@@ -617,7 +618,7 @@ cdef bint hand_over(Connection *conn, Request *request) noexcept nogil:
     if link.oldest == NULL:
         enqueue(conn, request, REQUEST_OUT)
         add32(&conn.plane.requests_out, 1)
-        # From the push on it is the handler's, but for `next` and `progress`.
+        # After the push the handler owns it, except `next` and `progress`.
         if ring_push(conn.plane.ring, request, &link.waiter):
             return True
         add32(&conn.plane.requests_out, -1)
@@ -633,7 +634,7 @@ cdef bint hand_over(Connection *conn, Request *request) noexcept nogil:
 
 
 cdef void unqueue_last(Connection *conn, Request *request) noexcept nogil:
-    """Takes back the enqueue that was the last thing to happen."""
+    """Undoes the last `enqueue`."""
     cdef Request *before = conn.first
     request.progress = REQUEST_WAITING
     conn.waiting = request
@@ -650,7 +651,7 @@ cdef void unqueue_last(Connection *conn, Request *request) noexcept nogil:
 
 
 cdef void room_on_ring(Mail *mail) noexcept nogil:
-    """The ring has room: those that wait try in their order; the first that finds it full again stays the first."""
+    """The ring has room: waiting connections try in their order. The first that finds it full again stays first."""
     cdef Link *link = <Link *> mail
     cdef Connection *conn = link.oldest
     cdef Connection *next

@@ -54,11 +54,12 @@ def live() -> int:
     return load64(&live_inbound)
 
 
-@cython.no_gc  # a view that is let go of later gives bytes back to the plane
+@cython.no_gc  # a view that is released later returns bytes to the plane
 cdef class InboundRequest:
-    """One request for a handler. A buffer of the whole frame, so that `memoryview(request)` copies nothing.
+    """One request for a handler. It is a buffer of its frame: `memoryview(request)` copies nothing.
 
-    Exactly one of `answer`, `close` ends it; one that is forgotten closes its connection.
+    Exactly one of `answer`, `answer_nothing` and `close` ends it. A request that is dropped without one closes its
+    connection.
     """
 
     def __dealloc__(self):
@@ -77,13 +78,13 @@ cdef class InboundRequest:
 
     cdef int pending(self) except -1:
         if self.request == NULL:
-            raise RuntimeError("this request is answered already")
+            raise RuntimeError("this request was answered before")
         return 0
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         self.pending()
         if self.request.frame == NULL:
-            raise BufferError("this request's frame was let go of")
+            raise BufferError("this request's frame was released")
         PyBuffer_FillInfo(view, self, self.request.frame.data, self.request.frame.size, 1, flags)
         # The view outlives the answer.
         frame_hold(self.request.frame)
@@ -93,14 +94,14 @@ cdef class InboundRequest:
         frame_release(<Frame *> view.internal)
 
     def let_go(self) -> None:
-        """Gives the frame's memory back to the plane before there is an answer, for a handler that has read it and may
-        be long. Views of it that are left keep it until they are released."""
+        """Returns the frame's memory to the plane before the answer, for a handler that has read the request and may
+        take long. Remaining views keep it until they are released."""
         self.pending()
         request_release_frame(self.request)
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
-        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size
-        prefix. `torn_bytes`: no more than so many of them, with the prefix, and then the connection's end."""
+        """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size prefix.
+        `torn_bytes`: sends at most so many bytes, with the prefix, and then closes the connection."""
         self.pending()
         cdef const uint8_t[::1] view
         cdef uint8_t *memory
@@ -110,7 +111,7 @@ cdef class InboundRequest:
         for part in all:
             total += len(part)
         if total > ANSWER_LIMIT - 4:
-            raise ValueError(f"an answer of {total} bytes does not fit into a frame")
+            raise ValueError(f"an answer of {total} bytes is longer than a frame can be ({ANSWER_LIMIT - 4})")
         memory = <uint8_t *> malloc(total + 4)
         if memory == NULL:
             raise MemoryError
@@ -148,7 +149,7 @@ cdef class InboundRequest:
         self.finish()
 
     def local_done(self) -> None:
-        """Marks the end of the local work; what follows until the answer counts as remote time."""
+        """Marks the end of the local work; the time from here to the answer counts as remote."""
         self.pending()
         self.request.local_done_ns = self.request.plane.env.clock.monotonic_ns(self.request.plane.env.clock.self)
 
@@ -179,8 +180,8 @@ cdef class InboundRequest:
         return (<const char *> self.request.client_id)[:self.request.client_id_size].decode("utf-8", "replace")
 
     def head(self, tuple listeners) -> tuple:
-        """In one call, of a request that has not been let go of: API key, version, correlation id, client id, its
-        listener of those, the peer's address without port, and when it was received, in ns of the plane's clock."""
+        """All at once, while the frame is held: API key, version, correlation id, client id, its element of
+        `listeners`, the peer's address without port, and the time when it was received, in ns of the plane's clock."""
         self.pending()
         cdef Request *request = self.request
         cdef char host[64]
@@ -206,7 +207,7 @@ cdef class InboundRequest:
 
     @property
     def listener(self) -> int:
-        """Which of its plane's listeners it came by."""
+        """The number of the listener that accepted its connection."""
         self.pending()
         return self.request.listener
 

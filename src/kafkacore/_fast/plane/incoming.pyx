@@ -1,4 +1,4 @@
-"""A connection's bytes, read and cut into frames."""
+"""Reads the bytes of a connection and cuts them into frames. Contract in incoming.pxd."""
 
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
@@ -33,7 +33,7 @@ cdef void keep_rest(Connection *conn, Turn *turn) noexcept nogil:
     elif conn.rest != NULL:
         conn.rest_at = turn.at - conn.rest.data
     else:
-        # Not from the budget: a frame that waits for memory must not be kept waiting by what waits with it.
+        # Not from the budget: a frame that waits for memory must not wait for the bytes behind it.
         rest = frame_new(NULL, size, 0, 0)
         if rest == NULL:
             conn.doomed = True
@@ -50,7 +50,7 @@ cdef void drop_rest(Connection *conn) noexcept nogil:
 
 
 cdef int64_t receive(Connection *conn, Turn *turn, void *into, int64_t size) noexcept nogil:
-    """Bytes received; 0 when there is nothing now or nothing any more, or when the socket failed."""
+    """Bytes received; 0 when nothing has come, at the end of the stream, or when the socket failed."""
     cdef int64_t n
     if turn.dry or conn.peer_done:
         return 0
@@ -58,7 +58,7 @@ cdef int64_t receive(Connection *conn, Turn *turn, void *into, int64_t size) noe
     if n > 0:
         turn.bytes += n
         conn.active_ms = conn.reactor.wheel.now_ms
-        # A short read means an empty socket, but after a hang-up it is read to the end.
+        # A short read means that the socket is empty. After a hang-up it is read to the end.
         turn.dry = n < size and not conn.hung_up
         return n
     turn.dry = True
@@ -100,7 +100,7 @@ cdef Frame *cut(Connection *conn, Turn *turn) noexcept nogil:
 
 
 cdef bint cut_prefix(Connection *conn, Turn *turn) noexcept nogil:
-    """Collects the next prefix and opens its frame. False: not now."""
+    """Collects the next prefix and opens its frame. False: it is not complete yet."""
     cdef int64_t size
     while conn.prefix_size < 4:
         if turn.at < turn.end:
@@ -128,7 +128,7 @@ cdef bint open_frame(Connection *conn) noexcept nogil:
     cdef char text[160]
     if conn.frame_size < 0 or conn.frame_size > conn.plane.max_request_bytes:
         snprintf(text, sizeof(text),
-                 "a frame claims %d bytes, allowed are 0 to %lld (socket.request.max.bytes); closed",
+                 "closed: a frame claims %d bytes; 0 to %lld are allowed (socket.request.max.bytes)",
                  conn.frame_size, <long long> conn.plane.max_request_bytes)
         refuse(conn, text)
         return False
@@ -140,7 +140,7 @@ cdef bint open_frame(Connection *conn) noexcept nogil:
 
 
 cdef bint grow(Connection *conn, Frame *frame) noexcept nogil:
-    """The next step of a large frame: as much as there is of it, or all that is left. False: not now."""
+    """Reserves the next step of a large frame: as much as it has received, or all that is left. False: it must wait."""
     cdef int64_t rest = frame.size - frame.reserved
     if not budget_grow(&conn.plane.budget, &conn.reservation, min(frame.reserved, rest), rest):
         conn.stall |= STALL_MEMORY
@@ -157,7 +157,7 @@ cdef bint go_on_with_frame(Connection *conn) noexcept nogil:
     conn.frame = frame_new(&conn.plane.budget, conn.frame_size, conn.reservation.size, conn.skew)
     if conn.frame == NULL:
         budget_release(&conn.plane.budget, conn.reservation.size, False)
-        plane_notice(conn.plane, conn.address, conn.port, "no memory for its frame; closed")
+        plane_notice(conn.plane, conn.address, conn.port, "closed: no memory for its request")
         conn.doomed = True
         return False
     return True
@@ -178,7 +178,7 @@ cdef bint read_header(Plane *plane, Request *request, Frame *frame) noexcept nog
     request.api_version = read_i16(&reader)
     request.correlation_id = read_i32(&reader)
     request.header_size = 8
-    # What is refused is refused by these; the rest may look otherwise in versions that are not known here.
+    # A refusal needs only these fields. The others may differ in unknown versions.
     if reader.bad or not is_served(plane, request):
         return not reader.bad
     if not (request.api_key == CONTROLLED_SHUTDOWN and request.api_version == 0):

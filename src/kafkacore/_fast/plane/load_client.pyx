@@ -1,4 +1,4 @@
-"""The client side, as client.pxd says."""
+"""The client side of benchmarks. Contract in load_client.pxd."""
 
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
@@ -36,11 +36,11 @@ cdef enum:
     SCRATCH = 262144
     EVENTS = 256
 
-cdef int64_t GRACE_NS = 5000000000  # for answers that are still out at the end
+cdef int64_t GRACE_NS = 5000000000  # how long the end waits for answers
 
 
 cdef inline int bucket_of(int64_t ns) noexcept nogil:
-    """Log-linear: SUB_BUCKETS to each power of two."""
+    """Log-linear: SUB_BUCKETS for each power of two."""
     cdef int power
     if ns < SUB_BUCKETS:
         return <int> max(ns, 0)
@@ -74,7 +74,7 @@ cdef void start_request(Run *run, Channel *channel) noexcept nogil:
 
 
 cdef void send_some(Run *run, Channel *channel, bint more) noexcept nogil:
-    """Sends until the pipeline or the socket is full. `more` false: only what is under way is ended."""
+    """Sends until the pipeline or the socket is full. `more` false: only finishes the request under way."""
     cdef const Outbound *request
     cdef IoVec parts[2]
     cdef int64_t n
@@ -124,7 +124,7 @@ cdef void end_answer(Run *run, Channel *channel) noexcept nogil:
 
 
 cdef int64_t take_bytes(Run *run, Channel *channel, const uint8_t *data, int64_t size) noexcept nogil:
-    """Feeds received bytes; how many belonged to the answer under way. 0: it is no answer."""
+    """Feeds received bytes; returns how many belong to the current answer. 0: they are not an answer."""
     cdef int64_t used = 0
     cdef int64_t part
     if channel.head_received < 4:
@@ -149,7 +149,7 @@ cdef int64_t take_bytes(Run *run, Channel *channel, const uint8_t *data, int64_t
 
 
 cdef int64_t receive(Run *run, Channel *channel) noexcept nogil:
-    """One read. Bytes; 0 when nothing is there or the channel is broken."""
+    """One read. Its bytes; 0 when nothing has come or the channel is broken."""
     cdef int64_t n, at, used
     if run.discard and channel.head_received == ANSWER_HEAD_BYTES and channel.left > 0:
         n = c_recv(channel.handle, NULL, <size_t> channel.left, MSG_DONTWAIT | MSG_TRUNC)
@@ -160,7 +160,7 @@ cdef int64_t receive(Run *run, Channel *channel) noexcept nogil:
                 end_answer(run, channel)
             return n
     else:
-        # To throw the rest away unread, no more than the head may be read here.
+        # Reads no more than the head, so that the kernel can drop the rest unread.
         n = c_recv(channel.handle, run.scratch, ANSWER_HEAD_BYTES - channel.head_received if run.discard else SCRATCH,
                    MSG_DONTWAIT)
     if n <= 0:
@@ -234,7 +234,7 @@ cdef void go(Run *run) noexcept nogil:
 
 
 class LoadResult:
-    """What a run did. Times in ns, sizes in bytes; `cpu_ns` is the client's own."""
+    """The result of a run. Times in ns, sizes in bytes; `cpu_ns` is the client's own."""
 
     def __init__(self, *, requests, errors, broken, sent_bytes, received_bytes, elapsed_ns, cpu_ns, buckets) -> None:
         self.requests = requests
@@ -247,7 +247,7 @@ class LoadResult:
         self.buckets = buckets
 
     def percentile_ns(self, share: float) -> int:
-        """The latency that a share (0 to 1) of the answers did not exceed, to 1.6 %."""
+        """The latency that a share (0 to 1) of the answers did not exceed, within 1.6 %."""
         rank = max(1, round(share * self.requests))
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]

@@ -1,4 +1,4 @@
-"""Answers' way out: memory by sendmsg, several answers in one; ranges of files by sendfile."""
+"""Sends answers: memory by sendmsg, several answers at once; ranges of files by sendfile."""
 
 from libc.errno cimport EAGAIN, EPIPE
 from libc.stdint cimport int32_t, int64_t
@@ -15,7 +15,7 @@ cdef extern from * nogil:
 cdef enum:
     PARTS = 32                 # of one sendmsg
 
-# Where sending stands: a request and an extent of its answer.
+# The position of sending: a request and an extent of its answer.
 ctypedef struct Place:
     Request *request
     int32_t extent
@@ -33,7 +33,7 @@ cdef inline Request *next_to_send(Request *request) noexcept nogil:
 
 
 cdef int gather(Request *request, IoVec *parts, int64_t *total, bint *more) noexcept nogil:
-    """The memory from where sending stands, over as many answers as are complete, up to the next file range."""
+    """Collects the memory from the position on, over complete answers, up to the next file range."""
     cdef int count = 0
     cdef int32_t i
     cdef int64_t skip
@@ -91,7 +91,7 @@ cdef int send_answers(Env *env, int handle, Request *first, int64_t now_ns, bint
             n = env.transport.send_file(env.transport.self, handle, &env.disk, file_of(extent.segment),
                                         extent.offset + request.answer.sent, <size_t> asked)
             if n == 0:
-                return -EPIPE  # the file is shorter than what was promised
+                return -EPIPE  # the file is shorter than the answer says
         if n == -EAGAIN:
             want_write[0] = True
             return 0
@@ -108,7 +108,7 @@ cdef inline void note(StageHistogram *histogram, int64_t ns) noexcept nogil:
     us = max(us, 0)
     bucket = 64 - clzll(<unsigned long long> us) if us else 0
     bucket = min(bucket, STAGE_BUCKETS - 1)
-    # One writer: plain arithmetic, stored so that readers see whole words.
+    # There is one writer: plain arithmetic, with stores that readers see as whole words.
     store64(&histogram.buckets[bucket], histogram.buckets[bucket] + 1)
     store64(&histogram.count, histogram.count + 1)
     store64(&histogram.sum_us, histogram.sum_us + us)

@@ -1,4 +1,5 @@
-"""Planes and requests: what is shared, what is published, how a handler takes a request and answers it."""
+"""Planes: their life, their limits, the values that they publish; and the calls of a hot request. Contract in
+plane.pxd."""
 
 cimport cython
 
@@ -128,9 +129,9 @@ cdef object hot_api(Serve serve, void *state, object keep):
     return made
 
 
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class HotApi:
-    """A request handler that runs without the GIL; made by the module that implements it."""
+    """A request handler that runs without the GIL. The module that implements it makes it."""
 
 
 LIMITS = (
@@ -167,11 +168,11 @@ cdef class Published:
         free(self.answers.sizes)
 
 
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class NativePlane:
-    """What the connections of one listener group share.
+    """The native plane of one listener group.
 
-    `limits`: any of LIMITS, in bytes, ms or counts (plane.pxd says which key of server.properties each is).
+    `limits`: any of LIMITS, in bytes, ms or counts (plane.pxd names the key of server.properties for each).
     """
 
     def __cinit__(self, name: str, Environment environment not None, *, int32_t ring_capacity,
@@ -227,7 +228,7 @@ cdef class NativePlane:
         self.check()
         old = self.published.get(field)
         store_ptr(place, what)
-        fence()  # the swap is seen before the turns are read; a turn does both the other way round
+        fence()  # publishes the swap before it reads the turns; a turn does both in the opposite order
         self.published[field] = owner
         if old is not None:
             self.retired.append((old, [load64(self.turns[i]) for i in range(self.turn_count)]))
@@ -238,18 +239,18 @@ cdef class NativePlane:
         return self.publish("table", <void **> &self.plane.table, table, owner)
 
     def publish_gate(self, GatePolicy policy) -> None:
-        """From the next turn of each processor on; None serves everything."""
+        """Takes effect from the next turn of each processor. None serves everything."""
         self.publish("gate", <void **> &self.plane.gate, policy.gate if policy is not None else NULL, policy)
 
     def publish_api_versions(self, bodies) -> None:
-        """Bodies of the ApiVersions answer by version; None sends the requests to the handler."""
+        """Publishes the bodies of the ApiVersions answer by version. None sends these requests to the handler."""
         cdef Published owner = None
         if bodies is not None:
             owner = Published(list(bodies))
         self.publish("versions", <void **> &self.plane.versions, &owner.answers if owner is not None else NULL, owner)
 
     def collect(self) -> int:
-        """Lets go of what was replaced and no processor can be reading any more; how many are left."""
+        """Frees replaced values that no processor can be reading any more; returns how many are left."""
         left = []
         for owner, turns in self.retired:
             if any(turn & 1 and load64(self.turns[i]) == turn for i, turn in enumerate(turns)):
@@ -266,11 +267,11 @@ cdef class NativePlane:
         store32(&self.plane.max_connections_per_ip, most_per_ip)
 
     cdef int configure(self, dict limits) except -1:
-        """Before anybody reads them."""
+        """Sets limits, before any processor reads them."""
         cdef Plane *p = self.plane
         for name in limits:
             if name not in LIMITS:
-                raise TypeError(f"plane {self.name}: no limit is called {name}; there are {', '.join(LIMITS)}")
+                raise TypeError(f"plane {self.name}: unknown limit {name}; the limits are {', '.join(LIMITS)}")
         p.max_request_bytes = limits.get("max_request_bytes", p.max_request_bytes)
         p.idle_ms = limits.get("idle_ms", p.idle_ms)
         p.slow_frame_ms = limits.get("slow_frame_ms", p.slow_frame_ms)
@@ -294,7 +295,7 @@ cdef class NativePlane:
         return 0
 
     def set_apis(self, apis) -> None:
-        """What is served: (key, lowest, highest, first flexible version) each. Only before the plane listens."""
+        """Sets the served APIs: (key, lowest, highest, first flexible version) each. Only before the plane listens."""
         self.check()
         for key, lowest, highest, flexible_from in apis:
             if not 0 <= key < API_KEYS:
@@ -304,12 +305,12 @@ cdef class NativePlane:
             self.plane.apis[key].flexible_from = flexible_from
 
     def install(self, int key, HotApi api not None) -> None:
-        """Serves an API on the processors: from the start, or from now on where none was installed for it before."""
+        """Serves an API on the processors. It may be installed while the plane serves, once."""
         self.check()
         if not 0 <= key < HOT_APIS:
             raise ValueError(f"plane {self.name}: API key {key} cannot be hot, only those below {HOT_APIS}")
         if f"hot {key}" in self.published:
-            raise ValueError(f"plane {self.name}: API key {key} is served already")
+            raise ValueError(f"plane {self.name}: API key {key} has a hot handler already")
         self.published[f"hot {key}"] = api
         self.plane.hot_state[key] = api.state
         store_ptr(<void **> &self.plane.hot[key], <void *> api.serve)
@@ -328,32 +329,32 @@ cdef class NativePlane:
             raise MemoryError
 
     def start_draining(self, bint force=False) -> None:
-        """New connections are refused; those there are close when they are answered, or with `force` at once, when
-        their processors sweep."""
+        """Refuses new connections. Open ones close after their answers, or with `force` at once, when their processors
+        sweep."""
         self.check()
         store32(&self.plane.draining, DRAIN_AT_ONCE if force else DRAIN_ANSWERED)
 
     # The ring
 
     def fileno(self) -> int:
-        """Readable when `pop` has something after `may_sleep` said so."""
+        """Readable when the ring has requests, if `may_sleep` returned True before."""
         return ring_eventfd(self.plane.ring)
 
     def may_sleep(self) -> bool:
         return ring_may_sleep(self.plane.ring)
 
     def awake(self) -> None:
-        """To be called when `fileno` is readable."""
+        """Call it when `fileno` is readable."""
         ring_awake(self.plane.ring)
         silence_bell(ring_eventfd(self.plane.ring))
 
-    # What there is to see
+    # Observation
 
     def notices_fileno(self) -> int:
         return self.plane.notices.eventfd
 
     def take_notices(self) -> list[str]:
-        """Lines for the log, and arms `notices_fileno` for the next."""
+        """Takes the lines for the log, and arms `notices_fileno` for the next."""
         self.check()
         cdef Mail *mail
         cdef list lines = []

@@ -1,4 +1,4 @@
-"""The probe, as probe.pxd says."""
+"""The probe. Contract in probe.pxd."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
@@ -17,7 +17,7 @@ from kafkacore._fast.wait.timer cimport Timer, wheel_add, wheel_cancel
 
 ctypedef struct Probed:
     Parked parked             # first
-    Request *request          # NULL once it is dropped
+    Request *request          # NULL when its connection is closed
     bint blocked
 
 cdef int64_t effects = 0      # atomic
@@ -25,7 +25,7 @@ cdef int64_t live_probed = 0
 
 
 def live() -> int:
-    """Parked probes."""
+    """The number of parked probes."""
     return load64(&live_probed)
 
 
@@ -81,7 +81,7 @@ cdef int park(Request *request, int32_t ms, bint blocked) noexcept nogil:
 
 
 cdef void time_is_up(Timer *timer) noexcept nogil:
-    cdef Parked layout  # for the distance alone
+    cdef Parked layout  # only for the offset of the field
     park_wake(<Parked *> (<char *> timer - (<char *> &layout.timer - <char *> &layout)), WAKE_READY)
 
 

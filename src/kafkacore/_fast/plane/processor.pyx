@@ -1,4 +1,4 @@
-"""Processors: the loop around the connections of a reactor, and how it waits."""
+"""Processors: the loop that drives a reactor, and how it waits for events."""
 
 cimport cython
 
@@ -31,21 +31,21 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     EVENTS = 256              # of one epoll_wait
-    READY = 32                # connections that go on in one turn, for instance with answers that a loop gave at once
+    READY = 32                # ready connections that continue in one turn
     ALL = 0x7FFFFFFF
-    LOOK_NS = 100000          # so long the sockets may go unlooked at while there is mail
+    LOOK_NS = 100000          # polls the sockets at least this often while mail comes
     GAP_CAP_NS = 1000000
-    # spin only when work stayed out for less than this lately; a sleep itself costs some 40 us
+    # spins only when recent pauses were shorter; a sleep itself costs some 40 us
     SPIN_BELOW_NS = 200000
     SHY_LEAST_NS = 2000000
     SHY_MOST_NS = 200000000
-    TRIM_AFTER_MS = 5000      # a processor without work for so long gives its kept frames back
+    TRIM_AFTER_MS = 5000      # a processor without work for so long frees its recycled frames
 
 cdef int64_t live_processors = 0
 
 
 def live() -> int:
-    """Processors that run."""
+    """The number of running processors."""
     return live_processors
 
 
@@ -56,7 +56,7 @@ cdef bint may_spin(Processor *p, int64_t now_ns) noexcept nogil:
 
 
 cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) noexcept nogil:
-    """Looks for work without sleeping. Events, 0 when mail came or nothing did."""
+    """Looks for work without sleeping. The number of events; 0 when mail came or nothing did."""
     cdef int64_t cpu_ns = thread_cpu_ns()
     cdef int64_t now_ns = start_ns
     cdef int count = 0
@@ -70,7 +70,7 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
     add64(&p.spin.spun_ns, now_ns - start_ns)
     cpu_ns = thread_cpu_ns() - cpu_ns
     if cpu_ns < (now_ns - start_ns) - 20000:
-        # Somebody else wanted this core: leave it alone, longer each time.
+        # Another thread wanted this core: do not spin for a while, longer each time.
         p.shy_ns = min(max(p.shy_ns * 2, SHY_LEAST_NS), SHY_MOST_NS)
         p.shy_until_ns = now_ns + p.shy_ns
     elif p.shy_ns:
@@ -79,8 +79,7 @@ cdef int spin_for_events(Processor *p, epoll_event *events, int64_t start_ns) no
 
 
 cdef int look_at_sockets(Processor *p, epoll_event *events) noexcept nogil:
-    """Mail waits. Where it keeps coming, as when a loop answers a thousand requests, sockets are looked at all the
-    same."""
+    """Mail waits, so this does not block. It polls the sockets at least every LOOK_NS, even when mail keeps coming."""
     cdef int64_t now_ns = monotonic_ns()
     if now_ns - p.looked_ns < LOOK_NS:
         return 0
@@ -132,12 +131,12 @@ cdef void turn(Processor *p, epoll_event *events, int count) noexcept nogil:
     cdef Reactor *reactor = &p.reactor
     cdef int i
     store64(&reactor.turns, reactor.turns + 1)
-    fence()  # the turn is seen before anything published is read; who publishes does both the other way round
+    fence()  # announces the turn before it reads published values; a publisher does both in the opposite order
     reactor.now_ns = reactor.clock.monotonic_ns(reactor.clock.self)
-    # Before the events, so that nothing is timed from a moment that the wheel has not reached.
+    # Before the events, so that no timer starts at a time that the wheel has not reached.
     wheel_advance(&reactor.wheel, reactor.now_ns // 1000000)
     for i in range(count):
-        if events[i].data.ptr == NULL:  # the inbox's bell; the inbox is looked into anyway
+        if events[i].data.ptr == NULL:  # the inbox's bell; the inbox is delivered below in any case
             silence_bell(reactor.inbox.eventfd)
         else:
             connection_event(<Connection *> events[i].data.ptr, events[i].events)
@@ -167,21 +166,21 @@ cdef void *run(void *argument) noexcept nogil:
 
 
 cdef class SpinBudget:
-    """How much a process may spin: at most one thread at a time, `most_us` before each sleep. 0: never."""
+    """Lets at most one thread of the process spin, for `most_us` before each sleep. 0: never."""
 
     def __init__(self, most_us: int = 80):
         self.spin.most_ns = most_us * 1000
 
     @property
     def spun_ns(self) -> int:
-        """Spent on spinning so far."""
+        """The time spent on spinning."""
         return load64(&self.spin.spun_ns)
 
 
-@cython.no_gc  # the collector must not empty what threads use until this ends; nothing in it leads back to it
+@cython.no_gc  # threads use its fields until it ends, so the collector must not clear them; it is part of no cycle
 cdef class NativeProcessor:
-    """A processor thread; `nice` lowers its priority, `urgent` has it run at once when it is woken. Raises OSError
-    when the system has no thread or descriptor left."""
+    """A processor thread. `nice` lowers its priority; `urgent` lets it run as soon as it is woken. Raises OSError when
+    the system has no thread or descriptor left."""
 
     def __cinit__(self, str name, Environment environment not None, SpinBudget spin_budget=None, int nice=0,
                   bint urgent=False):
@@ -236,7 +235,7 @@ cdef class NativeProcessor:
         return 0
 
     def stop(self) -> None:
-        """Closes its connections and ends its thread. Answers that handlers still owe must have come before."""
+        """Closes its connections and ends its thread. Handlers must have given all answers before."""
         if not self.running:
             return
         self.check()
@@ -251,7 +250,7 @@ cdef class NativeProcessor:
         live_processors -= 1
 
     def close_inherited(self) -> None:
-        """In a child after fork: closes the descriptors that it has of this processor, so that peers hear their end."""
+        """In a child after fork: closes the inherited descriptors, so that peers see their connections end."""
         cdef Connection *conn
         if getpid() == self.pid:
             raise RuntimeError(f"processor {self.name} lives in this process: stop it")
@@ -271,22 +270,22 @@ cdef class NativeProcessor:
         plane.watch_turns(&self.processor.reactor.turns, self)
 
     def sweep(self) -> None:
-        """Has it look for draining planes: their idle connections close at once, the others when they are answered."""
+        """Closes the idle connections of draining planes, and their other connections after their answers."""
         self.check()
         inbox_post(&self.processor.reactor.inbox, &self.processor.reactor.sweep)
 
     def look(self) -> int:
-        """Wakes it, as who has moved its clock does. What is due now has happened when `turns` is at the number given
-        here."""
+        """Wakes it, for instance after its clock was moved. Timers that are due now have fired when `turns` reaches the
+        returned number."""
         self.check()
         cdef int64_t turns = load64(&self.processor.reactor.turns)
         ring_bell(self.processor.reactor.inbox.eventfd)
-        # The turn under way may have read the clock before: it is the next whole one that counts.
+        # The current turn may have read the clock before, so the next whole turn counts.
         return turns + (3 if turns & 1 else 2)
 
     @property
     def turns(self) -> int:
-        """Twice the turns that it has ended, and one for the one under way."""
+        """Twice the number of ended turns, plus one during a turn."""
         return load64(&self.processor.reactor.turns)
 
     @property
@@ -304,7 +303,8 @@ cdef class NativeProcessor:
         return load64(&self.processor.wakeups)
 
     def stages(self, NativePlane plane not None) -> dict[int, dict[str, object]]:
-        """What the plane's requests took here, by API key: counters, and (count, sum in us, buckets) of each stage."""
+        """The plane's requests on this processor, by API key: counters, and (count, sum in us, buckets) of each
+        stage."""
         cdef dict found = {}
         cdef Link *link
         cdef ApiMetrics *metrics

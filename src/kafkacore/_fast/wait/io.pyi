@@ -3,7 +3,7 @@
 from kafkacore._fast.world.environment import Environment
 
 class LogDirectory:
-    """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
+    """An entry of `log.dirs`: its path, the threads that wait for its device, and whether it serves.
 
     `threads` bounds the pool, `nice` lowers the priority of its jobs, `urgent` has its threads run as soon as they are
     woken. Raises OSError, ValueError.
@@ -13,7 +13,7 @@ class LogDirectory:
         self, environment: Environment, path: str | bytes, threads: int = 8, *, nice: int = 0, urgent: bool = False
     ) -> None: ...
     def close(self) -> None:
-        """Finishes what is queued and ends the threads. Idempotent; what is submitted later is refused."""
+        """Finishes queued jobs and ends the threads; refuses later ones. Idempotent."""
 
     @property
     def environment(self) -> Environment: ...
@@ -30,13 +30,13 @@ class LogDirectory:
     def queued_jobs(self) -> int: ...
     @property
     def syncs(self) -> tuple[int, int]:
-        """Commits so far, and the nanoseconds spent in them."""
+        """The number of commits, and the nanoseconds spent in them."""
 
     def fail(self, error: int) -> None:
-        """Takes the directory offline as an I/O error would."""
+        """Takes the directory offline, as an I/O error does."""
 
 def live_count() -> int:
-    """Open log directories in this process."""
+    """The number of open log directories in this process."""
 
 def company_wait(asked: int, company: int, since_ns: int, took_ns: int) -> int:
     """How long, in ns, a commit waits for more who ask for it, before it begins.

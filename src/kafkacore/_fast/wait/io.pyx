@@ -1,4 +1,4 @@
-"""The I/O pool and the committer of a log directory, as io.pxd says."""
+"""The I/O pool and the committer of a log directory. Contract in io.pxd."""
 
 cimport cython
 from libc.errno cimport ENOMEM, ESHUTDOWN
@@ -32,9 +32,9 @@ cdef extern from * nogil:
     int64_t now_ns "kc_io_now_ns"() noexcept
 
 cdef enum:
-    COMMITTERS = 16       # syncs under way at once: the device's queue merges their flushes
-    COMPANY_SHARE = 4     # a commit waits for company for this part of what the last one took ...
-    COMPANY_NS = 1000000  # ... and no longer, however slow the device
+    COMMITTERS = 16       # concurrent syncs: the device's queue merges their flushes
+    COMPANY_SHARE = 4     # a commit waits for company for this share of the last one's duration ...
+    COMPANY_NS = 1000000  # ... and at most so long
 
 cdef enum:
     IDLE = 0
@@ -42,7 +42,7 @@ cdef enum:
     RUNNING = 2
     AGAIN = 3
 
-# Threads that serve one queue. `lock` covers all of it.
+# The threads of one queue. `lock` guards all of it.
 ctypedef struct Crew:
     Mutex lock
     Condition work
@@ -50,19 +50,19 @@ ctypedef struct Crew:
     int started
     int limit
     int waiting
-    int queued            # things that no thread has taken yet
+    int queued            # entries that no thread has taken yet
     bint stopping
     void *oldest
     void *newest
     LogDir *dir
-    int nice              # of its threads
+    int nice              # its threads' priority
     bint urgent
 
 ctypedef struct Pool:
     Crew jobs
     Crew commits
 
-cdef int32_t live_directories = 0  # atomic; tests hold it against zero
+cdef int32_t live_directories = 0  # atomic; tests compare it with zero
 
 
 cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
@@ -75,8 +75,8 @@ cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
 
 
 cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept nogil:
-    """Under the lock, with one more thing about to be queued: wakes a thread, or starts one when those that wait have
-    things to take already. An errno only when there is none at all.
+    """Called under the lock before an entry is queued. Wakes a waiting thread, or starts one when all waiting threads
+    have entries to take. An errno only when the crew has no thread at all.
     """
     cdef int error = 0
     if crew.queued >= crew.waiting and crew.started < crew.limit:
@@ -89,7 +89,7 @@ cdef int crew_call(Crew *crew, void *(*body)(void *) noexcept nogil) noexcept no
 
 
 cdef void crew_enter(Crew *crew) noexcept nogil:
-    """What a thread of the crew does first."""
+    """The first steps of each thread of the crew."""
     lower_priority(crew.nice)
     if crew.urgent:
         ask_slice(URGENT_SLICE_NS)
@@ -177,20 +177,20 @@ cdef void push_dirty(Crew *crew, Dirty *dirty) noexcept nogil:
 
 
 cdef int64_t company_wait_ns(int32_t asked, int32_t company, int64_t since_ns, int64_t took_ns) noexcept nogil:
-    """How long a commit that `asked` wait for may wait for more of them, `since_ns` after the last one, which took
-    `took_ns`. Who was answered by it comes back at once, or is not worth waiting for."""
+    """How long a commit with `asked` requests may wait for more, `since_ns` after the end of the last one, which took
+    `took_ns`. Its producers return at once, or are not worth the wait."""
     if asked >= company:
         return 0
     return max(min(took_ns // COMPANY_SHARE, COMPANY_NS) - since_ns, 0)
 
 
 cdef void await_company(Crew *crew, Dirty *dirty, Condition *arrival) noexcept nogil:
-    """Under the lock, which it lets go of while it waits."""
+    """Called under the lock; releases it while it waits."""
     cdef int64_t wait_ns
     dirty.arrival = arrival
     store32(&dirty.awaited, dirty.company)
     while not crew.stopping:
-        fence()  # `awaited` is seen before `asked` is read; who asks does both the other way round
+        fence()  # stores `awaited` before it reads `asked`; a requester does both in the opposite order
         wait_ns = company_wait_ns(load32(&dirty.asked), dirty.company, now_ns() - dirty.ended_ns, dirty.took_ns)
         if wait_ns == 0:
             break
@@ -240,7 +240,7 @@ cdef void *commit(void *argument) noexcept nogil:
         if cas32(&dirty.state, RUNNING, IDLE):
             dirty.idle(dirty)
             mutex_lock(&crew.lock)
-        else:  # somebody wrote while this sync ran: one more round, which shares the count already held
+        else:  # bytes were written during this sync: one more round, with the reference already held
             mutex_lock(&crew.lock)
             store32(&dirty.state, QUEUED)
             push_dirty(crew, dirty)
@@ -250,7 +250,7 @@ cdef void *commit(void *argument) noexcept nogil:
 
 
 cdef bint ask(Dirty *dirty) noexcept nogil:
-    """Has a commit that has not begun cover what was written; False when there is none."""
+    """Merges with a queued commit that has not begun. False when there is none."""
     cdef int32_t state
     while True:
         state = load32(&dirty.state)
@@ -264,7 +264,7 @@ cdef bint ask(Dirty *dirty) noexcept nogil:
 
 
 cdef void arrive(Dirty *dirty) noexcept nogil:
-    """Tells a committer that waits for company when this makes it complete."""
+    """Wakes a committer that waits for company when this request completes it."""
     cdef int32_t asked = add32(&dirty.asked, 1)
     cdef Crew *crew
     fence()
@@ -340,7 +340,7 @@ cdef void io_release(LogDir *dir) noexcept nogil:
 
 cdef void io_close(LogDir *dir) noexcept nogil:
     cdef Pool *pool = <Pool *> dir.pool
-    # Jobs may make files dirty; commits submit no jobs.
+    # First the jobs, which may make files dirty; commits submit no jobs.
     crew_stop(&pool.jobs)
     crew_stop(&pool.commits)
 
@@ -351,12 +351,12 @@ cdef void io_fail(LogDir *dir, int error) noexcept nogil:
 
 
 cdef void hear_of_failure(Mail *mail) noexcept nogil:
-    """The eventfd says it all; `offline_errno` says why."""
+    """The eventfd signals the failure; `offline_errno` has the reason."""
 
 
-@cython.no_gc  # refers to nothing that refers back; and its environment must outlive the threads
+@cython.no_gc  # it is part of no cycle, and its environment must outlive the threads
 cdef class LogDirectory:
-    """One entry of `log.dirs`: its path, the threads that wait for its device, and whether it still serves.
+    """An entry of `log.dirs`: its path, the threads that wait for its device, and whether it serves.
 
     `threads` bounds the pool (num.recovery.threads.per.data.dir and more). `nice` lowers the priority of its jobs
     (codec work, slow reads), not of commits; with `urgent` its threads run as soon as they are woken. Raises OSError.
@@ -394,7 +394,7 @@ cdef class LogDirectory:
             inbox_close(&self.inbox)
 
     def close(self):
-        """Finishes what is queued and ends the threads. Idempotent; what is submitted later is refused."""
+        """Finishes queued jobs and ends the threads; refuses later ones. Idempotent."""
         with nogil:
             io_close(self.dir)
 
@@ -417,11 +417,11 @@ cdef class LogDirectory:
 
     @property
     def syncs(self):
-        """Commits so far, and the nanoseconds spent in them."""
+        """The number of commits, and the nanoseconds spent in them."""
         return load64(&self.dir.syncs), load64(&self.dir.sync_ns)
 
     def fail(self, int error):
-        """Takes the directory offline as an I/O error would."""
+        """Takes the directory offline, as an I/O error does."""
         io_fail(self.dir, error)
 
 
@@ -431,5 +431,5 @@ def company_wait(int asked, int company, int64_t since_ns, int64_t took_ns):
 
 
 def live_count():
-    """Open log directories in this process."""
+    """The number of open log directories in this process."""
     return load32(&live_directories)

@@ -1,5 +1,4 @@
-"""Inboxes: a lock-free stack that the receiver takes whole and turns round, and an eventfd for a receiver that
-sleeps."""
+"""Inboxes: a lock-free stack, which the receiver takes as a whole and reverses, and an eventfd that wakes it."""
 
 from libc.errno cimport EINTR, errno
 from libc.stdint cimport int64_t, uint64_t
@@ -33,7 +32,7 @@ cdef void inbox_close(Inbox *inbox) noexcept nogil:
 
 cdef void ring_bell(int eventfd) noexcept nogil:
     cdef uint64_t one = 1
-    # EAGAIN means that the counter is full of wake-ups that nobody has read: the receiver is awake or about to be.
+    # EAGAIN: the counter is full of unread wake-ups, so the receiver is awake or about to be.
     while c_write(eventfd, &one, sizeof(one)) < 0 and errno == EINTR:
         pass
 
@@ -53,7 +52,7 @@ cdef bint inbox_post(Inbox *inbox, Mail *mail) noexcept nogil:
         mail.next = <Mail *> newest
         if cas_ptr(<void **> &inbox.newest, newest, mail):
             break
-    # The push must be seen before `sleeping` is read; the receiver does both the other way round.
+    # Pushes before it reads `sleeping`; the receiver does both in the opposite order.
     fence()
     if load32(&inbox.sleeping) and cas32(&inbox.sleeping, 1, 0):
         ring_bell(inbox.eventfd)
@@ -76,7 +75,7 @@ cdef int inbox_deliver(Inbox *inbox) noexcept nogil:
     while ordered != NULL:
         mail = ordered
         ordered = mail.next
-        # Before the delivery, which may free it; a post that comes now waits in the inbox once more.
+        # Before the delivery, which may free it. A post from now on puts it into the inbox again.
         store32(&mail.posted, 0)
         mail.deliver(mail)
         count += 1
@@ -93,11 +92,11 @@ cdef bint inbox_may_sleep(Inbox *inbox) noexcept nogil:
 
 
 cdef void inbox_awake(Inbox *inbox) noexcept nogil:
-    # Whoever took the announcement has rung, or is about to: a bell that comes late wakes the next sleep for nothing.
+    # The sender that took the announcement rings the bell now or soon. A late bell ends the next sleep early, no more.
     store32(&inbox.sleeping, 0)
 
 
-# The Python face: numbered letters from several threads.
+# For tests: numbered letters from several threads.
 
 ctypedef struct Letter:
     Mail mail
@@ -125,7 +124,7 @@ cdef int64_t live_letters = 0
 
 
 def live() -> int:
-    """Letters that were posted and not delivered."""
+    """The number of letters that are posted and not delivered."""
     return load64(&live_letters)
 
 
@@ -168,7 +167,7 @@ cdef class PyInbox:
             raise MemoryError
 
     def deliver(self) -> list[int]:
-        """The numbers that waited, in their order."""
+        """Delivers waiting letters; their numbers in order."""
         self.box.count = 0
         with nogil:
             inbox_deliver(&self.box.inbox)

@@ -1,6 +1,6 @@
 def live() -> int: ...
 def frame_addresses(sizes: list[int], skew: int = 0) -> list[int]:
-    """Takes a frame of each size and lets it go before the next: where their data lay."""
+    """The addresses of the data of one frame of each size; each frame is released before the next."""
 
 class PyBudget:
     def __init__(self, limit: int) -> None: ...

@@ -1,4 +1,5 @@
-"""Budgets and frames. A budget's fast path is one atomic word; its lock is for those who wait."""
+"""Budgets and frames. The fast path of a budget is one atomic word; only waiting takes its lock. Contract in
+memory.pxd."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
@@ -23,10 +24,10 @@ cdef enum:
     FRAME_HEADER = 64             # the struct, and data on its own cache line
     SMALLEST_SHIFT = 9            # blocks of 512 bytes ...
     CLASSES = 15                  # ... to 8 MiB; larger ones are not kept
-    KEPT_BYTES = 16 << 20         # of a thread
-    KEPT_BLOCKS = 256             # of a class
+    KEPT_BYTES = 16 << 20         # the most that a thread keeps
+    KEPT_BLOCKS = 256             # the most of a class
 
-# What a thread keeps of the frames that it let go, newest first.
+# The frames that a thread keeps for reuse, newest first.
 ctypedef struct Recycler:
     Frame *kept[CLASSES]          # linked through `data`
     int32_t counts[CLASSES]
@@ -72,7 +73,7 @@ cdef inline void line_up(WaitingLine *line, Reservation *reservation) noexcept n
 
 
 cdef bint step_out(WaitingLine *line, Reservation *reservation) noexcept nogil:
-    """False: it does not stand in this line."""
+    """Takes the reservation out of the line. False: it is not in this line."""
     cdef Reservation *at = line.oldest
     cdef Reservation *before = NULL
     while at != NULL and at != reservation:
@@ -91,7 +92,7 @@ cdef bint step_out(WaitingLine *line, Reservation *reservation) noexcept nogil:
 
 
 cdef bint take_for(Budget *budget, Reservation *reservation) noexcept nogil:
-    """Under the lock."""
+    """The caller holds the lock."""
     if take_bytes(budget, reservation.size):
         return True
     if reservation.rest == 0 or budget.overdrawn:
@@ -111,7 +112,7 @@ cdef bint take_or_wait(Budget *budget, Reservation *reservation) noexcept nogil:
         return True
     mutex_lock(&budget.lock)
     add32(&budget.waiting, 1)
-    # A release looks at `waiting` after it has given its bytes back: one of the two sees the other.
+    # A release returns its bytes before it reads `waiting`: one of the two sees the other.
     fence()
     granted = budget.under_way.oldest == NULL and (not is_new or budget.new.oldest == NULL)
     granted = granted and take_for(budget, reservation)
@@ -144,7 +145,7 @@ cdef void grant_line(Budget *budget, WaitingLine *line) noexcept nogil:
             line.newest = NULL
         first.waiting = False
         add32(&budget.waiting, -1)
-        # Under the lock, so that a cancel that finds nothing in the list knows that the mail is out.
+        # Under the lock: a cancel that finds nothing in the line then knows that the mail is posted.
         inbox_post(first.inbox, &first.mail)
 
 
@@ -164,7 +165,7 @@ cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
         add32(&budget.waiting, -1)
     mutex_unlock(&budget.lock)
     if found and load32(&budget.waiting):
-        grant_waiting(budget)  # who stood behind it may fit
+        grant_waiting(budget)  # the next in line may fit
     return found
 
 
@@ -294,10 +295,10 @@ if pthread_key_create(&kc_recycler_key, end_recycler) != 0:
     raise ImportError("kafkacore._fast.wait.memory: no thread-specific key is left")
 
 
-# The Python face.
+# For tests.
 
 def live() -> int:
-    """Frames that somebody holds."""
+    """The number of frames in use."""
     return load64(&live_frames)
 
 
@@ -345,11 +346,11 @@ cdef class PyBudget:
         return budget_grow(&self.budget, &self.claims[number].reservation, size, rest)
 
     def granted_bytes(self, uint8_t number) -> tuple[int, bool]:
-        """What the claim became, and whether it is beyond the limit."""
+        """The granted size of the claim, and whether it overdraws."""
         return self.claims[number].reservation.size, self.claims[number].reservation.overdraft
 
     def cancel(self, uint8_t number) -> bool:
-        """Whether it still waited."""
+        """Cancels the claim. True: it was still waiting."""
         return budget_cancel(&self.budget, &self.claims[number].reservation)
 
     def release(self, int64_t size, bint overdraft=False) -> None:
@@ -364,7 +365,7 @@ cdef class PyBudget:
             budget_unpark(&self.budget, size)
 
     def delivered(self) -> list[int]:
-        """Claims granted since the last call, in their order."""
+        """The claims granted since the last call, in order."""
         self.granted = []
         with nogil:
             inbox_deliver(&self.inbox)

@@ -1,4 +1,4 @@
-"""Parked requests: counted, woken by mail from any thread, resumed on their owner's."""
+"""Parked requests: any thread wakes them by mail, and their owner's thread resumes them. Contract in park.pxd."""
 
 from libc.stdint cimport int32_t
 
@@ -39,14 +39,14 @@ cdef void park_wake(Parked *parked, int why) noexcept nogil:
         before = load32(&parked.why)
         if before & why == why or cas32(&parked.why, before, before | why):
             break
-    # The mail's own count, taken first: once posted, the delivery may be over before this returns.
+    # Takes the mail's reference first: the delivery may be over before the post returns.
     park_hold(parked)
     if not inbox_post(parked.inbox, &parked.mail):
         park_release(parked)
 
 
 cdef void park_deadline_passed(Timer *timer) noexcept nogil:
-    cdef Parked layout  # for the distance alone
+    cdef Parked layout  # only for the offset of the field
     park_wake(<Parked *> (<char *> timer - (<char *> &layout.timer - <char *> &layout)), WAKE_TIMEOUT)
 
 

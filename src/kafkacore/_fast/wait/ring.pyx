@@ -1,5 +1,5 @@
-"""The bounded ring: Vyukov's queue with a sequence number in each cell. A cell of turn t is free at 2t and full at 2t
-+ 1, so that any capacity works, also 1. Waiters for room are kept under a lock, which only a full ring ever takes."""
+"""The bounded ring: Vyukov's queue with a sequence number in each cell. In turn t a cell is free at 2t and full at 2t +
+1, so that every capacity works, also 1. A lock guards the waiters for room; only a full ring takes it."""
 
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport calloc, free
@@ -54,7 +54,7 @@ cdef bint try_push(Ring *ring, void *item) noexcept nogil:
     while True:
         turn = load64(&ring.tail)
         cell = &ring.cells[turn % ring.capacity]
-        # Turns of one cell are `capacity` apart.
+        # The turns of one cell are `capacity` apart.
         ahead = load64(&cell.sequence) - 2 * turn
         if ahead == 0:
             if cas64(&ring.tail, turn, turn + 1):
@@ -63,7 +63,7 @@ cdef bint try_push(Ring *ring, void *item) noexcept nogil:
                 break
         elif ahead < 0:
             return False
-    fence()  # the push before the look at `sleeping`; the consumer does both the other way round
+    fence()  # pushes before it reads `sleeping`; the consumer does both in the opposite order
     if load32(&ring.sleeping) and cas32(&ring.sleeping, 1, 0):
         ring_bell(ring.eventfd)
     return True
@@ -82,7 +82,7 @@ cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil:
         add32(&ring.waiting, 1)
     mutex_unlock(&ring.lock)
     fence()
-    # Room made between the first try and the registration is seen here; room made later finds the waiter.
+    # This try sees room that came before the registration; a later pop finds the waiter.
     if not try_push(ring, item):
         return False
     ring_forget(ring, waiter)
@@ -158,14 +158,14 @@ cdef void ring_awake(Ring *ring) noexcept nogil:
     store32(&ring.sleeping, 0)
 
 
-# The Python face: a ring of numbers.
+# For tests: a ring of numbers.
 
 cdef void note_room(Mail *mail) noexcept nogil:
     pass
 
 
 cdef class PyRing:
-    """A ring of positive numbers. `push` may be called from any thread, the rest from one."""
+    """A ring of positive numbers. Any thread may call `push`; one thread calls the rest."""
 
     cdef Ring *ring
     cdef RingWaiter waiter
@@ -186,15 +186,15 @@ cdef class PyRing:
         inbox_close(&self.inbox)
 
     def push(self, int64_t number) -> bool:
-        """False when it is full; `room` then tells when to try again."""
+        """False when it is full; `room` then counts the notices of room."""
         cdef bint done
         with nogil:
             done = ring_push(self.ring, <void *> number, &self.waiter)
         return done
 
     def push_all(self, int64_t first, int64_t count) -> int:
-        """Pushes `count` numbers without the GIL, yielding the processor while the ring is full; how often it was
-        full."""
+        """Pushes `count` numbers without the GIL and yields the processor while the ring is full. Returns how often it
+        was full."""
         cdef int64_t i = 0
         cdef int64_t full = 0
         with nogil:
@@ -215,7 +215,7 @@ cdef class PyRing:
         return [<int64_t> items[i] for i in range(count)]
 
     def room(self) -> int:
-        """How many notices of room came since the last call."""
+        """The number of notices of room since the last call."""
         return inbox_deliver(&self.inbox)
 
     def may_sleep(self) -> bool:

@@ -1,4 +1,4 @@
-"""Threads that wait for partitions, as sleeper.pxd says."""
+"""Threads that wait for partitions. Contract in sleeper.pxd."""
 
 from libc.errno cimport EINTR, errno
 from libc.stdlib cimport calloc, free

@@ -1,5 +1,5 @@
-"""The timing wheel: WHEEL_LEVELS wheels of 64 slots; a timer moves to a finer wheel when its slot of the coarser one
-comes up."""
+"""The timing wheel: WHEEL_LEVELS wheels of 64 slots. A timer moves to a finer wheel when its slot of the coarser one is
+due."""
 
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
@@ -15,7 +15,8 @@ cdef void wheel_init(Wheel *wheel, int64_t now_ms) noexcept nogil:
 
 
 cdef void place(Wheel *wheel, Timer *timer) noexcept nogil:
-    """Into the finest wheel that reaches its deadline. One that is due goes to the next millisecond's slot."""
+    """Puts a timer into the finest wheel that reaches its deadline. A due timer goes to the slot of the next
+    millisecond."""
     cdef int64_t at = timer.deadline_ms
     cdef int64_t ahead
     cdef int level = 0
@@ -25,7 +26,7 @@ cdef void place(Wheel *wheel, Timer *timer) noexcept nogil:
     ahead = at - wheel.now_ms
     while level < WHEEL_LEVELS - 1 and ahead >= <int64_t> 1 << (WHEEL_BITS * (level + 1)):
         level += 1
-    # beyond the last wheel: looked at again when that slot comes up
+    # beyond the last wheel: placed again when that slot is due
     if ahead >= <int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS):
         at = wheel.now_ms + (<int64_t> 1 << (WHEEL_BITS * WHEEL_LEVELS)) - 1
     slot = &wheel.slots[level][(at >> (WHEEL_BITS * level)) & SLOT_MASK]
@@ -57,8 +58,8 @@ cdef void wheel_cancel(Wheel *wheel, Timer *timer) noexcept nogil:
 
 
 cdef int turn_slot(Wheel *wheel, int level, int64_t slot_index) noexcept nogil:
-    """Takes a slot's list off and fires what is due, or moves it down. A timer that `fire` adds comes back a
-    millisecond later."""
+    """Takes the list of a slot, fires due timers, and moves others to a finer wheel. A timer that `fire` adds fires a
+    millisecond later at the earliest."""
     cdef Timer *pending = wheel.slots[level][slot_index]
     cdef Timer *timer
     cdef int fired = 0
@@ -97,7 +98,7 @@ cdef int wheel_advance(Wheel *wheel, int64_t now_ms) noexcept nogil:
 
 
 cdef int64_t wheel_next_ms(Wheel *wheel) noexcept nogil:
-    """The start of the first slot, over all wheels, that holds something."""
+    """The start of the first slot with a timer, over all wheels."""
     cdef int64_t best = -1
     cdef int64_t at
     cdef int level, step
@@ -114,7 +115,7 @@ cdef int64_t wheel_next_ms(Wheel *wheel) noexcept nogil:
     return best
 
 
-# The Python face.
+# For tests.
 
 ctypedef struct Alarm:
     Timer timer
@@ -153,7 +154,7 @@ cdef class PyWheel:
         free(self.alarms)
 
     def add(self, int64_t number, int64_t deadline_ms) -> None:
-        """Sets alarm `number`, again if it was set."""
+        """Sets alarm `number`, or sets it again."""
         if not 0 <= number < self.capacity:
             raise IndexError(number)
         wheel_add(&self.wheel, &self.alarms[number].timer, deadline_ms)
@@ -164,7 +165,7 @@ cdef class PyWheel:
         wheel_cancel(&self.wheel, &self.alarms[number].timer)
 
     def advance(self, int64_t now_ms) -> list[int]:
-        """What fired, in its order."""
+        """Advances the wheel; the numbers of fired alarms in order."""
         self.fired = []
         with nogil:
             wheel_advance(&self.wheel, now_ms)

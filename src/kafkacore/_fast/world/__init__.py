@@ -1,1 +1,1 @@
-"""What a node lives in: clock, disk, network and randomness as tables of function pointers, real and simulated."""
+"""The world of a node: clock, disk and network as tables of function pointers, real and simulated."""

@@ -1,11 +1,11 @@
 from collections.abc import Sequence
 
 def list_directory(path: str, only_directories: bool = False) -> list[str]:
-    """The names in a directory, sorted, or those of the directories in it. Lets go of the GIL once. Raises OSError."""
+    """The names in a directory, sorted, or those of the directories in it. Releases the GIL once. Raises OSError."""
 
 def list_each(paths: Sequence[str], only_directories: bool = False) -> list[list[str]]:
-    """The same of many, and it lets go of the GIL once for all of them: to get it back takes longer than to list one.
-    Raises OSError of the first that cannot be read."""
+    """Lists many directories and releases the GIL once for all of them, because taking it again costs more than one
+    listing. Raises OSError for the first that cannot be read."""
 
 class ManualClock:
     def __init__(self, wall_ms: int = ..., monotonic_ns: int = ...) -> None: ...

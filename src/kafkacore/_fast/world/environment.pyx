@@ -1,5 +1,5 @@
-"""The real environment: the system's clocks, files by pread/pwrite, TCP by recvmsg/sendmsg/sendfile; and a clock for
-tests."""
+"""The real environment: the clocks of the system, files by pread and pwrite, TCP by recvmsg, sendmsg and sendfile; and
+a clock for tests."""
 
 cimport cython
 from libc.errno cimport EAGAIN, EINTR, EIO, ENOMEM, EOPNOTSUPP, errno
@@ -42,7 +42,7 @@ cdef extern from * nogil:
         return fstat(file, &about) ? -errno : (int64_t) about.st_size;
     }
     static inline struct dirent *kc_next_entry(DIR *listing) {
-        errno = 0;  /* only that tells the end from an error */
+        errno = 0;  /* only errno distinguishes the end from an error */
         return readdir(listing);
     }
     static inline int kc_is_directory(const char *path) {
@@ -101,7 +101,7 @@ import os
 
 cdef enum:
     COPY_BYTES = 65536  # one step of the copying fallback of send_file
-    NAMES_BYTES = 4096  # what the names of a small directory take
+    NAMES_BYTES = 4096  # enough for the names of a small directory
 
 
 # Clock
@@ -148,7 +148,7 @@ cdef int64_t real_pread_cached(void *self, int file, void *into, size_t size, in
         if n < 0:
             if errno == EINTR:
                 continue
-            if errno == EOPNOTSUPP:  # the file system cannot tell
+            if errno == EOPNOTSUPP:  # the file system does not know RWF_NOWAIT
                 return real_pread(self, file, into, size, offset) if kc_is_memory_file(file) else -EAGAIN
             return -errno
         if n == 0:
@@ -211,7 +211,7 @@ cdef int real_want(void *self, int file, int64_t offset, size_t size) noexcept n
     if offset < kc_file_size(file):
         return -c_fadvise(file, offset, <int64_t> size, POSIX_FADV_WILLNEED)
     if kc_is_memory_file(file):
-        return -EOPNOTSUPP  # it would only fill memory earlier
+        return -EOPNOTSUPP  # a file in memory needs no blocks ahead
     return 0 if c_fallocate(file, FALLOC_FL_KEEP_SIZE, offset, <int64_t> size) == 0 else -errno
 
 
@@ -249,7 +249,7 @@ cdef bint leads_to_directory(const char *path, const Entry *entry) noexcept nogi
         return entry.d_type == DT_DIR
     whole = <char *> malloc(size + strlen(entry.d_name) + 2)
     if whole == NULL:
-        return True  # who opens it has no memory either
+        return True  # an open of it has no memory either
     memcpy(whole, path, size)
     whole[size] = c"/"
     memcpy(whole + size + 1, entry.d_name, strlen(entry.d_name) + 1)
@@ -363,7 +363,7 @@ cdef int64_t tcp_send_file(
 
 
 cdef int64_t tcp_copy_file(int handle, const Disk *disk, int file, int64_t offset, size_t size) noexcept nogil:
-    """One step of at most COPY_BYTES; what the socket does not take is read again next time."""
+    """Copies at most COPY_BYTES. Bytes that the socket does not take are read again by the next call."""
     cdef IoVec part
     cdef int64_t n
     cdef uint8_t *block = <uint8_t *> malloc(COPY_BYTES)
@@ -390,8 +390,8 @@ cdef void tcp_close(void *self, int handle) noexcept nogil:
     c_close(handle)
 
 
-# The real disk's operations, at an address that outlives every environment: a log may be let go after the node's last
-# handle is gone.
+# The operations of the real disk, at an address that outlives every environment: a log may be freed after the last
+# handle of the node.
 cdef Disk the_real_disk
 
 
@@ -450,7 +450,7 @@ cdef int64_t running_wall_ms(void *self) noexcept nogil:
 
 
 cdef class ManualClock:
-    """A clock that stands still until it is moved; any thread may move and read it."""
+    """A clock that stands still until it is moved. Any thread may move and read it."""
 
     def __cinit__(self, int64_t wall_ms=1_700_000_000_000, int64_t monotonic_ns=1_000_000_000):
         self.time.wall_ns = wall_ms * 1000000
@@ -461,7 +461,7 @@ cdef class ManualClock:
         self.advance_ns(<int64_t> (ms * 1e6))
 
     def advance_ns(self, int64_t ns) -> None:
-        """The same to the nanosecond."""
+        """Moves both clocks forward, to the nanosecond."""
         if ns < 0:
             raise ValueError(f"a clock goes forward only, not by {ns} ns; step_wall_ms moves the wall clock back")
         add64(&self.time.monotonic_ns, ns)
@@ -479,7 +479,7 @@ cdef class ManualClock:
 
 
 cdef class RunningClock(ManualClock):
-    """One that goes on with the real clock, ahead of it by what it has been moved."""
+    """A clock that runs with the real clock, ahead of it by the time that it was moved."""
 
     def __init__(self):
         self.time.wall_ns = 0
@@ -492,9 +492,9 @@ cdef class RunningClock(ManualClock):
         return running_wall_ms(&self.time)
 
 
-@cython.no_gc_clear  # what native code uses must outlive whoever holds this, also within a cycle
+@cython.no_gc_clear  # native code uses it until it ends, so the collector must not clear its fields, even in a cycle
 cdef class Environment:
-    """The world of a node: the real one, or the real one with the clock that is given."""
+    """The world of a node: the real one, or the real one with another clock."""
 
     def __cinit__(self, clock: ManualClock | None = None):
         env_real(&self.env)

@@ -9,7 +9,7 @@ class FaultDisk:
 
     def __init__(self) -> None: ...
     def environment(self, clock: ManualClock | None = None) -> Environment:
-        """The real world, but for this disk and, where it is given, the clock."""
+        """The real world with this disk and, if given, this clock."""
 
     def fail(self, kind: str, error: int) -> None:
         """Operations of a kind (read, write, sync, names) fail with an errno; 0: no more. Raises ValueError."""

@@ -1,4 +1,4 @@
-"""The real disk with faults on order, as faultdisk.pxd says."""
+"""The real disk with ordered faults. Contract in fault_disk.pxd."""
 
 cimport cython
 
@@ -19,7 +19,7 @@ FAULT_KINDS = ("read", "write", "sync", "names")  # by their numbers
 
 
 cdef inline int refused(void *self, int kind) noexcept nogil:
-    """0, or minus the errno on order."""
+    """0, or minus the ordered errno."""
     cdef FaultState *state = <FaultState *> self
     cdef int32_t error = load32(&state.errors[kind])
     if error:
@@ -28,7 +28,7 @@ cdef inline int refused(void *self, int kind) noexcept nogil:
 
 
 cdef int64_t take_room(FaultState *state, int64_t size) noexcept nogil:
-    """How much of a write of `size` bytes fits; what does is taken."""
+    """Takes room for a write of `size` bytes; returns how much of it fits."""
     cdef int64_t room
     cdef int64_t fits
     while True:
@@ -100,7 +100,7 @@ cdef int fault_sync_directory(void *self, const char *path) noexcept nogil:
     return error if error else real.disk.sync_directory(NULL, path)
 
 
-@cython.no_gc  # native code uses it for as long as an environment of it lives
+@cython.no_gc  # native code uses it as long as one of its environments lives
 cdef class FaultDisk:
 
     def __cinit__(self):

@@ -9,20 +9,20 @@ class HeldLock:
     def close(self) -> None: ...
 
 class SimulatedDisk:
-    """A disk in memory. `environment` gives native code the world with this disk in it; the object itself is `Files`.
+    """A disk in memory. `environment` gives native code a world with this disk; the object itself is `Files`.
 
     Paths are plain names: there is no current directory. Raises OSError as the operating system does.
     """
 
     def __init__(self) -> None: ...
     def environment(self, clock: ManualClock | None = None) -> Environment:
-        """The real world, but for this disk and, where it is given, the clock."""
+        """The real world with this disk and, if given, this clock."""
 
     def cut_power_at(self, operation: int) -> None:
-        """The power goes out under the operation of this number (see `operations`); -1: it stays."""
+        """Cuts the power during the operation with this number (see `operations`); -1: never."""
 
     def cut_power(self) -> None:
-        """Now: every operation fails until `restart`."""
+        """Cuts the power now: every operation fails until `restart`."""
 
     def restart(self, seed: int = 0, ordered: bool = True) -> None:
         """The power comes back, and the seed decides what is left of everything that was not synced: of names the first
@@ -30,21 +30,22 @@ class SimulatedDisk:
 
     @property
     def operations(self) -> int:
-        """Operations so far that change something: what `cut_power_at` counts."""
+        """The number of operations that changed something; `cut_power_at` counts them."""
 
     @property
     def is_dead(self) -> bool: ...
     def fail(self, kind: str, error: int = ..., after: int = 0) -> None:
-        """Operations of a kind (read, write, sync, names) fail, once `after` more have gone well; error 0: no more."""
+        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes; error 0: no
+        longer."""
 
     def limit(self, capacity_bytes: int | None = None) -> None:
-        """A write beyond it fails with ENOSPC, after what fits; None: unlimited."""
+        """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""
 
     def slow_down(self, delay_us: int) -> None:
-        """Every operation takes so long."""
+        """Sets the duration of every operation."""
 
     def cool(self, cold: bool = True) -> None:
-        """Nothing is in the page cache until it is read once."""
+        """Empties the page cache: a file is in it after its first read."""
 
     def read(self, path: str) -> bytes: ...
     def write(self, path: str, data: Buffer) -> None: ...

@@ -1,4 +1,4 @@
-"""The simulated disk, as simdisk.pxd says."""
+"""The simulated disk. Contract in simulated_disk.pxd."""
 
 cimport cython
 from libc.errno cimport EAGAIN, EBADF, EEXIST, EIO, EISDIR, ENOENT, ENOMEM, ENOSPC, ENOTEMPTY
@@ -29,16 +29,16 @@ cdef extern from "<unistd.h>" nogil:
 cdef int64_t UNLIMITED = 0x7FFFFFFFFFFFFFFF
 
 
-# --- what goes before every operation, under the lock ---
+# --- checks before every operation, under the lock ---
 
 cdef int begin(SimDisk *disk, int kind, bint *cut) noexcept nogil:
-    """0, or the error on order. `cut`: the power goes out under this operation."""
+    """0, or the ordered error. `cut`: the power is cut during this operation."""
     cdef Fault *fault = &disk.faults[kind]
     cut[0] = False
     if disk.dead:
         return -EIO
     if kind != FAULT_READ:
-        # Another thread may have gone past it before it was told.
+        # Another thread may have passed the number before it was set.
         cut[0] = 0 <= disk.cut_at <= disk.operations
         disk.operations += 1
     if fault.error:
@@ -63,7 +63,7 @@ cdef void enter(SimDisk *disk) noexcept nogil:
 
 
 cdef Inode *inode_of(SimDisk *disk, int file) noexcept nogil:
-    """NULL for a handle that is closed or older than the last cut."""
+    """The inode; NULL for a handle that is closed or older than the last cut."""
     if file < 0 or file >= disk.handle_count or disk.handles[file].life != disk.life:
         return NULL
     return disk.handles[file].inode
@@ -182,7 +182,7 @@ cdef int64_t write_locked(SimDisk *disk, int file, const uint8_t *data, size_t s
         return -EIO
     room = disk.capacity_bytes - disk.store.bytes + (inode.size - offset if inode.size > offset else 0)
     if <int64_t> size > room:
-        # A full disk takes what fits: the caller must not believe in it.
+        # A full disk writes the part that fits; the caller must not rely on it.
         inode_write(&disk.store, inode, data, room if room > 0 else 0, offset)
         return end(disk, -ENOSPC, cut)
     result = end(disk, inode_write(&disk.store, inode, data, <int64_t> size, offset), cut)
@@ -291,11 +291,11 @@ cdef int sim_descriptor(void *self, int file) noexcept nogil:
     return -1
 
 
-# --- Python: the switch, and what storage sees as Files ---
+# --- Python: the power switch, and the disk as Files ---
 
 @cython.no_gc
 cdef class SimulatedDisk:
-    """A disk in memory. `environment` gives native code the world with this disk in it; the object itself is `Files`.
+    """A disk in memory. `environment` gives native code a world with this disk; the object itself is `Files`.
 
     Paths are plain names: there is no current directory. Raises OSError as the operating system does.
     """
@@ -331,7 +331,7 @@ cdef class SimulatedDisk:
         mutex_destroy(&self.disk.lock)
 
     def environment(self, ManualClock clock=None):
-        """The real world, but for this disk and, where it is given, the clock."""
+        """The real world with this disk and, if given, this clock."""
         cdef Environment made = Environment(clock)
         made.env.disk = self.table
         made.keep = (made.keep, self)
@@ -340,13 +340,13 @@ cdef class SimulatedDisk:
     # --- the switch ---
 
     def cut_power_at(self, int64_t operation):
-        """The power goes out under the operation of this number (see `operations`); -1: it stays."""
+        """Cuts the power during the operation with this number (see `operations`); -1: never."""
         mutex_lock(&self.disk.lock)
         self.disk.cut_at = operation
         mutex_unlock(&self.disk.lock)
 
     def cut_power(self):
-        """Now: every operation fails until `restart`."""
+        """Cuts the power now: every operation fails until `restart`."""
         mutex_lock(&self.disk.lock)
         self.disk.dead = True
         mutex_unlock(&self.disk.lock)
@@ -365,7 +365,7 @@ cdef class SimulatedDisk:
 
     @property
     def operations(self):
-        """Operations so far that change something: what `cut_power_at` counts."""
+        """The number of operations that changed something; `cut_power_at` counts them."""
         cdef int64_t count
         mutex_lock(&self.disk.lock)
         count = self.disk.operations
@@ -381,7 +381,8 @@ cdef class SimulatedDisk:
         return bool(dead)
 
     def fail(self, str kind, int error=errors.EIO, int64_t after=0):
-        """Operations of a kind (read, write, sync, names) fail, once `after` more have gone well; error 0: no more."""
+        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes; error 0: no
+        longer."""
         cdef int number = FAULT_KINDS.index(kind)
         mutex_lock(&self.disk.lock)
         self.disk.faults[number].error = error
@@ -389,18 +390,18 @@ cdef class SimulatedDisk:
         mutex_unlock(&self.disk.lock)
 
     def limit(self, capacity_bytes=None):
-        """A write beyond it fails with ENOSPC, after what fits; None: unlimited."""
+        """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""
         cdef int64_t capacity = UNLIMITED if capacity_bytes is None else capacity_bytes
         mutex_lock(&self.disk.lock)
         self.disk.capacity_bytes = capacity
         mutex_unlock(&self.disk.lock)
 
     def slow_down(self, int64_t delay_us):
-        """Every operation takes so long."""
+        """Sets the duration of every operation."""
         store64(&self.disk.delay_us, delay_us)
 
     def cool(self, bint cold=True):
-        """Nothing is in the page cache until it is read once."""
+        """Empties the page cache: a file is in it after its first read."""
         cdef int i
         mutex_lock(&self.disk.lock)
         self.disk.cold = cold
@@ -514,14 +515,14 @@ cdef class SimulatedDisk:
 
 
 class HeldLock:
-    """Given back by `close`."""
+    """The lock on a path; `close` releases it."""
 
     def __init__(self, locked, path):
         self._locked = locked
         self._path = path
 
     def lend(self):
-        """To nobody: there is no other process on this disk."""
+        """Lends the lock to another process; this disk has none."""
 
     def close(self):
         self._locked.discard(self._path)

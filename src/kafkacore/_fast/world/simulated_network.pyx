@@ -1,4 +1,4 @@
-"""The transport that misbehaves, as simnet.pxd says."""
+"""The transport that misbehaves. Contract in simulated_network.pxd."""
 
 from libc.errno cimport EAGAIN, ECONNRESET
 from libc.stdint cimport int64_t, uint64_t
@@ -7,7 +7,7 @@ from kafkacore._fast.base.atomics cimport add64, load64
 from kafkacore._fast.world.environment cimport Disk, Environment, IoVec
 
 cdef enum:
-    PARTS = 8                  # of a send that is cut short
+    PARTS = 8                  # of a send that is shortened
 
 
 cdef inline uint64_t draw(Trouble *trouble) noexcept nogil:
@@ -19,7 +19,7 @@ cdef inline uint64_t draw(Trouble *trouble) noexcept nogil:
 
 
 cdef int64_t strike(Trouble *trouble) noexcept nogil:
-    """0, or the errno that this call meets, negative."""
+    """0, or minus the errno of this call."""
     cdef uint64_t number = draw(trouble)
     add64(&trouble.calls, 1)
     if number < trouble.break_below:
@@ -86,8 +86,8 @@ cdef void troubled_close(void *self, int handle) noexcept nogil:
 
 
 cdef class TroubledNetwork:
-    """Trouble by a seed. `most_bytes` of one read or write; `again_share` and `break_share` (0 to 1) of the calls
-    find the socket empty or full, or broken."""
+    """Trouble by a seed. A read or write moves at most `most_bytes`; the shares `again_share` and `break_share` (0 to
+    1) of the calls find the socket empty or full, or broken."""
 
     def __cinit__(self, uint64_t seed, *, int64_t most_bytes=1 << 20, double again_share=0.0, double break_share=0.0):
         cdef Environment real = Environment()
@@ -100,7 +100,7 @@ cdef class TroubledNetwork:
         self.trouble.break_below = <uint64_t> (break_share * 18446744073709549568.0)
 
     def install(self, Environment environment not None) -> Environment:
-        """Gives the environment this transport, before anybody uses it; the environment itself."""
+        """Gives the environment this transport, before its first use; returns the environment."""
         environment.env.transport.self = &self.trouble
         environment.env.transport.recv = troubled_recv
         environment.env.transport.send = troubled_send
@@ -117,5 +117,5 @@ cdef class TroubledNetwork:
 
     @property
     def troubled(self) -> int:
-        """Calls that failed on purpose."""
+        """The number of calls that failed on purpose."""
         return load64(&self.trouble.troubled)

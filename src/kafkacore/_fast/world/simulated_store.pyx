@@ -1,4 +1,4 @@
-"""Files in memory that a power cut can take apart, as simstore.pxd says."""
+"""Files in memory that a power cut can tear. Contract in simulated_store.pxd."""
 
 from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport int64_t, uint8_t, uint64_t
@@ -6,7 +6,7 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset, strcmp, strdup, strlen, strncmp, strrchr
 
 cdef enum:
-    SECTOR_BYTES = 512    # what a torn write is torn into
+    SECTOR_BYTES = 512    # the unit of a torn write
 
 
 # --- inodes ---
@@ -35,7 +35,7 @@ cdef void forget_pending(Inode *inode) noexcept nogil:
 
 
 cdef int resize(uint8_t **data, int64_t *size, int64_t wanted) noexcept nogil:
-    """What is new is zeros."""
+    """Makes the file larger or smaller; new bytes are zeros."""
     cdef uint8_t *moved = <uint8_t *> realloc(data[0], <size_t> wanted + 1)
     if moved == NULL:
         return -ENOMEM
@@ -118,7 +118,7 @@ cdef int place_of(const Names *names, const char *path, bint *there) noexcept no
 
 
 cdef int put_name(Names *names, const char *path, Inode *inode) noexcept nogil:
-    """Takes a count of its own; replaces what had the name."""
+    """Gives the inode this name, with a reference; replaces the former owner of the name."""
     cdef bint there
     cdef int at = place_of(names, path, &there)
     cdef Name *items
@@ -170,7 +170,7 @@ cdef bint is_below(const char *path, const char *directory) noexcept nogil:
 
 
 cdef int rename_in(Names *names, const char *old, const char *new) noexcept nogil:
-    """A directory takes along what is in it."""
+    """Renames; a directory moves with its contents."""
     cdef Inode *inode
     cdef char *moved
     cdef int i = 0
@@ -323,7 +323,7 @@ cdef uint64_t draw(uint64_t *state) noexcept nogil:
 
 
 cdef int survive(Inode *inode, const Pending *one, uint64_t *state) noexcept nogil:
-    """A truncation or a sector of a write is there afterwards, or not."""
+    """Decides which truncations and which sectors of writes survive."""
     cdef int64_t at = 0
     cdef int64_t size
     cdef uint64_t fate = draw(state) % 4  # kept whole, lost, torn twice as often as either
@@ -359,7 +359,7 @@ cdef int settle(Inode *inode, uint64_t *state) noexcept nogil:
 
 
 cdef int drop_orphans(Names *names) noexcept nogil:
-    """What lies in a directory whose own name is lost cannot be reached. Parents sort before what is in them."""
+    """Removes names below a directory whose own name is lost. Parents sort before their contents."""
     cdef char *parent
     cdef char *last
     cdef bint there
@@ -388,7 +388,7 @@ cdef bint share_a_name(const Change *one, const Change *other) noexcept nogil:
 
 
 cdef void choose_some(Store *store, uint64_t *state) noexcept nogil:
-    """Each by itself; but what happened to a name before goes before, and so does that to a name it had."""
+    """Keeps each change by itself, but only after the kept changes of the same name and of its former name."""
     cdef Change *change = store.oldest
     cdef Change *before
     cdef bint grown = True

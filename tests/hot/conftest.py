@@ -24,7 +24,7 @@ from kafkacore.protocol import messages as m
 from kafkacore.protocol.uuid import Uuid
 
 NOW_MS = 1_700_000_000_000
-WAIT_SECONDS = 60  # of a machine that does something else meanwhile, too
+WAIT_SECONDS = 60  # enough for a busy machine
 
 
 class Client:
@@ -68,7 +68,7 @@ class Client:
         return self.receive(m.FetchResponse, version)[1]
 
     def is_closed(self):
-        """Waits for the other side's end."""
+        """Waits until the other side closes the connection."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

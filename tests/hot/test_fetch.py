@@ -1,4 +1,4 @@
-"""Fetch on the hot path: what is returned, how it waits, what a session leaves out."""
+"""Fetch on the hot path: returned records, waiting, sessions, memory."""
 
 import os
 import socket
@@ -39,7 +39,7 @@ def filled(data_plane, client, batch):
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_what_was_produced_is_returned_in_every_version(data_plane, filled, version):
+def test_fetch_returns_produced_records_in_every_version(data_plane, filled, version):
     answer = filled.fetch(data_plane.fetch_request({0: 0, 1: 2}, version), version)
     found = parts(answer)
     assert offsets(found[0].records) == [0, 1, 2, 3, 4, 5]
@@ -47,11 +47,11 @@ def test_what_was_produced_is_returned_in_every_version(data_plane, filled, vers
     assert [(part.error_code, part.high_watermark) for part in found.values()] == [(0, 6), (0, 6)]
 
 
-def test_an_offset_within_a_batch_returns_the_whole_batch(data_plane, filled):
+def test_fetch_returns_the_whole_batch_when_the_offset_lies_inside_it(data_plane, filled):
     assert offsets(parts(filled.fetch(data_plane.fetch_request({0: 3})))[0].records) == [2, 3, 4, 5]
 
 
-def test_the_first_batch_is_returned_even_beyond_the_limits_and_then_no_more(data_plane, filled):
+def test_fetch_returns_only_the_first_batch_when_it_exceeds_the_limits(data_plane, filled):
     found = parts(filled.fetch(data_plane.fetch_request({0: 0, 1: 0}, partition_max_bytes=10)))
     assert offsets(found[0].records) == [0, 1]
     assert len(found[1].records) <= 10
@@ -60,19 +60,19 @@ def test_the_first_batch_is_returned_even_beyond_the_limits_and_then_no_more(dat
     assert offsets(found[1].records) == []
 
 
-def test_offsets_beyond_either_end_are_out_of_range(data_plane, filled):
+def test_fetch_reports_offset_out_of_range_when_the_offset_is_beyond_the_end(data_plane, filled):
     found = parts(filled.fetch(data_plane.fetch_request({0: 7, 1: 6})))
     assert (found[0].error_code, found[1].error_code, found[1].records) == (1, 0, b"")
 
 
-def test_unknown_partitions_and_topic_ids_have_their_own_errors(data_plane, filled):
+def test_fetch_reports_unknown_partitions_and_topic_ids(data_plane, filled):
     assert parts(filled.fetch(data_plane.fetch_request({8: 0})))[8].error_code == 3
     unknown = data_plane.fetch_request({0: 0}, 17)
     unknown.topics[0].topic_id = type(unknown.topics[0].topic_id)(b"\x01" * 16)
     assert parts(filled.fetch(unknown, 17))[0].error_code == 100
 
 
-def test_a_waiting_fetch_is_answered_when_a_record_comes(data_plane, client, batch):
+def test_parked_fetch_answers_when_a_record_comes(data_plane, client, batch):
     client.produce(data_plane.produce_request(batch()))
     client.send(data_plane.fetch_request({0: 1, 1: 0}, max_wait_ms=60_000), 12)
     data_plane.client().produce(data_plane.produce_request(batch()))
@@ -80,17 +80,17 @@ def test_a_waiting_fetch_is_answered_when_a_record_comes(data_plane, client, bat
     assert offsets(found[0].records) == [1]
 
 
-def test_a_waiting_fetch_is_answered_empty_when_its_time_is_over(data_plane, filled):
+def test_parked_fetch_answers_without_records_when_its_time_is_over(data_plane, filled):
     assert parts(filled.fetch(data_plane.fetch_request({0: 6}, max_wait_ms=20)))[0].records == b""
 
 
-def test_a_wall_clock_that_jumps_neither_ends_a_wait_nor_prolongs_it(open_plane, batch):
+def test_parked_fetch_keeps_its_deadline_when_the_wall_clock_jumps(open_plane, batch):
     clock = ManualClock(NOW_MS)
     plane = open_plane(clock=clock)
     client, other = plane.client(), plane.client()
     for step_ms in (3_600_000, -7_200_000):
         client.send(plane.fetch_request({0: 0}, max_wait_ms=5_000), 12)
-        other.fetch(plane.fetch_request({0: 0}))  # answered at once: by then the first one waits
+        other.fetch(plane.fetch_request({0: 0}))  # this answer shows that the first Fetch waits
         clock.step_wall_ms(step_ms)
         other.fetch(plane.fetch_request({0: 0}))
         client.socket.settimeout(0.1)
@@ -102,7 +102,7 @@ def test_a_wall_clock_that_jumps_neither_ends_a_wait_nor_prolongs_it(open_plane,
         assert parts(client.receive(m.FetchResponse, 12)[1])[0].records == b""
 
 
-def test_least_bytes_are_waited_for_over_several_appends(data_plane, client, batch):
+def test_parked_fetch_waits_for_min_bytes_over_several_appends(data_plane, client, batch):
     other = data_plane.client()
     client.send(data_plane.fetch_request({0: 0, 1: 0}, max_wait_ms=60_000, min_bytes=1000), 12)
     for i in range(8):
@@ -111,7 +111,7 @@ def test_least_bytes_are_waited_for_over_several_appends(data_plane, client, bat
     assert sum(len(part.records) for part in found.values()) >= 1000
 
 
-def test_many_waiters_on_one_partition_are_all_woken(data_plane, client, batch):
+def test_append_wakes_every_fetch_that_waits_for_its_partition(data_plane, client, batch):
     waiting = [data_plane.client() for _ in range(100)]
     for other in waiting:
         other.send(data_plane.fetch_request({0: 0}, max_wait_ms=60_000), 12)
@@ -120,7 +120,7 @@ def test_many_waiters_on_one_partition_are_all_woken(data_plane, client, batch):
         assert offsets(parts(other.receive(m.FetchResponse, 12)[1])[0].records) == [0]
 
 
-def test_a_waiting_fetch_hears_that_its_partition_is_gone(data_plane, client):
+def test_parked_fetch_reports_an_error_when_its_partition_is_deleted(data_plane, client):
     client.send(data_plane.fetch_request({0: 0}, max_wait_ms=60_000), 12)
     while fetch.live() == 0:
         pass
@@ -130,12 +130,12 @@ def test_a_waiting_fetch_hears_that_its_partition_is_gone(data_plane, client):
 
 @pytest.fixture
 def frozen(open_plane):
-    """A plane whose time stands still, so that a Fetch that waits cannot end by its deadline."""
+    """A plane whose clock stands still, so that no deadline ends the wait of a Fetch."""
     return open_plane(clock=ManualClock(NOW_MS))
 
 
 def waits(client, plane):
-    """Whether the one Fetch that `client` has sent is parked: the processor ended a whole turn and answered nothing."""
+    """Whether the Fetch of `client` is parked: the processor ended a whole turn and sent no answer."""
     turns = plane.processor.look()
     while plane.processor.turns < turns:
         pass
@@ -168,7 +168,7 @@ def test_fetch_waits_for_known_partitions_when_it_also_names_an_unknown_one(froz
 
 @pytest.mark.parametrize("version", [12, 17])
 def test_session_waits_for_known_partitions_when_it_also_holds_an_unknown_one(frozen, batch, version):
-    """A client whose session held a partition of a deleted topic would fetch in a tight loop else."""
+    """Otherwise a client whose session holds a partition of a deleted topic fetches in a tight loop."""
     client = frozen.client()
     first = client.fetch(frozen.fetch_request({0: 0, 8: 0}, version, session_epoch=0), version)
     client.send(
@@ -191,14 +191,14 @@ def test_fetch_answers_at_once_when_a_known_partition_fails(frozen):
     assert [part.error_code for part in parts(answer).values()] == [0, 6, 1]
 
 
-def test_least_bytes_are_no_more_than_the_most_that_an_answer_may_have(frozen, batch):
+def test_fetch_answers_at_once_when_min_bytes_exceed_max_bytes(frozen, batch):
     client = frozen.client()
     client.produce(frozen.produce_request(batch(2)))
     request = frozen.fetch_request({0: 0}, max_wait_ms=60_000, min_bytes=1 << 20, max_bytes=100)
     assert offsets(parts(client.fetch(request))[0].records) == [0, 1]
 
 
-def test_a_connection_that_closes_while_it_waits_leaves_nothing_behind(data_plane, client):
+def test_parked_fetch_is_freed_when_its_connection_closes(data_plane, client):
     client.send(data_plane.fetch_request({0: 0, 1: 0, 2: 0}, max_wait_ms=60_000), 12)
     while fetch.live() == 0:
         pass
@@ -208,7 +208,7 @@ def test_a_connection_that_closes_while_it_waits_leaves_nothing_behind(data_plan
     assert data_plane.partitions[0].high_watermark == 0
 
 
-def test_an_epoch_that_is_not_the_leaders_is_refused(data_plane, filled):
+def test_fetch_refuses_a_leader_epoch_that_is_older_or_newer(data_plane, filled):
     data_plane.partitions[0].become_leader(1, 3, 1)
     request = data_plane.fetch_request({0: 0})
     request.topics[0].partitions[0].current_leader_epoch = 2
@@ -217,7 +217,7 @@ def test_an_epoch_that_is_not_the_leaders_is_refused(data_plane, filled):
     assert parts(filled.fetch(request))[0].error_code == 75
 
 
-def test_a_follower_is_told_where_its_log_diverges(data_plane, filled):
+def test_fetch_reports_the_diverging_epoch_when_the_last_fetched_epoch_differs(data_plane, filled):
     data_plane.partitions[0].become_leader(1, 3, 1)
     filled.produce(data_plane.produce_request(*[]))
     request = data_plane.fetch_request({0: 8})
@@ -226,7 +226,7 @@ def test_a_follower_is_told_where_its_log_diverges(data_plane, filled):
     assert (part.error_code, part.diverging_epoch.epoch, part.diverging_epoch.end_offset) == (0, 0, 6)
 
 
-def test_what_is_not_in_the_page_cache_is_read_by_the_pool(data_plane, filled):
+def test_io_pool_reads_records_that_are_not_in_the_page_cache(data_plane, filled):
     data_plane.partitions[0].flush()
     segment = next((data_plane.path / "t-0").glob("*.log"))
     descriptor = os.open(segment, os.O_RDONLY)
@@ -252,7 +252,7 @@ def session(request, data_plane, filled):
     return version, answer.session_id
 
 
-def test_an_incremental_fetch_names_only_what_has_news(data_plane, filled, batch, session):
+def test_incremental_fetch_names_only_partitions_with_news(data_plane, filled, batch, session):
     version, session_id = session
     empty = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=1)
     assert parts(filled.fetch(empty, version)) == {}
@@ -263,7 +263,7 @@ def test_an_incremental_fetch_names_only_what_has_news(data_plane, filled, batch
     assert offsets(found[1].records) == [6]
 
 
-def test_a_session_takes_changes_and_forgets(data_plane, filled, batch, session):
+def test_session_changes_and_forgets_partitions(data_plane, filled, batch, session):
     version, session_id = session
     change = data_plane.fetch_request({0: 0}, version, session_id=session_id, session_epoch=1)
     gone = m.FetchRequest.ForgottenTopic(partitions=[1, 2])
@@ -275,7 +275,7 @@ def test_a_session_takes_changes_and_forgets(data_plane, filled, batch, session)
     assert parts(filled.fetch(again, version)) == {}
 
 
-def test_a_wrong_epoch_and_an_ended_session_are_refused(data_plane, filled, session):
+def test_session_refuses_a_wrong_epoch_and_an_ended_session(data_plane, filled, session):
     version, session_id = session
     wrong = data_plane.fetch_request({}, version, session_id=session_id, session_epoch=5)
     assert filled.fetch(wrong, version).error_code == 71
@@ -284,7 +284,7 @@ def test_a_wrong_epoch_and_an_ended_session_are_refused(data_plane, filled, sess
     assert filled.fetch(gone, version).error_code == 70
 
 
-def test_a_partition_that_returned_data_comes_last_next_time(data_plane, filled, session):
+def test_session_moves_a_partition_that_returned_data_to_the_end(data_plane, filled, session):
     version, session_id = session
     change = data_plane.fetch_request({0: 0, 1: 0, 2: 0}, version, session_id=session_id, session_epoch=1, max_bytes=1)
     assert [index for index, part in parts(filled.fetch(change, version)).items() if part.records] == [0]
@@ -292,7 +292,7 @@ def test_a_partition_that_returned_data_comes_last_next_time(data_plane, filled,
     assert [index for index, part in parts(filled.fetch(again, version)).items() if part.records] == [1]
 
 
-def test_an_error_is_named_until_it_is_over(data_plane, filled, session):
+def test_session_names_an_error_until_it_is_over(data_plane, filled, session):
     version, session_id = session
     data_plane.partitions[2].become_follower(2, 4, 1)
     for epoch in (1, 2):
@@ -306,7 +306,7 @@ def test_an_error_is_named_until_it_is_over(data_plane, filled, session):
 
 
 def test_session_reports_a_deleted_topic_as_unknown_partition_when_it_has_seen_the_topic_id(data_plane, client):
-    """Only a session that has seen the id knows that it once was a topic's (FetchSession.maybeResolveUnknownName)."""
+    """Only a session that has seen the id knows that a topic had it (FetchSession.maybeResolveUnknownName)."""
     session_id = client.fetch(data_plane.fetch_request({0: 0}, 17, session_epoch=0), 17).session_id
     publish_table(data_plane.plane, Table())
     fresh = data_plane.fetch_request({0: 0}, 17, session_epoch=0)
@@ -320,7 +320,7 @@ def test_session_reports_a_deleted_topic_as_unknown_partition_when_it_has_seen_t
 
 
 def test_session_names_partitions_again_when_an_ordered_error_is_over(data_plane, filled, session):
-    """Their high watermarks are what they were, so that nothing but the error's end is news (FetchSession)."""
+    """Their high watermarks did not change: only the end of the error is news (FetchSession)."""
     version, session_id = session
     data_plane.plane.publish_gate(GatePolicy(rules=[{"action": "error", "api_key": 1, "error": 6, "times": 1}]))
     errors = []
@@ -330,7 +330,7 @@ def test_session_names_partitions_again_when_an_ordered_error_is_over(data_plane
     assert errors == [[6, 6, 6], [0, 0, 0], []]
 
 
-def test_a_session_that_outgrows_an_answer_is_ended(data_plane, client):
+def test_session_ends_when_it_outgrows_the_memory_of_an_answer(data_plane, client):
     first = client.fetch(data_plane.fetch_request({0: 0}, 11, session_epoch=0), 11)
     partitions = b"".join(struct.pack(">iiqqi", index, -1, 0, -1, 1) for index in range(500_000))
     client.send_frame(
@@ -364,7 +364,7 @@ def until(condition):
         assert time.monotonic() < deadline, "it did not happen"
 
 
-def test_parked_fetch_gives_the_frame_back_that_its_client_has_padded(data_plane):
+def test_parked_fetch_releases_the_frame_that_its_client_has_padded(data_plane):
     request = data_plane.fetch_request({0: 0}, max_wait_ms=60_000)
     clients = [data_plane.client() for _ in range(100)]
     for client in clients:
@@ -374,7 +374,7 @@ def test_parked_fetch_gives_the_frame_back_that_its_client_has_padded(data_plane
     assert data_plane.plane.counters()["memory_used_bytes"] == data_plane.plane.counters()["memory_parked_bytes"] > 0
 
 
-def test_parked_fetches_are_counted_and_answered_at_once_beyond_their_bound(data_plane, batch):
+def test_fetch_answers_at_once_when_parked_requests_fill_their_share_of_memory(data_plane, batch):
     counters = data_plane.plane.counters
     most, count = 64 << 20, 30_000
     clients = []
@@ -383,8 +383,10 @@ def test_parked_fetches_are_counted_and_answered_at_once_beyond_their_bound(data
         clients.append(data_plane.client())
         clients[-1].send_frame(dense_fetch(count, 60_000))
         until(lambda before=before: counters()["memory_parked_bytes"] > before)
-        assert counters()["memory_parked_bytes"] - before > 200 * count  # what it keeps, not what was sent
-    for _ in range(3):  # they find no room, and do not wait
+        assert (
+            counters()["memory_parked_bytes"] - before > 200 * count
+        )  # what it keeps in memory
+    for _ in range(3):  # these find no room and do not wait
         last = data_plane.client()
         last.send_frame(dense_fetch(count, 60_000))
         clients.append(last)
@@ -408,8 +410,8 @@ def test_fetch_answers_a_partition_once_when_it_is_named_twice(data_plane, fille
     assert found == [(0, [4, 5]), (1, [0, 1, 2, 3, 4, 5])]
 
 
-def test_producers_and_consumers_at_once_lose_and_repeat_nothing(data_plane, batch):
-    """Eight connections at once; every record is read back once, in order."""
+def test_consumers_read_each_record_once_while_producers_write(data_plane, batch):
+    """Six connections at once; consumers read every record once, in order."""
     total, seen, errors = 400, {0: [], 1: [], 2: []}, []
 
     def write(partition):

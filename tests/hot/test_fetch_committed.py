@@ -1,4 +1,4 @@
-"""Readers of committed records: how far they see, and which aborted transactions they are told of (KIP-98)."""
+"""Readers of committed records: how far they read, and which aborted transactions an answer lists (KIP-98)."""
 
 import struct
 
@@ -28,7 +28,7 @@ def replicated(open_plane):
     return plane
 
 
-def told(plane, offset, isolation=READ_COMMITTED, **limits):
+def listed(plane, offset, isolation=READ_COMMITTED, **limits):
     answer = plane.client().fetch(plane.fetch_request({0: offset}, isolation_level=isolation, **limits))
     part = answer.responses[0].partitions[0]
     assert (part.error_code, part.last_stable_offset, part.high_watermark) == (0, 9, 11)
@@ -36,19 +36,19 @@ def told(plane, offset, isolation=READ_COMMITTED, **limits):
     return None if aborted is None else [(each.producer_id, each.first_offset) for each in aborted]
 
 
-def test_aborted_transactions_that_overlap_the_answer_are_told(replicated):
-    assert told(replicated, 0) == [(FIRST, 0)]  # up to the end of the first segment
-    assert told(replicated, 6) == [(FIRST, 6)]
+def test_fetch_committed_lists_aborted_transactions_that_overlap_the_answer(replicated):
+    assert listed(replicated, 0) == [(FIRST, 0)]  # up to the end of the first segment
+    assert listed(replicated, 6) == [(FIRST, 6)]
 
 
-def test_one_that_ended_before_or_begins_behind_is_not_told(replicated):
-    assert told(replicated, 5) == []
+def test_fetch_committed_leaves_out_transactions_before_and_after_the_answer(replicated):
+    assert listed(replicated, 5) == []
     first_batch = len(records(0, FIRST))
-    assert told(replicated, 0, partition_max_bytes=first_batch) == [(FIRST, 0)]
-    assert told(replicated, 5, partition_max_bytes=1) == []
+    assert listed(replicated, 0, partition_max_bytes=first_batch) == [(FIRST, 0)]
+    assert listed(replicated, 5, partition_max_bytes=1) == []
 
 
-def test_a_marker_in_a_later_segment_is_found(open_plane):
+def test_fetch_committed_finds_the_marker_in_a_later_segment(open_plane):
     batches = [records(0, FIRST), records(2, SECOND), marker(4, SECOND, COMMIT), marker(5, FIRST, ABORT)]
     plane = open_plane(segment_bytes=len(batches[0]) + len(batches[1]))
     plane.partitions[0].become_follower(2, 0)
@@ -60,23 +60,23 @@ def test_a_marker_in_a_later_segment_is_found(open_plane):
     assert (aborted.producer_id, aborted.first_offset) == (FIRST, 0)
 
 
-def test_others_are_told_nothing_and_see_what_is_open(replicated):
-    assert told(replicated, 0, isolation=0) is None
+def test_fetch_uncommitted_lists_no_aborted_transactions_and_reads_open_ones(replicated):
+    assert listed(replicated, 0, isolation=0) is None
     assert replicated.partitions[0].read(9, isolation=0).records != b""
     assert replicated.partitions[0].read(9, isolation=READ_COMMITTED).records == b""
 
 
-def test_the_punted_read_tells_the_same(replicated):
+def test_punted_fetch_lists_the_same_aborted_transactions(replicated):
     for offset in range(10):
-        assert replicated.partitions[0].read(offset, isolation=READ_COMMITTED).aborted == told(replicated, offset)
+        assert replicated.partitions[0].read(offset, isolation=READ_COMMITTED).aborted == listed(replicated, offset)
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_that_is_loaded_again_still_tells(replicated, open_plane, clean):
+def test_fetch_committed_lists_aborted_transactions_after_the_log_is_loaded_again(replicated, open_plane, clean):
     replicated.partitions[0].shut()
     again = reopened(replicated, open_plane(), clean)
-    assert told(again, 0) == [(FIRST, 0)]
-    assert told(again, 6) == [(FIRST, 6)]
+    assert listed(again, 0) == [(FIRST, 0)]
+    assert listed(again, 6) == [(FIRST, 6)]
 
 
 def reopened(plane, again, clean=True):
@@ -89,8 +89,8 @@ def reopened(plane, again, clean=True):
     return again
 
 
-def test_two_of_one_producer_whose_stable_offsets_are_those_of_a_copy(open_plane):
-    """Apache Kafka copies a log in batches of batches, and notes for each abort what was stable after all of them."""
+def test_two_transactions_of_one_producer_are_listed_when_their_stable_offsets_are_copied(open_plane):
+    """Apache Kafka copies a log several batches at a time, and records the stable offset after them for each abort."""
     batches = [
         records(0, FIRST), marker(2, FIRST, ABORT), records(3, FIRST, sequence=2), marker(5, FIRST, ABORT),
         records(6, THIRD),
@@ -107,9 +107,9 @@ def test_two_of_one_producer_whose_stable_offsets_are_those_of_a_copy(open_plane
 
 
 @pytest.mark.parametrize("garbage", [b"\xff" * 34, bytes(34)])
-def test_a_transaction_index_that_is_none_is_made_again_from_its_segment(replicated, open_plane, garbage):
+def test_damaged_transaction_index_is_rebuilt_from_its_segment(replicated, open_plane, garbage):
     replicated.partitions[0].shut()
     (replicated.path / "t-0" / f"{6:020}.txnindex").write_bytes(garbage)
     again = reopened(replicated, open_plane())
-    assert told(again, 0) == [(FIRST, 0)]
-    assert told(again, 6) == [(FIRST, 6)]
+    assert listed(again, 0) == [(FIRST, 0)]
+    assert listed(again, 6) == [(FIRST, 6)]

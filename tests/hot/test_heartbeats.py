@@ -1,4 +1,4 @@
-"""Heartbeats that processors answer: those that fit a published roll, and no others."""
+"""Processors answer the heartbeats that match a published group, and no others."""
 
 import itertools
 
@@ -19,8 +19,8 @@ PATIENCE_S = 10
 class Heartbeats:
     def __init__(self, data_plane, clock):
         self.data_plane, self.clock = data_plane, clock
-        self.rolls = PublishedGroups(data_plane.environment)
-        data_plane.plane.install(HEARTBEAT, self.rolls.api())
+        self.groups = PublishedGroups(data_plane.environment)
+        data_plane.plane.install(HEARTBEAT, self.groups.api())
         data_plane.plane.set_apis([(HEARTBEAT, 0, 4, 4)])
         self.client = data_plane.client()
 
@@ -29,7 +29,7 @@ class Heartbeats:
         self.client.send(m.HeartbeatRequest(**asked), version)
 
     def answered(self, version=3, **fields):
-        """The error code that a processor gave, or "handler" where it went to the ring; that says so by an error."""
+        """The error code of the processor's answer, or "handler" when the request went to the ring."""
         self.send(version, **fields)
         plane, handled = self.data_plane.plane, []
 
@@ -69,20 +69,20 @@ def heartbeats(open_plane):
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_heartbeat_of_a_roll_is_answered_and_its_time_noted(heartbeats, version):
-    roll = heartbeats.rolls.publish("g", 5, [("two", None, b""), ("one", None, b"")])
-    assert roll.silence_ms(1) is None
+def test_processor_answers_a_heartbeat_of_a_published_group_and_records_its_time(heartbeats, version):
+    group = heartbeats.groups.publish("g", 5, [("two", None, b""), ("one", None, b"")])
+    assert group.silence_ms(1) is None
     assert heartbeats.answered(version) == 0
     heartbeats.clock.advance_ms(1500)
-    assert (roll.silence_ms(0), roll.silence_ms(1)) == (None, 1500)
+    assert (group.silence_ms(0), group.silence_ms(1)) == (None, 1500)
     assert heartbeats.answered(version) == 0
-    assert roll.silence_ms(1) == 0
+    assert group.silence_ms(1) == 0
     with pytest.raises(IndexError):
-        roll.silence_ms(2)
+        group.silence_ms(2)
 
 
-def test_what_does_not_fit_is_the_handler_s(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [("one", None, b""), ("static", "i-1", b""), ("", "", b"")])
+def test_handler_gets_heartbeats_that_match_no_member(heartbeats):
+    group = heartbeats.groups.publish("g", 5, [("one", None, b""), ("static", "i-1", b""), ("", "", b"")])
     assert heartbeats.answered(group_id="h") == "handler"
     assert heartbeats.answered(group_id="") == "handler"
     assert heartbeats.answered(generation_id=4) == "handler"
@@ -91,44 +91,44 @@ def test_what_does_not_fit_is_the_handler_s(heartbeats):
     assert heartbeats.answered(group_instance_id="i-1") == "handler"
     assert heartbeats.answered(member_id="static", group_instance_id="i-2") == "handler"
     assert heartbeats.answered(member_id="static", group_instance_id="") == "handler"
-    assert [roll.silence_ms(place) for place in range(3)] == [None] * 3
+    assert [group.silence_ms(place) for place in range(3)] == [None] * 3
     assert heartbeats.answered(member_id="static", group_instance_id="i-1") == 0
     assert heartbeats.answered(member_id="static") == 0
     assert heartbeats.answered(member_id="", group_instance_id="") == 0
-    roll.withdraw()
-    roll.withdraw()
+    group.withdraw()
+    group.withdraw()
     assert heartbeats.answered() == "handler"
-    assert roll.silence_ms(1) == 0
+    assert group.silence_ms(1) == 0
 
 
-def test_a_roll_that_is_forgotten_is_withdrawn(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [("one", None, b"")])
+def test_published_group_is_withdrawn_when_it_is_freed(heartbeats):
+    group = heartbeats.groups.publish("g", 5, [("one", None, b"")])
     assert heartbeats.answered() == 0
-    del roll
+    del group
     assert heartbeats.answered() == "handler"
 
 
-def test_a_group_of_ten_thousand(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [(f"member-{number}", None, b"") for number in range(10_000)])
+def test_processor_answers_every_member_of_a_group_of_ten_thousand(heartbeats):
+    group = heartbeats.groups.publish("g", 5, [(f"member-{number}", None, b"") for number in range(10_000)])
     for number in (0, 4_321, 9_999):
         assert heartbeats.answered(member_id=f"member-{number}") == 0
-        assert roll.silence_ms(number) == 0
+        assert group.silence_ms(number) == 0
     assert heartbeats.answered(member_id="member-10000") == "handler"
 
 
-def test_groups_crafted_against_fnv_are_served_by_processors(heartbeats):
+def test_processors_serve_groups_whose_ids_collide_under_fnv(heartbeats):
     """The hash is keyed: a client that knows the source cannot fill a chain and push a group to the slow path."""
     ids = list(itertools.islice(ids_that_meet_under_fnv(), CHAIN_LENGTH + 8))
-    rolls = [heartbeats.rolls.publish(each, 5, [("one", None, b"")]) for each in ids]
-    assert [heartbeats.answered(group_id=each) for each in ids] == [0] * len(rolls)
+    groups = [heartbeats.groups.publish(each, 5, [("one", None, b"")]) for each in ids]
+    assert [heartbeats.answered(group_id=each) for each in ids] == [0] * len(groups)
 
 
-def test_withdrawing_a_group_leaves_the_others_of_its_chain(heartbeats):
+def test_withdrawing_a_group_keeps_the_others_of_its_chain(heartbeats):
     ids = [f"group-{number}" for number in range(3 * CHAINS)]
-    rolls = {each: heartbeats.rolls.publish(each, 5, [("one", None, b"")]) for each in ids}
+    groups = {each: heartbeats.groups.publish(each, 5, [("one", None, b"")]) for each in ids}
     for each in ids[::3]:
-        rolls[each].withdraw()
-    assert [heartbeats.rolls.note(each, 5, "one") for each in ids] == [False, True, True] * CHAINS
+        groups[each].withdraw()
+    assert [heartbeats.groups.note(each, 5, "one") for each in ids] == [False, True, True] * CHAINS
 
 
 def ids_that_meet_under_fnv():
@@ -140,18 +140,18 @@ def ids_that_meet_under_fnv():
             yield text
 
 
-def test_a_gate_s_error_and_its_punt_are_kept(heartbeats):
-    roll = heartbeats.rolls.publish("g", 5, [("one", None, b"")])
+def test_gate_answers_an_error_or_punts(heartbeats):
+    group = heartbeats.groups.publish("g", 5, [("one", None, b"")])
     plane = heartbeats.data_plane.plane
     plane.publish_gate(GatePolicy("serve", [{"action": "error", "api_key": HEARTBEAT, "error": 16, "times": 1}]))
     assert [heartbeats.answered(), heartbeats.answered()] == [16, 0]
     plane.publish_gate(GatePolicy("punt"))
     assert heartbeats.answered() == "handler"
-    assert roll.silence_ms(0) == 0
+    assert group.silence_ms(0) == 0
 
 
-def test_a_heartbeat_that_is_cut_off_goes_to_the_handler(heartbeats):
-    heartbeats.rolls.publish("g", 5, [("one", None, b"")])
+def test_handler_gets_a_heartbeat_that_is_cut_off(heartbeats):
+    heartbeats.groups.publish("g", 5, [("one", None, b"")])
     whole = m.HeartbeatRequest(group_id="g", generation_id=5, member_id="one").encode(3)
     heartbeats.client.send_frame(b"\0\x0c\0\3" + bytes(4) + b"\xff\xff" + whole[:-3])
     found = []
@@ -160,6 +160,6 @@ def test_a_heartbeat_that_is_cut_off_goes_to_the_handler(heartbeats):
     found[0].close()
 
 
-def test_an_api_is_installed_once(heartbeats):
-    with pytest.raises(ValueError, match="served already"):
-        heartbeats.data_plane.plane.install(HEARTBEAT, heartbeats.rolls.api())
+def test_plane_refuses_to_install_an_api_twice(heartbeats):
+    with pytest.raises(ValueError, match="has a hot handler already"):
+        heartbeats.data_plane.plane.install(HEARTBEAT, heartbeats.groups.api())

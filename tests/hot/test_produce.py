@@ -12,7 +12,7 @@ from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol import messages as m
 
 INVALID_RECORD, CORRUPT_MESSAGE = 87, 2
-NOW_MS = 1_700_000_000_000  # of the batches that are sent
+NOW_MS = 1_700_000_000_000  # the timestamp of the sent batches
 
 
 def parts(answer):
@@ -23,8 +23,8 @@ def only(answer):
     return parts(answer)[0]
 
 
-def test_large_requests_that_follow_each_other_are_read_to_where_they_are_copied_best(data_plane, client, batch):
-    """Aligned or not, whatever the connection sent before: every batch is whole."""
+def test_large_requests_are_stored_whole_whatever_their_alignment(data_plane, client, batch):
+    """Every batch is stored whole, aligned or not, whatever the connection sent before."""
     sent = [batch(1, size) for size in (20_001, 70_013, 5, 300_007, 1, 1_000_003, 20_002)]
     for one in sent:
         assert only(client.produce(data_plane.produce_request(one))).error_code == 0
@@ -36,24 +36,24 @@ def test_large_requests_that_follow_each_other_are_read_to_where_they_are_copied
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_a_batch_is_appended_and_acknowledged_in_every_version(data_plane, client, batch, version):
+def test_produce_appends_and_acknowledges_a_batch_in_every_version(data_plane, client, batch, version):
     first = only(client.produce(data_plane.produce_request(batch(3), version=version), version))
     second = only(client.produce(data_plane.produce_request(batch(2), version=version), version))
     assert (first.error_code, first.base_offset, second.base_offset) == (0, 0, 3)
     assert data_plane.partitions[0].end_offset == 5
 
 
-def test_the_broker_s_time_is_told_also_of_what_had_to_wait_for_its_segment(open_plane, batch):
+def test_produce_reports_log_append_time_when_the_append_waited_for_a_segment(open_plane, batch):
     plane = open_plane(log_append_time=True, segment_bytes=500)
     client = plane.client()
-    # The first waits for the log to open, a later one for each roll, and both are validated again.
+    # The first waits until its log is open, a later one for each roll; both are validated again.
     answers = [only(client.produce(plane.produce_request(batch(2)))) for _ in range(6)]
     assert [each.error_code for each in answers] == [0] * 6
     assert all(each.log_append_time_ms > NOW_MS for each in answers)
     assert len(plane.partitions[0].segments()) > 2
 
 
-def test_partitions_of_one_request_are_answered_each_for_itself(data_plane, client, batch):
+def test_produce_answers_each_partition_by_itself(data_plane, client, batch):
     good, broken = batch(2), bytearray(batch(2))
     broken[-1] ^= 0xFF
     answers = parts(client.produce(data_plane.produce_request(good, bytes(broken), good)))
@@ -62,7 +62,7 @@ def test_partitions_of_one_request_are_answered_each_for_itself(data_plane, clie
     assert data_plane.partitions[1].end_offset == 0
 
 
-def test_what_is_not_here_is_told_by_kafka_s_codes(data_plane, client, batch):
+def test_produce_reports_unknown_partitions_and_topic_ids(data_plane, client, batch):
     assert only(client.produce(data_plane.produce_request(batch(), partition=9))).error_code == 3
     unknown = data_plane.produce_request(batch(), version=13)
     unknown.topic_data[0].topic_id = type(unknown.topic_data[0].topic_id)(bytes(15) + b"\x07")
@@ -70,19 +70,19 @@ def test_what_is_not_here_is_told_by_kafka_s_codes(data_plane, client, batch):
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_acks_that_do_not_exist_are_refused_and_nothing_is_appended(data_plane, client, batch, acks):
+def test_produce_appends_nothing_when_acks_is_invalid(data_plane, client, batch, acks):
     assert only(client.produce(data_plane.produce_request(batch(), acks=acks))).error_code == 21
     assert data_plane.partitions[0].end_offset == 0
 
 
-def test_no_acks_no_answer_but_an_error_ends_the_connection(data_plane, client, batch):
+def test_produce_without_acks_closes_the_connection_on_an_error(data_plane, client, batch):
     client.send(data_plane.produce_request(batch(), acks=0), 12)
     assert only(client.produce(data_plane.produce_request(batch()))).base_offset == 1
     client.send(data_plane.produce_request(batch()[:-1], acks=0), 12)
     assert client.is_closed()
 
 
-def test_pipelined_requests_are_answered_in_their_order(data_plane, client, batch):
+def test_pipelined_requests_are_answered_in_order(data_plane, client, batch):
     sent = [client.send(data_plane.produce_request(batch(i % 3 + 1)), 12) for i in range(200)]
     answers = [client.receive(m.ProduceResponse, 12) for _ in sent]
     assert [correlation_id for correlation_id, _ in answers] == sent
@@ -91,7 +91,7 @@ def test_pipelined_requests_are_answered_in_their_order(data_plane, client, batc
     assert data_plane.partitions[0].end_offset == sum(i % 3 + 1 for i in range(200))
 
 
-def test_a_retry_of_an_idempotent_producer_is_answered_with_its_first_offset(data_plane, client, batch):
+def test_produce_answers_a_retry_with_its_first_offset(data_plane, client, batch):
     request = data_plane.produce_request(batch(2, producer_id=7, producer_epoch=0, base_sequence=0))
     assert [only(client.produce(request)).base_offset for _ in range(3)] == [0, 0, 0]
     gap = data_plane.produce_request(batch(1, producer_id=7, producer_epoch=0, base_sequence=9))
@@ -99,7 +99,7 @@ def test_a_retry_of_an_idempotent_producer_is_answered_with_its_first_offset(dat
     assert data_plane.partitions[0].end_offset == 2
 
 
-def test_an_acknowledgement_waits_for_the_sync_when_every_message_is_flushed(open_plane, batch):
+def test_acknowledgement_waits_for_the_sync_when_flush_messages_is_one(open_plane, batch):
     plane = open_plane(flush_messages=1)
     client = plane.client()
     answers = parts(client.produce(plane.produce_request(batch(), batch(), batch())))
@@ -114,7 +114,7 @@ def test_acks_all_times_out_while_a_follower_in_the_isr_lags(data_plane, client,
     assert data_plane.partitions[0].high_watermark == 0
 
 
-def test_who_waits_for_acknowledgements_hears_that_the_leader_moved(data_plane, client, batch):
+def test_parked_produce_reports_not_leader_when_the_leader_moves(data_plane, client, batch):
     partition = data_plane.partitions[0]
     partition.become_leader(1, 1, 1, followers=[(2, True)])
     client.send(data_plane.produce_request(batch(), timeout_ms=60_000), 12)
@@ -124,7 +124,7 @@ def test_who_waits_for_acknowledgements_hears_that_the_leader_moved(data_plane, 
     assert only(client.receive(m.ProduceResponse, 12)[1]).error_code == 6
 
 
-def test_a_producer_is_told_who_leads_and_where(data_plane, client, batch):
+def test_produce_names_the_leader_and_its_endpoint(data_plane, client, batch):
     data_plane.hot.publish_endpoints(
         data_plane.plane, [(0, 1, "one", 9092, None), (1, 2, "2", 1, None), (0, 2, "two", 9093, "r")]
     )
@@ -137,7 +137,7 @@ def test_a_producer_is_told_who_leads_and_where(data_plane, client, batch):
     ]
 
 
-def test_a_connection_that_goes_away_while_it_waits_leaves_nothing_behind(data_plane, client, batch):
+def test_parked_produce_is_freed_when_its_connection_closes(data_plane, client, batch):
     data_plane.partitions[0].become_leader(1, 1, 1, followers=[(2, True)])
     client.send(data_plane.produce_request(batch(), timeout_ms=60_000), 12)
     while data_plane.partitions[0].end_offset == 0:
@@ -148,7 +148,7 @@ def test_a_connection_that_goes_away_while_it_waits_leaves_nothing_behind(data_p
     assert only(data_plane.client().produce(data_plane.produce_request(batch(), acks=1))).base_offset == 1
 
 
-def test_a_body_that_does_not_parse_ends_that_connection_only(data_plane, client, batch):
+def test_malformed_produce_closes_only_its_connection(data_plane, client, batch):
     other = data_plane.client()
     request = bytearray(b"\x00\x00\x00\x0c\x00\x00\x00\x01\x00\x04test\x00" + b"\xff" * 40)
     client.send_frame(bytes(request))
@@ -157,13 +157,13 @@ def test_a_body_that_does_not_parse_ends_that_connection_only(data_plane, client
     assert len(data_plane.plane.take_notices()) == 1
 
 
-def test_the_gate_answers_an_error_before_anything_is_appended(data_plane, client, batch):
+def test_gate_answers_an_error_before_produce_appends(data_plane, client, batch):
     data_plane.plane.publish_gate(GatePolicy(rules=[{"api_key": 0, "action": "error", "error": 19, "times": 1}]))
     assert only(client.produce(data_plane.produce_request(batch()))).error_code == 19
     assert only(client.produce(data_plane.produce_request(batch()))).base_offset == 0
 
 
-def test_a_punted_request_waits_on_the_ring_untouched(data_plane, client, batch):
+def test_punted_request_waits_on_the_ring_untouched(data_plane, client, batch):
     data_plane.plane.publish_gate(GatePolicy("punt"))
     sent = batch()
     client.send(data_plane.produce_request(sent), 12)
@@ -175,7 +175,7 @@ def test_a_punted_request_waits_on_the_ring_untouched(data_plane, client, batch)
     assert data_plane.partitions[0].end_offset == 0
 
 
-def test_a_transactional_producer_is_left_to_the_handler(data_plane, client, batch):
+def test_handler_gets_a_transactional_produce(data_plane, client, batch):
     request = data_plane.produce_request(batch())
     request.transactional_id = "tx"
     client.send(request, 12)
@@ -186,7 +186,7 @@ def test_a_transactional_producer_is_left_to_the_handler(data_plane, client, bat
     assert client.is_closed()
 
 
-# --- what one request may take ---
+# --- bounds of one request ---
 
 
 def until(condition):
@@ -195,7 +195,7 @@ def until(condition):
         assert time.monotonic() < deadline, "it did not happen"
 
 
-def test_only_the_last_batch_is_appended_when_a_partition_is_named_twice(data_plane, client, batch):
+def test_produce_appends_only_the_last_batch_when_a_partition_is_named_twice(data_plane, client, batch):
     """Apache Kafka collects the batches of a request in a map, and answers each partition once."""
     request = data_plane.produce_request(batch(1), batch(2), batch(3))
     request.topic_data.append(data_plane.produce_request(batch(5), batch(6)).topic_data[0])
@@ -211,7 +211,7 @@ def bomb(inflated_bytes):
     return bytes(builder.build())
 
 
-def test_request_gives_its_turn_up_when_its_batches_inflate_to_much(open_plane, batch):
+def test_produce_gives_up_its_turn_when_its_batches_inflate_to_much(open_plane, batch):
     """100 small batches that inflate to 800 MB: another connection is served meanwhile, in bounded turns."""
     count = 100
     plane = open_plane(partitions=count)
@@ -227,11 +227,11 @@ def test_request_gives_its_turn_up_when_its_batches_inflate_to_much(open_plane, 
     answer = attacker.receive(m.ProduceResponse, 12)[1]
     assert [part.error_code for part in parts(answer)] == [0] * count
     assert [partition.end_offset for partition in plane.partitions] == [2] * count
-    # A turn serves the request twice at most: from its connection, or by its own wake-up.
+    # A turn continues the request at most twice: from its connection, and by its own wake-up.
     assert (plane.processor.turns - turns) // 2 >= count // 2
 
 
-def test_produce_that_waits_for_acknowledgements_gives_its_frame_back(data_plane, client, batch):
+def test_parked_produce_releases_its_frame(data_plane, client, batch):
     data_plane.partitions[0].become_leader(1, 1, 1, followers=[(2, True)])
     client.send(data_plane.produce_request(batch(1, 900_000), timeout_ms=60_000), 12)
     until(lambda: data_plane.partitions[0].end_offset == 1)

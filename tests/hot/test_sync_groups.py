@@ -1,4 +1,4 @@
-"""SyncGroups that processors answer: those of a published roll, as the handler would, and no others."""
+"""Processors answer the SyncGroups that match a published group as the handler would, and no others."""
 
 import pytest
 
@@ -17,16 +17,16 @@ TYPE, NAME = "consumer", "range"
 class SyncGroups:
     def __init__(self, data_plane):
         self.data_plane = data_plane
-        self.rolls = PublishedGroups(data_plane.environment)
-        data_plane.plane.install(SYNC_GROUP, self.rolls.sync_group_api())
+        self.groups = PublishedGroups(data_plane.environment)
+        data_plane.plane.install(SYNC_GROUP, self.groups.sync_group_api())
         data_plane.plane.set_apis([(SYNC_GROUP, 0, 5, 4)])
         self.client = data_plane.client()
 
     def publish(self, *members, protocol_type=TYPE, protocol_name=NAME):
-        return self.rolls.publish("g", 5, members, protocol_type, protocol_name)
+        return self.groups.publish("g", 5, members, protocol_type, protocol_name)
 
     def answered(self, version=3, **fields):
-        """The response's body that a processor gave, or None where the request went to the ring."""
+        """The body of the processor's response, or None when the request went to the ring."""
         asked = {"group_id": "g", "generation_id": 5, "member_id": "one", **fields}
         if version >= 5:
             asked = {"protocol_type": TYPE, "protocol_name": NAME, **asked}
@@ -62,19 +62,19 @@ def syncs(open_plane):
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("assignment", [b"", b"x", bytes(range(256)) * 64])
-def test_a_member_of_a_roll_is_given_its_assignment(syncs, version, assignment):
-    roll = syncs.publish(("two", None, b"other"), ("one", None, assignment))
+def test_processor_answers_a_sync_group_with_the_assignment(syncs, version, assignment):
+    group = syncs.publish(("two", None, b"other"), ("one", None, assignment))
     told = m.SyncGroupResponse(protocol_type=TYPE, protocol_name=NAME, assignment=assignment)
     assert syncs.answered(version) == told.encode(version)
-    assert [roll.is_synced(0), roll.is_synced(1)] == [False, True]
+    assert [group.is_synced(0), group.is_synced(1)] == [False, True]
     assert syncs.answered(version) == told.encode(version)
-    assert roll.silence_ms(1) is None  # as by the shard: a SyncGroup of a stable group is no heartbeat
+    assert group.silence_ms(1) is None  # as the shard does: a SyncGroup of a stable group does not count as a heartbeat
     with pytest.raises(IndexError):
-        roll.is_synced(2)
+        group.is_synced(2)
 
 
-def test_what_does_not_fit_is_the_handler_s(syncs):
-    roll = syncs.publish(("one", None, b"1"), ("static", "i-1", b"2"))
+def test_handler_gets_sync_groups_that_match_no_member(syncs):
+    group = syncs.publish(("one", None, b"1"), ("static", "i-1", b"2"))
     for fields in (
         {"group_id": "h"}, {"group_id": ""}, {"generation_id": 4}, {"member_id": "on"}, {"member_id": ""},
         {"group_instance_id": "i-1"}, {"member_id": "static", "group_instance_id": "i-2"},
@@ -86,72 +86,72 @@ def test_what_does_not_fit_is_the_handler_s(syncs):
         {"protocol_type": None}, {"protocol_name": None},
     ):  # fmt: skip
         assert syncs.answered(5, **fields) is None, fields
-    assert [roll.is_synced(place) for place in range(2)] == [False, False]
+    assert [group.is_synced(place) for place in range(2)] == [False, False]
     for fields in ({"group_instance_id": "i-1"}, {}):
         assert syncs.answered(member_id="static", **fields) == m.SyncGroupResponse(assignment=b"2").encode(3)
-    roll.withdraw()
+    group.withdraw()
     assert syncs.answered() is None
-    assert [roll.is_synced(place) for place in range(2)] == [False, True]
+    assert [group.is_synced(place) for place in range(2)] == [False, True]
 
 
-def test_a_group_that_agreed_on_no_protocol_tells_none_and_compares_none(syncs):
-    roll = syncs.publish(("one", None, b"1"), protocol_type=None, protocol_name=None)
+def test_sync_group_names_and_compares_no_protocol_when_the_group_has_none(syncs):
+    group = syncs.publish(("one", None, b"1"), protocol_type=None, protocol_name=None)
     assert syncs.answered(5) == m.SyncGroupResponse(assignment=b"1").encode(5)
-    assert roll.is_synced(0)
+    assert group.is_synced(0)
 
 
-def test_a_leader_s_assignments_are_not_looked_at_and_too_many_are_the_handler_s(syncs):
-    """The group is stable: they come too late."""
-    roll = syncs.publish(("one", None, b"1"))
+def test_processor_ignores_the_leader_assignments_and_hands_many_to_the_handler(syncs):
+    """The group is stable, so the assignments come too late."""
+    group = syncs.publish(("one", None, b"1"))
     given = m.SyncGroupRequest.SyncGroupRequestAssignment(member_id="one", assignment=b"new")
     assert syncs.answered(assignments=[given]) == m.SyncGroupResponse(assignment=b"1").encode(3)
     assert syncs.answered(assignments=[given] * 1000) is None
-    assert roll.is_synced(0)
+    assert group.is_synced(0)
 
 
 @pytest.mark.parametrize("over", [0, 1])
-def test_a_long_assignment_is_the_handler_s(syncs, over):
+def test_handler_gives_a_long_assignment(syncs, over):
     assignment = bytes(TOLD_BYTES + over)
     texts = {"protocol_type": "t" * 0x7FFF, "protocol_name": "n" * 0x7FFF}
-    roll = syncs.publish(("one", None, assignment), **texts)
+    group = syncs.publish(("one", None, assignment), **texts)
     told = m.SyncGroupResponse(assignment=assignment, **texts).encode(5)
     assert syncs.answered(5, **texts) == (None if over else told)
-    assert roll.is_synced(0) == (not over)
+    assert group.is_synced(0) == (not over)
 
 
-def test_an_assignment_lives_as_long_as_its_roll(syncs):
-    roll = syncs.publish(*((str(number), None, bytes([number]) * 1000) for number in range(200)))
+def test_assignment_lives_as_long_as_its_published_group(syncs):
+    group = syncs.publish(*((str(number), None, bytes([number]) * 1000) for number in range(200)))
     for number in (0, 99, 199):
         told = m.SyncGroupResponse(assignment=bytes([number]) * 1000).encode(3)
         assert syncs.answered(member_id=str(number)) == told
-    del roll
+    del group
     assert syncs.answered(member_id="0") is None
 
 
-def test_a_gate_s_error_and_its_punt_are_kept(syncs):
-    roll = syncs.publish(("one", None, b"1"))
+def test_gate_answers_an_error_or_punts(syncs):
+    group = syncs.publish(("one", None, b"1"))
     plane = syncs.data_plane.plane
     rule = {"action": "error", "api_key": SYNC_GROUP, "error": 27, "times": 1}
     for version in range(6):
         plane.publish_gate(GatePolicy("serve", [rule]))
         assert syncs.answered(version) == m.SyncGroupResponse(error_code=27).encode(version)
-    assert not roll.is_synced(0)
+    assert not group.is_synced(0)
     plane.publish_gate(GatePolicy("punt"))
     assert syncs.answered() is None
 
 
-def test_a_sync_group_that_is_cut_off_goes_to_the_handler(syncs):
-    roll = syncs.publish(("one", None, b"1"))
+def test_handler_gets_a_sync_group_that_is_cut_off(syncs):
+    group = syncs.publish(("one", None, b"1"))
     whole = m.SyncGroupRequest(group_id="g", generation_id=5, member_id="one").encode(3)
     syncs.client.send_frame(b"\0\x0e\0\3" + bytes(4) + b"\xff\xff" + whole[:-3])
     found = []
     wait_until(lambda: found.extend(inbound.pop(syncs.data_plane.plane)) or found, PATIENCE_S)
     assert found[0].api_key == SYNC_GROUP
     found[0].close()
-    assert not roll.is_synced(0)
+    assert not group.is_synced(0)
 
 
-def test_what_is_no_assignment_is_refused(syncs):
+def test_publish_refuses_an_assignment_that_is_not_bytes(syncs):
     with pytest.raises(TypeError):
         syncs.publish(("one", None, None))
     assert syncs.answered() is None

@@ -1,4 +1,4 @@
-"""A consumer that has a fetch session goes on when its requests come to a handler, and when they do so no more."""
+"""A consumer with a fetch session continues when its requests go to a handler, and when they return to a processor."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def broker(tmp_path: Any) -> Iterator[Both]:
 
 
 def fetch(broker: Both, session_id: int, epoch: int, *, whole: bool = False) -> tuple[int, int, list[int]]:
-    """The error, the session, and the partitions that were told of."""
+    """The error, the session, and the partitions in the answer."""
     parts = [FetchRequest.FetchPartition(partition=index, partition_max_bytes=1000) for index in range(2)]
     topics = [FetchRequest.FetchTopic(topic="t", partitions=parts)] if whole else []
     request = FetchRequest(
         max_wait_ms=0, min_bytes=1, max_bytes=1000, session_id=session_id, session_epoch=epoch, topics=topics
     )
     answer = FetchResponse.decode(broker.ask(request, VERSION)[5:], VERSION)
-    told = [part.partition_index for topic in answer.responses for part in topic.partitions]
-    return answer.error_code, answer.session_id, told
+    named = [part.partition_index for topic in answer.responses for part in topic.partitions]
+    return answer.error_code, answer.session_id, named
 
 
-def test_a_session_that_a_handler_is_asked_for_is_lost_once_and_given_again(broker: Both) -> None:
-    error, session, told = fetch(broker, 0, 0, whole=True)
-    assert (error, told) == (0, [0, 1])
+def test_session_ends_once_when_a_handler_serves_it_and_a_processor_starts_a_new_one(broker: Both) -> None:
+    error, session, named = fetch(broker, 0, 0, whole=True)
+    assert (error, named) == (0, [0, 1])
     assert session
     assert fetch(broker, session, 1) == (0, session, [])
     sessions = broker.started.broker.context.fetch_sessions
@@ -50,17 +50,19 @@ def test_a_session_that_a_handler_is_asked_for_is_lost_once_and_given_again(brok
     for _ in range(2):
         assert fetch(broker, 0, 0, whole=True) == (0, 0, [0, 1])
     broker.gate(None)
-    error, session, told = fetch(broker, 0, 0, whole=True)
-    assert (error, told) == (0, [0, 1])
+    error, session, named = fetch(broker, 0, 0, whole=True)
+    assert (error, named) == (0, [0, 1])
     assert session
     assert fetch(broker, session, 1) == (0, session, [])
 
 
 @pytest.mark.parametrize(("session_id", "epoch"), [(0, 5), (0, -2), (77, 5), (77, -2), (77, 0), (77, -1), (0, -1)])
-def test_a_session_that_nobody_has_is_answered_alike_by_both_ways(broker: Both, session_id: int, epoch: int) -> None:
+def test_unknown_session_gets_the_same_answer_from_processor_and_handler(
+    broker: Both, session_id: int, epoch: int
+) -> None:
     broker.gate(None)
     native = fetch(broker, session_id, epoch, whole=True)
     broker.gate(GatePolicy("punt"))
-    error, _, told = fetch(broker, session_id, epoch, whole=True)
-    assert (error, told) == (native[0], native[2])
+    error, _, named = fetch(broker, session_id, epoch, whole=True)
+    assert (error, named) == (native[0], native[2])
     assert error == (0 if epoch in (0, -1) else FETCH_SESSION_ID_NOT_FOUND)

@@ -1,5 +1,4 @@
-"""Hot requests on their way through a plane: served in place, parked, blocked, punted; the order of answers
-throughout."""
+"""Hot requests through a plane: served at once, parked, blocked or punted, and always answered in order."""
 
 import socket
 import struct
@@ -23,7 +22,7 @@ RANGES = [(PRODUCE, 0, 8), (FETCH, 0, 8), (METADATA, 0, 8)]
 
 
 def handler(context: RequestContext, body: memoryview) -> bytes:
-    """As the probe answers, with -1 for the number of the effect."""
+    """Answers as the probe does, with -1 for the number of the effect."""
     return struct.pack(">ihi", context.correlation_id, 0, -1) + bytes(body)
 
 
@@ -80,7 +79,7 @@ class Peer:
         return [self.answer() for _ in range(count)]
 
 
-def test_served_in_place(plane: Plane) -> None:
+def test_processor_serves_a_hot_request(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(*(frame(b"S%d" % i, i) for i in range(100)))
     answers = peer.answers(100)
@@ -89,8 +88,8 @@ def test_served_in_place(plane: Plane) -> None:
     assert effects == list(range(effects[0], effects[0] + 100))
 
 
-def test_produces_go_on_while_earlier_ones_await_acknowledgement(plane: Plane) -> None:
-    """Five parked for 300 ms each take 300 ms together; effects and answers keep their order."""
+def test_produces_are_served_while_earlier_ones_are_parked(plane: Plane) -> None:
+    """Five requests that park for 300 ms each take 300 ms together; effects and answers keep their order."""
     peer = Peer(plane)
     started = time.monotonic()
     peer.send(*(frame(parked(300), i) for i in range(5)), frame(b"S", 5))
@@ -100,7 +99,7 @@ def test_produces_go_on_while_earlier_ones_await_acknowledgement(plane: Plane) -
     assert [a[2] for a in answers] == sorted(a[2] for a in answers)
 
 
-def test_anything_else_waits_until_all_is_answered(plane: Plane) -> None:
+def test_other_requests_wait_until_earlier_ones_are_answered(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(frame(parked(100), 0), frame(b"S", 1, FETCH), frame(parked(100), 2))
     peer.send(frame(b"x", 3, METADATA), frame(b"S", 4))
@@ -109,7 +108,7 @@ def test_anything_else_waits_until_all_is_answered(plane: Plane) -> None:
     assert time.monotonic() - started > 0.15
 
 
-def test_a_blocked_produce_stalls_its_connection_and_no_other(plane: Plane) -> None:
+def test_blocked_produce_stalls_only_its_connection(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(frame(blocked(200), 0), frame(b"S", 1))
     other = Load("127.0.0.1", peer.port)
@@ -117,11 +116,11 @@ def test_a_blocked_produce_stalls_its_connection_and_no_other(plane: Plane) -> N
     other.close()
     first, second = peer.answers(2)
     assert (first[0], second[0]) == (0, 1)
-    # Its effect came late, and the following one's after it.
+    # Its effect came late, and the effect of the next request after it.
     assert second[2] == first[2] + 1
 
 
-def test_a_punted_request_keeps_its_place(plane: Plane) -> None:
+def test_punted_request_keeps_its_place_in_the_order(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(frame(parked(50), 0), frame(b"U-punted", 1), frame(b"S", 2))
     answers = peer.answers(3)
@@ -129,14 +128,14 @@ def test_a_punted_request_keeps_its_place(plane: Plane) -> None:
     assert answers[1][2:] == (-1, b"U-punted")
 
 
-def test_a_gate_that_punts_all_changes_nothing_but_the_way(plane: Plane) -> None:
+def test_answers_are_the_same_when_the_gate_punts_everything(plane: Plane) -> None:
     peer = Peer(plane)
     plane.native.publish_gate(GatePolicy("punt"))
     peer.send(*(frame(b"S%d" % i, i) for i in range(50)))
     assert [(a[0], a[2], a[3]) for a in peer.answers(50)] == [(i, -1, b"S%d" % i) for i in range(50)]
 
 
-def test_a_gate_may_answer_an_error_mute_and_delay(plane: Plane) -> None:
+def test_gate_answers_an_error_mutes_and_delays(plane: Plane) -> None:
     peer = Peer(plane)
     plane.native.publish_gate(
         GatePolicy(
@@ -154,28 +153,28 @@ def test_a_gate_may_answer_an_error_mute_and_delay(plane: Plane) -> None:
     assert time.monotonic() - started > 0.79
 
 
-def test_a_gate_may_close(plane: Plane) -> None:
+def test_gate_closes_a_connection(plane: Plane) -> None:
     peer = Peer(plane)
     plane.native.publish_gate(GatePolicy(rules=[{"action": "close", "client_id": "me"}]))
     peer.send(frame(b"S"))
     assert peer.stream.read(1) == b""
 
 
-def test_produces_without_acknowledgement_get_no_answer(plane: Plane) -> None:
+def test_produce_without_acks_gets_no_answer(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(*(frame(b"N", i) for i in range(50)), frame(b"S", 50))
     assert peer.answer()[0] == 50
 
 
-def test_a_malformed_hot_request_closes(plane: Plane) -> None:
+def test_malformed_hot_request_closes_its_connection(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(frame(b"S", 0), frame(b"C", 1))
     assert peer.stream.read(1) in (b"", b"\0")
     assert plane.native.counters()["malformed_frames"] == 1
 
 
-def test_no_more_answers_are_awaited_than_the_limit(plane: Plane) -> None:
-    """Of twenty that wait 100 ms each, eight may wait at once: three rounds."""
+def test_connection_awaits_at_most_answers_depth_answers(plane: Plane) -> None:
+    """Twenty requests park for 100 ms each, and eight may be parked at once: three rounds."""
     peer = Peer(plane)
     started = time.monotonic()
     peer.send(*(frame(parked(100), i) for i in range(20)))
@@ -183,7 +182,7 @@ def test_no_more_answers_are_awaited_than_the_limit(plane: Plane) -> None:
     assert 0.28 < time.monotonic() - started < 1.9
 
 
-def test_a_peer_that_leaves_takes_what_is_parked_along(plane: Plane) -> None:
+def test_parked_requests_are_freed_when_the_peer_closes(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(frame(parked(600_000), 0), frame(parked(600_000), 1), frame(blocked(600_000), 2))
     deadline = time.monotonic() + 10
@@ -196,12 +195,12 @@ def test_a_peer_that_leaves_takes_what_is_parked_along(plane: Plane) -> None:
         assert time.monotonic() < deadline
 
 
-def test_stages_are_counted(plane: Plane) -> None:
+def test_processor_counts_the_stages_of_requests(plane: Plane) -> None:
     peer = Peer(plane)
     peer.send(frame(parked(20), 0), frame(b"x", 1, METADATA))
     peer.answers(2)
     deadline = time.monotonic() + 10
-    # A request is counted once its answer is out, which its peer may see first.
+    # A request is counted after its answer is sent; the peer may see the answer first.
     while METADATA not in (stages := plane.processors[0].stages(plane.native)):
         assert time.monotonic() < deadline
     assert stages[PRODUCE]["requests"] == stages[METADATA]["requests"] == 1
@@ -211,7 +210,7 @@ def test_stages_are_counted(plane: Plane) -> None:
     assert stages[METADATA]["response_bytes"] == 4 + 10 + 1
 
 
-def test_many_connections_at_once(plane: Plane) -> None:
+def test_processor_serves_many_connections_at_once(plane: Plane) -> None:
     peer = Peer(plane)
     load = Load("127.0.0.1", peer.port, connections=100, depth=5)
     result = load.run([frame(b"S" * 10), frame(parked(1)), frame(b"U"), frame(b"x", key=METADATA)], count=5000)

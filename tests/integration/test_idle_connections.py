@@ -1,4 +1,4 @@
-"""Connections that have nothing to say cost next to nothing: little memory, no wake-ups, no spinning."""
+"""Idle connections cost next to nothing: little memory, no wake-ups, no spinning."""
 
 import gc
 import os
@@ -48,9 +48,9 @@ def resident_bytes() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_ten_thousand_connections_are_held(plane: Plane) -> None:
-    """As many as the limit of open files allows: each takes two here, one of them ours."""
-    gc.collect()  # what other tests left
+def test_ten_thousand_idle_connections_cost_little(plane: Plane) -> None:
+    """As many as the limit of open files allows: each takes two descriptors in this process."""
+    gc.collect()  # garbage of other tests
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     allowed = acceptor.descriptors_for_connections(limit) - len(os.listdir("/proc/self/fd"))
     count = min(10_000, (allowed - 200) // 2)
@@ -62,7 +62,7 @@ def test_ten_thousand_connections_are_held(plane: Plane) -> None:
     assert (result.requests, result.broken) == (count, 0)
     assert connection.live()["connections"] == count
     assert (resident_bytes() - before) / count < MOST_BYTES
-    # Others are served as if they were not there, and nobody is woken for them.
+    # Other connections are served as without them, and they wake no processor.
     other = Load("127.0.0.1", port)
     assert other.run([REQUEST], count=1000).percentile_ns(0.5) < 20_000_000
     other.close()
@@ -73,7 +73,7 @@ def test_ten_thousand_connections_are_held(plane: Plane) -> None:
     load.close()
 
 
-def test_a_processor_spins_after_work_and_not_when_idle(plane: Plane) -> None:
+def test_processor_spins_after_work_and_not_when_idle(plane: Plane) -> None:
     port = plane.open()["PLAINTEXT"][1]
     plane.loop.run(plane.start())
     budget = plane.processors[0].spin_budget
@@ -81,7 +81,7 @@ def test_a_processor_spins_after_work_and_not_when_idle(plane: Plane) -> None:
     load = Load("127.0.0.1", port)
     load.run([REQUEST], count=2000)
     load.close()
-    # The last wait may have begun to spin: for 80 us at most.
+    # The last wait may have spun, for 80 us at most.
     threading.Event().wait(0.05)
     spun_ns, idle_ns = budget.spun_ns, plane.processors[0].idle_ns
     threading.Event().wait(0.3)

@@ -1,4 +1,4 @@
-"""Who leads a partition, and where, is told by a processor or by its handler: byte for byte the same (KIP-951)."""
+"""Processor and handler name a partition's leader and its endpoint with the same bytes (KIP-951)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def handle_of(broker: Both, index: int) -> PartitionHandle:
 
 
 def move_away(broker: Both, index: int) -> None:
-    """A second broker has the partition."""
+    """Moves the partition to a second broker."""
     end_points = [RegisterBrokerRecord.BrokerEndpoint(name=name, host=host, port=port) for name, host, port in OTHERS]
     if 2 not in broker.started.broker.context.image.brokers:
         register = RegisterBrokerRecord(broker_id=2, broker_epoch=50, end_points=end_points, rack="r", fenced=True)
@@ -103,7 +103,7 @@ def elsewhere(broker: Both) -> list[tuple[int, str, int, str | None]]:
 
 
 @pytest.mark.parametrize("version", [12, 15, 16, 18])
-def test_who_fetches_with_an_old_epoch_is_told_the_leader_where_it_asked(broker: Both, version: int) -> None:
+def test_fetch_names_the_leader_for_its_listener_when_the_epoch_is_old(broker: Both, version: int) -> None:
     handle = handle_of(broker, 0)
     commit(broker, PartitionChangeRecord(topic_id=id_of(broker), partition_id=0, leader=1))
     answer = fetch(broker, 0, version, epoch=handle.leader_epoch - 1)
@@ -114,7 +114,7 @@ def test_who_fetches_with_an_old_epoch_is_told_the_leader_where_it_asked(broker:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 16])
-def test_who_fetches_from_a_broker_that_leads_no_more_is_told_who_does(broker: Both, version: int) -> None:
+def test_fetch_names_the_leader_when_another_broker_leads(broker: Both, version: int) -> None:
     move_away(broker, 1)
     answer = fetch(broker, 1, version)
     epoch = handle_of(broker, 1).leader_epoch
@@ -123,7 +123,7 @@ def test_who_fetches_from_a_broker_that_leads_no_more_is_told_who_does(broker: B
 
 
 @pytest.mark.parametrize("version", [3, 9, 10, 12])
-def test_who_produces_to_a_broker_that_leads_no_more_is_told_who_does(broker: Both, version: int) -> None:
+def test_produce_names_the_leader_when_another_broker_leads(broker: Both, version: int) -> None:
     move_away(broker, 1)
     frame, _ = broker.both(produced(1), version)
     answer = ProduceResponse.decode(frame[5 if version >= 9 else 4 :], version)
@@ -133,7 +133,9 @@ def test_who_produces_to_a_broker_that_leads_no_more_is_told_who_does(broker: Bo
 
 
 @pytest.mark.parametrize(("index", "policy"), [(2, None), (3, GatePolicy("punt"))], ids=["processor", "handler"])
-def test_who_waits_for_replicas_is_told_who_leads_now(broker: Both, index: int, policy: GatePolicy | None) -> None:
+def test_parked_produce_names_the_leader_when_another_broker_takes_over(
+    broker: Both, index: int, policy: GatePolicy | None
+) -> None:
     broker.gate(policy)
     handle = handle_of(broker, index)
     handle.become_leader(1, handle.leader_epoch, 100, followers=[(2, True)])

@@ -1,4 +1,4 @@
-"""ListOffsets is answered by a processor or by its handler: byte for byte the same."""
+"""Processor and handler answer ListOffsets with the same bytes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def decoded(frame: bytes, version: int) -> list[tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_ends_and_starts_are_the_same_by_both_ways_and_need_no_handler(broker: Both, version: int) -> None:
+def test_processor_answers_ends_and_starts_as_the_handler_does(broker: Both, version: int) -> None:
     since = {LATEST: 1, EARLIEST: 1, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, PENDING: 11}
     for timestamp, replica_id, isolation in itertools.product(since, (-1, -2, 3), (0, 1) if version >= 2 else (0,)):
         topics = ("t", [(2, timestamp, -1), (1, timestamp, -1)]), ("u", [(0, timestamp, -1)])
@@ -80,13 +80,13 @@ def test_ends_and_starts_are_the_same_by_both_ways_and_need_no_handler(broker: B
 
 
 @pytest.mark.parametrize("version", [4, 6, 11])
-def test_a_leader_epoch_that_is_not_the_partitions_is_refused_alike(broker: Both, version: int) -> None:
+def test_processor_refuses_a_wrong_leader_epoch_as_the_handler_does(broker: Both, version: int) -> None:
     frame, served = broker.both(asked(("t", [(0, LATEST, 0), (1, LATEST, 9), (2, EARLIEST, -1)])), version)
     assert served
     assert [each[0] for each in decoded(frame, version)] == [0, 75, 0]
 
 
-def test_what_memory_cannot_answer_comes_to_the_handler_whole(broker: Both) -> None:
+def test_handler_gets_the_whole_request_when_memory_cannot_answer_it(broker: Both) -> None:
     for topics in (
         [("t", [(1, 1003, -1)])],
         [("t", [(0, LATEST, -1), (1, MAX_TIMESTAMP, -1)])],
@@ -100,13 +100,13 @@ def test_what_memory_cannot_answer_comes_to_the_handler_whole(broker: Both) -> N
         assert not served
 
 
-def test_the_same_topic_twice_and_none_at_all_are_no_reason_for_a_handler(broker: Both) -> None:
+def test_processor_answers_a_topic_named_twice_and_no_topic(broker: Both) -> None:
     assert broker.both(asked(), 7)[1]
     assert broker.both(asked(("t", [])), 7)[1]
     assert broker.both(asked(("t", [(0, LATEST, -1)]), ("u", [(0, LATEST, -1)]), ("t", [(1, LATEST, -1)])), 7)[1]
 
 
-def test_a_request_that_is_cut_off_closes_its_connection_by_both_ways(broker: Both) -> None:
+def test_connection_is_closed_both_ways_when_a_request_is_cut_off(broker: Both) -> None:
     frame = apis.encode_request(7, 5, "me", asked(("t", [(0, LATEST, -1)])))[:-3]
     for policy in (None, GatePolicy("punt")):
         broker.gate(policy)
@@ -115,15 +115,15 @@ def test_a_request_that_is_cut_off_closes_its_connection_by_both_ways(broker: Bo
             assert other.recv(1) == b""
 
 
-def test_the_gate_gives_every_partition_its_error(broker: Both) -> None:
+def test_gate_gives_every_partition_its_error(broker: Both) -> None:
     broker.gate(GatePolicy(rules=[{"api_key": 2, "action": "error", "error": 6, "times": 1}]))
     frame = broker.ask(asked(("t", [(0, LATEST, -1), (1, EARLIEST, -1)])), 7)
     assert decoded(frame, 7) == [(6, -1, -1), (6, -1, -1)]
 
 
 @pytest.mark.parametrize("version", [1, 4, 5, 11])
-def test_where_a_log_ends_is_not_told_before_its_high_watermark_has_caught_up(broker: Both, version: int) -> None:
-    """KIP-207: what an earlier leader told may lie behind it."""
+def test_latest_offset_is_not_available_before_the_high_watermark_has_caught_up(broker: Both, version: int) -> None:
+    """KIP-207: an earlier leader may have answered a higher offset."""
     broker.started.create(f"behind{version}")
     handle = broker.started.broker.replicas.by_name(f"behind{version}", 0)
     assert handle is not None

@@ -1,4 +1,4 @@
-"""Segments with messages of magic 0 and 1, as brokers before Kafka 0.11 left them: fetched as they are stored.
+"""Segments with messages of magic 0 and 1, left by brokers before Kafka 0.11. Fetch returns them as they are stored.
 
 Apache Kafka 4 has no down-conversion, and nothing between the file and the socket looks into messages (KIP-724);
 Apache Kafka 3.9 does the same from version 4 of Fetch on.
@@ -53,7 +53,7 @@ class Served(NamedTuple):
         plane.native.publish_gate(policy)
 
     def both(self, request: Any, version: int) -> Any:
-        """What the processor answers, and the handler as well."""
+        """The answer of the processor, which must equal the handler's."""
         answers = []
         for policy in (None, GatePolicy("punt")):
             self.gate(policy)
@@ -110,7 +110,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         assert not error, message
         topic = node._broker.context.image.topic(TOPIC)  # type: ignore[union-attr]
         assert topic is not None
-    # As an upgrade of many years leaves it, without indexes: they are made again.
+    # As upgrades over many years leave it, without indexes; the node makes them again.
     log = directory / f"{TOPIC}-0"
     shutil.rmtree(log, ignore_errors=True)
     log.mkdir()
@@ -123,12 +123,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, FETCH.highest])
-def test_what_is_stored_is_what_is_fetched(served: Served, version: int) -> None:
+def test_fetch_returns_the_stored_messages(served: Served, version: int) -> None:
     whole = served.fetch(version, 0)
     assert whole[: len(OLD)] == OLD
     assert struct.unpack(">q", whole[len(OLD) : len(OLD) + 8]) == (END,)
     assert served.fetch(version, END) == whole[len(OLD) :]
-    # Within a compressed set: from its wrapper on, which has the offset of its last message.
+    # Inside a compressed set: from its wrapper on, which has the offset of its last message.
     for offset in (12, 13, 14):
         [wrapper] = struct.unpack(">q", served.fetch(version, offset)[:8])
         assert wrapper == 14
@@ -137,7 +137,7 @@ def test_what_is_stored_is_what_is_fetched(served: Served, version: int) -> None
     assert served.fetch(version, 0, max_bytes=1)[: 12 + size] == OLD[: 12 + size]
 
 
-def test_versions_that_would_have_to_be_converted_are_gone(served: Served) -> None:
+def test_fetch_refuses_versions_that_need_down_conversion(served: Served) -> None:
     assert FETCH.lowest == 4
     with pytest.raises((ConnectionError, AssertionError)):
         asked = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
@@ -145,9 +145,9 @@ def test_versions_that_would_have_to_be_converted_are_gone(served: Served) -> No
 
 
 @pytest.mark.parametrize("version", [LIST_OFFSETS.lowest, LIST_OFFSETS.highest])
-def test_messages_are_found_by_their_time(served: Served, version: int) -> None:
+def test_list_offsets_finds_messages_by_their_time(served: Served, version: int) -> None:
     now = old_messages.NOW
-    # Those of magic 0 have none.
+    # Messages of magic 0 have no timestamp.
     assert served.look_up(version, 1) == (MAGIC_1_FROM, now)
     assert served.look_up(version, now + 1) == (MAGIC_1_FROM + 1, now + 1)
     assert served.look_up(version, now + 2) == (MAGIC_1_FROM + 2, now + 2)
@@ -156,7 +156,7 @@ def test_messages_are_found_by_their_time(served: Served, version: int) -> None:
     assert (served.look_up(version, -2)[0], served.look_up(version, -1)[0]) == (0, END + 1)
 
 
-def test_produce_takes_none(served: Served) -> None:
+def test_produce_refuses_old_messages(served: Served) -> None:
     refused = produce(served.address, old_messages.entries(0, 1, "none"))
     assert refused in (ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.CORRUPT_MESSAGE)
     assert served.look_up(LIST_OFFSETS.highest, -1)[0] == END + 1
@@ -168,8 +168,8 @@ def expected() -> list[tuple[int, bytes | None, bytes | None]]:
     return [*found, (END, b"new", b"of today")]
 
 
-def test_aiokafka_reads_them_one_by_one(served: Served) -> None:
-    # An answer that mixes magics is more than it reads.
+def test_aiokafka_reads_old_messages_one_by_one(served: Served) -> None:
+    # aiokafka does not read an answer that mixes magics.
     async def read() -> list[tuple[int, bytes | None, bytes | None]]:
         consumer = AIOKafkaConsumer(bootstrap_servers=served.address, max_partition_fetch_bytes=1)
         await consumer.start()
@@ -184,7 +184,7 @@ def test_aiokafka_reads_them_one_by_one(served: Served) -> None:
     assert asyncio.run(asyncio.wait_for(read(), 30)) == expected()
 
 
-def test_librdkafka_reads_them(served: Served) -> None:
+def test_librdkafka_reads_old_messages(served: Served) -> None:
     consumer = Consumer({"bootstrap.servers": served.address, "group.id": "g", "check.crcs": True})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found: list[tuple[int, bytes | None, bytes | None]] = []

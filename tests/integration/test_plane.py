@@ -1,4 +1,4 @@
-"""A plane under real sockets: what it answers, in which order, and what it does with bad input."""
+"""A plane under real sockets: its answers, their order, its limits, and its behaviour on bad input."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def frame(
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Waits for a state of another thread."""
+    """Waits until another thread has made `condition` true."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
@@ -116,7 +116,7 @@ def runtime() -> Iterator[Runtime]:
 
 @pytest.fixture
 def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
-    """Makes planes; holds live objects against what they were before when all are stopped."""
+    """Makes planes. At the end it stops them and compares the live objects with those from before."""
     before = native_connection.live(), native_memory.live(), native_inbound.live()
     made: list[Serving] = []
 
@@ -141,7 +141,7 @@ def serve(runtime: Runtime) -> Iterator[Callable[..., Serving]]:
 
 @contextmanager
 def does_not_disturb(serving: Serving) -> Iterator[None]:
-    """Another client is served before, meanwhile and after."""
+    """Serves another client before, during and after the block."""
     other = serving.peer()
     assert other.ask(b"before") == b"before"
     yield
@@ -157,7 +157,7 @@ def can_bind(host: str) -> bool:
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", pytest.param("::1", marks=pytest.mark.skipif(not can_bind("::1"), reason="no IPv6 here"))]
 )
-def test_a_handler_is_told_who_asks(serve: Callable[..., Serving], host: str) -> None:
+def test_handler_gets_the_peer_address(serve: Callable[..., Serving], host: str) -> None:
     def who(context: RequestContext, body: memoryview) -> bytes:
         return struct.pack(">i", context.correlation_id) + context.client_host.encode()
 
@@ -166,12 +166,12 @@ def test_a_handler_is_told_who_asks(serve: Callable[..., Serving], host: str) ->
     assert serving.peers[0].ask(b"") == host.encode()
 
 
-def test_a_request_is_answered(serve: Callable[..., Serving]) -> None:
+def test_plane_answers_a_request(serve: Callable[..., Serving]) -> None:
     assert serve().peer().ask(b"hello", 77) == b"hello"
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 16384, 32768, 70000, 1 << 20, 5 << 20])
-def test_frames_of_every_size_arrive_whole(serve: Callable[..., Serving], size: int) -> None:
+def test_plane_receives_frames_of_every_size(serve: Callable[..., Serving], size: int) -> None:
     peer = serve().peer()
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     for _ in range(3):
@@ -179,21 +179,21 @@ def test_frames_of_every_size_arrive_whole(serve: Callable[..., Serving], size: 
     assert peer.ask(b"small again") == b"small again"
 
 
-def test_a_frame_may_come_byte_by_byte(serve: Callable[..., Serving]) -> None:
+def test_plane_answers_a_frame_that_comes_byte_by_byte(serve: Callable[..., Serving]) -> None:
     peer = serve().peer()
     for byte in frame(b"abc", 5):
         peer.send(bytes([byte]))
     assert peer.answer() == (5, b"abc")
 
 
-def test_pipelined_requests_are_answered_in_order(serve: Callable[..., Serving]) -> None:
+def test_plane_answers_pipelined_requests_in_order(serve: Callable[..., Serving]) -> None:
     peer = serve().peer()
     peer.send(b"".join(frame(b"%d" % i, i) for i in range(2000)))
     for i in range(2000):
         assert peer.answer() == (i, b"%d" % i)
 
 
-def test_a_connection_has_one_request_with_the_handlers_at_a_time(serve: Callable[..., Serving]) -> None:
+def test_connection_has_one_request_with_the_handlers_at_a_time(serve: Callable[..., Serving]) -> None:
     running = 0
     most = 0
 
@@ -211,7 +211,7 @@ def test_a_connection_has_one_request_with_the_handlers_at_a_time(serve: Callabl
     assert most == 1
 
 
-def test_a_handler_that_waits_does_not_hold_up_other_connections(serve: Callable[..., Serving]) -> None:
+def test_other_connections_are_served_while_a_handler_waits(serve: Callable[..., Serving]) -> None:
     gate = asyncio.Event()
 
     async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
@@ -227,7 +227,7 @@ def test_a_handler_that_waits_does_not_hold_up_other_connections(serve: Callable
     assert waiting.answer() == (1, b"wait")
 
 
-def test_a_long_answer_comes_in_parts(serve: Callable[..., Serving]) -> None:
+def test_plane_joins_an_answer_of_many_parts(serve: Callable[..., Serving]) -> None:
     def parts(context: RequestContext, body: memoryview) -> Iterator[bytes]:
         yield struct.pack(">i", context.correlation_id)
         for _ in range(100):
@@ -236,7 +236,7 @@ def test_a_long_answer_comes_in_parts(serve: Callable[..., Serving]) -> None:
     assert serve(parts).peer().ask(b"") == b"x" * 100_000
 
 
-def test_no_answer_is_sent_where_there_is_none(serve: Callable[..., Serving]) -> None:
+def test_plane_sends_nothing_when_the_handler_gives_no_answer(serve: Callable[..., Serving]) -> None:
     def sometimes(context: RequestContext, body: memoryview) -> bytes | None:
         return None if bytes(body) == b"quiet" else echo(context, body)
 
@@ -266,7 +266,7 @@ def test_no_answer_is_sent_where_there_is_none(serve: Callable[..., Serving]) ->
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_malformed_input_closes_that_connection_only(serve: Callable[..., Serving], bad: bytes) -> None:
+def test_malformed_input_closes_only_its_connection(serve: Callable[..., Serving], bad: bytes) -> None:
     serving = serve()
     with does_not_disturb(serving):
         peer = serving.peer()
@@ -275,7 +275,7 @@ def test_malformed_input_closes_that_connection_only(serve: Callable[..., Servin
         assert serving.counter("malformed_frames") == 1
 
 
-def test_a_header_with_lying_tagged_fields_closes(serve: Callable[..., Serving]) -> None:
+def test_connection_is_closed_when_tagged_fields_lie_about_their_size(serve: Callable[..., Serving]) -> None:
     serving = serve()
     for tags in (b"\xff\xff\xff\xff\x0f", b"\x01\x00\xff\xff\xff\xff\x0f", b"\x01\x00\x05abc", b"\x80" * 11):
         peer = serving.peer()
@@ -284,7 +284,7 @@ def test_a_header_with_lying_tagged_fields_closes(serve: Callable[..., Serving])
         assert peer.is_closed()
 
 
-def test_a_handler_may_close_the_connection(serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture) -> None:
+def test_handler_can_close_the_connection(serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture) -> None:
     def refuse(context: RequestContext, body: memoryview) -> bytes:
         raise ProtocolError("no such message")
 
@@ -296,7 +296,7 @@ def test_a_handler_may_close_the_connection(serve: Callable[..., Serving], caplo
     assert [record.message for record in caplog.records if "no such message" in record.message]
 
 
-def test_a_handler_that_fails_closes_and_is_logged(
+def test_connection_is_closed_and_logged_when_a_handler_fails(
     serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def fail(context: RequestContext, body: memoryview) -> bytes:
@@ -309,7 +309,7 @@ def test_a_handler_that_fails_closes_and_is_logged(
     assert [record for record in caplog.records if record.exc_info]
 
 
-def test_each_malformed_frame_is_one_logged_line(
+def test_plane_logs_one_line_for_each_malformed_frame(
     serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
 ) -> None:
     serving = serve()
@@ -329,7 +329,7 @@ def test_slow_request_keeps_its_connection_while_there_is_memory(serve: Callable
     for peer, sent in zip(peers, (slow[0][:2], slow[0][:10], slow[1][:10]), strict=True):
         peer.send(sent)
     began = time.monotonic()
-    until(lambda: time.monotonic() > began + 0.2)  # ten times the time after which a pace is looked at
+    until(lambda: time.monotonic() > began + 0.2)  # ten times the interval of the check
     for peer, rest in zip(peers, (slow[0][2:], slow[0][10:], slow[1][10:]), strict=True):
         peer.send(rest)
     assert [peer.answer()[0] for peer in peers] == [1, 1, 2]
@@ -357,7 +357,7 @@ def test_slow_request_keeps_its_connection_when_it_keeps_its_pace(serve: Callabl
     other.send(frame(bytes(500), 6))
     until(lambda: serving.counter("memory_waiting") == 1)
     began = time.monotonic()
-    for number in range(1, 5):  # 200 bytes in each 100 ms; 102 are asked for
+    for number in range(1, 5):  # 200 bytes in each 100 ms; the least pace is 102
         until(lambda number=number: time.monotonic() > began + 0.1 * number - 0.07)  # type: ignore[misc]
         slow.send(whole[10 + 200 * (number - 1) : 10 + 200 * number])
     slow.send(whole[810:])
@@ -365,7 +365,7 @@ def test_slow_request_keeps_its_connection_when_it_keeps_its_pace(serve: Callabl
     assert other.answer() == (6, bytes(500))
 
 
-def test_an_idle_connection_is_closed_and_counted(serve: Callable[..., Serving]) -> None:
+def test_connection_is_closed_and_counted_when_it_is_idle(serve: Callable[..., Serving]) -> None:
     serving = serve(connections_max_idle_ms=60)
     peer = serving.peer()
     assert peer.ask(b"x") == b"x"
@@ -374,7 +374,7 @@ def test_an_idle_connection_is_closed_and_counted(serve: Callable[..., Serving])
 
 
 def test_connection_is_closed_when_it_falls_idle_after_it_was_active(serve: Callable[..., Serving]) -> None:
-    """The timer finds, when it fires, that the connection was active meanwhile: it is set again."""
+    """When the timer fires, it finds that the connection was active, and must be set again."""
     serving = serve(connections_max_idle_ms=200)
     peer = serving.peer()
     began = time.monotonic()
@@ -406,7 +406,7 @@ def test_connection_is_closed_when_its_peer_reads_no_answers(serve: Callable[...
     until(lambda: serving.counter("connections") == 0)
 
 
-def test_a_connection_that_waits_for_its_answer_is_not_idle(serve: Callable[..., Serving]) -> None:
+def test_connection_is_not_idle_while_it_waits_for_its_answer(serve: Callable[..., Serving]) -> None:
     async def slow(context: RequestContext, body: memoryview) -> bytes:
         await asyncio.sleep(0.2)
         return echo(context, body)
@@ -414,11 +414,11 @@ def test_a_connection_that_waits_for_its_answer_is_not_idle(serve: Callable[...,
     serving = serve(slow, connections_max_idle_ms=50)
     peer = serving.peer()
     assert peer.ask(b"late") == b"late"
-    assert peer.is_closed()  # it falls idle then
+    assert peer.is_closed()  # it is idle then
     assert serving.counter("expired_connections_killed") == 1
 
 
-def test_a_half_closed_peer_hears_its_answers(serve: Callable[..., Serving]) -> None:
+def test_half_closed_peer_gets_its_answers(serve: Callable[..., Serving]) -> None:
     peer = serve().peer()
     peer.send(b"".join(frame(b"%d" % i, i) for i in range(100)))
     peer.socket.shutdown(socket.SHUT_WR)
@@ -426,7 +426,7 @@ def test_a_half_closed_peer_hears_its_answers(serve: Callable[..., Serving]) -> 
     assert peer.is_closed()
 
 
-def test_a_half_closed_peer_is_not_waited_for_for_ever(serve: Callable[..., Serving]) -> None:
+def test_half_closed_connection_is_closed_after_its_time(serve: Callable[..., Serving]) -> None:
     async def never(context: RequestContext, body: memoryview) -> bytes:
         await asyncio.Event().wait()
         return b""
@@ -439,7 +439,7 @@ def test_a_half_closed_peer_is_not_waited_for_for_ever(serve: Callable[..., Serv
     assert peer.is_closed()
 
 
-def test_a_request_that_was_read_holds_no_memory_while_its_answer_waits(serve: Callable[..., Serving]) -> None:
+def test_handler_can_release_the_frame_before_it_answers(serve: Callable[..., Serving]) -> None:
     gate = asyncio.Event()
 
     def read_and_wait(context: RequestContext, body: memoryview) -> Awaitable[bytes]:
@@ -458,7 +458,7 @@ def test_a_request_that_was_read_holds_no_memory_while_its_answer_waits(serve: C
     for peer in released:
         peer.send(frame(b"r" * 1000))
     until(lambda: serving.counter("requests_out") == 5 and serving.counter("memory_used_bytes") == 0)
-    released.pop().socket.close()  # of a peer that goes meanwhile nothing is left either
+    released.pop().socket.close()  # nothing is left of a peer that closes in the meantime
     kept.send(frame(b"k" * 1000))
     until(lambda: serving.counter("requests_out") == 6)
     assert serving.counter("memory_used_bytes") > 1000
@@ -466,8 +466,8 @@ def test_a_request_that_was_read_holds_no_memory_while_its_answer_waits(serve: C
     assert [peer.answer()[1] for peer in (*released, kept)] == [b"r" * 1000] * 4 + [b"k" * 1000]
 
 
-def test_answers_that_are_given_all_at_once_all_go_out(serve: Callable[..., Serving]) -> None:
-    """More of them than a processor sends in one turn."""
+def test_plane_sends_all_answers_that_come_at_once(serve: Callable[..., Serving]) -> None:
+    """More answers than a processor sends in one turn."""
     gate = asyncio.Event()
 
     async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
@@ -483,7 +483,7 @@ def test_answers_that_are_given_all_at_once_all_go_out(serve: Callable[..., Serv
     assert [peer.answer() for peer in peers] == [(number, b"%d" % number) for number in range(len(peers))]
 
 
-def test_a_peer_that_is_gone_frees_what_it_had(serve: Callable[..., Serving]) -> None:
+def test_connections_are_freed_when_their_peers_reset_them(serve: Callable[..., Serving]) -> None:
     gate = asyncio.Event()
 
     async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
@@ -502,7 +502,7 @@ def test_a_peer_that_is_gone_frees_what_it_had(serve: Callable[..., Serving]) ->
     until(lambda: serving.counter("connections") == 0)
 
 
-def test_memory_is_bounded_and_nobody_starves(serve: Callable[..., Serving]) -> None:
+def test_every_frame_comes_through_when_memory_holds_only_one(serve: Callable[..., Serving]) -> None:
     size = 100_000
     serving = serve(queued_max_request_bytes=size + 100, socket_request_max_bytes=size + 100)
     peers = [serving.peer() for _ in range(8)]
@@ -516,7 +516,7 @@ def test_memory_is_bounded_and_nobody_starves(serve: Callable[..., Serving]) -> 
     assert most <= size + 100
 
 
-def test_large_frames_that_wait_for_each_other_s_memory_all_come_through(serve: Callable[..., Serving]) -> None:
+def test_large_frames_come_through_when_they_wait_for_each_other(serve: Callable[..., Serving]) -> None:
     size, limit = 8 << 20, 10 << 20
     serving = serve(queued_max_request_bytes=limit, socket_request_max_bytes=size + 100, answers_bytes=2 * size)
     peers = [serving.peer() for _ in range(4)]
@@ -540,22 +540,22 @@ def test_large_frames_that_wait_for_each_other_s_memory_all_come_through(serve: 
     until(lambda: serving.counter("memory_used_bytes") == 0)
 
 
-def test_claims_that_send_nothing_keep_nobody_waiting(serve: Callable[..., Serving]) -> None:
+def test_claims_that_send_nothing_do_not_block_others(serve: Callable[..., Serving]) -> None:
     claim = 25 << 20
     serving = serve(queued_max_request_bytes=2 * claim, socket_request_max_bytes=claim)
-    claimers = [serving.peer() for _ in range(20)]  # a sanitizer marks all of what each claims, and at the end again
+    claimers = [serving.peer() for _ in range(20)]  # few, because a sanitizer marks the memory of each claim twice
     for claimer in claimers:
         claimer.send(struct.pack(">i", claim) + b"0123456789")
     until(lambda: serving.counter("memory_used_bytes") >= len(claimers) * (2 << 20))
     peer = serving.peer()
-    for number in range(20):  # within LIMIT_SECONDS each; a claim may last for slow_frame_ms, thirty seconds
+    for number in range(20):  # each within LIMIT_SECONDS; a claim may hold its memory for slow_frame_ms, thirty seconds
         body = bytes([number]) * 1_000_000
         assert peer.ask(body) == body
     assert serving.counter("memory_waiting") == 0
 
 
 def test_memory_comes_back_when_it_is_granted_to_a_connection_that_closes(serve: Callable[..., Serving]) -> None:
-    """The grant is mail: connections reset while theirs is under way. The plane's end finds no byte in use."""
+    """A grant is mail. These connections are reset while it is under way."""
     limit = 200_000
     gate = asyncio.Event()
 
@@ -608,7 +608,7 @@ def test_acceptor_keeps_descriptors_free_and_goes_on_when_connections_close(
                 break
             peer.socket.settimeout(0.5)
         waiting = serving.peers.pop()
-        free = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 8 - 5)]  # logs find theirs
+        free = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 8 - 5)]  # logs still get descriptors
         lines = [record.message for record in caplog.records if "new connections wait" in record.message]
         assert len(lines) == 1
         assert "only the file descriptors that are kept for logs are left" in lines[0]
@@ -631,7 +631,7 @@ def test_plane_names_the_missing_descriptors_when_there_are_none(serve: Callable
     assert raised.value.errno == errno.EMFILE
 
 
-def test_a_full_ring_holds_connections_back_and_loses_nothing(serve: Callable[..., Serving]) -> None:
+def test_no_request_is_lost_when_the_ring_is_full(serve: Callable[..., Serving]) -> None:
     gate = asyncio.Event()
 
     async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
@@ -647,7 +647,7 @@ def test_a_full_ring_holds_connections_back_and_loses_nothing(serve: Callable[..
         assert [peer.answer()[0] for _ in range(20)] == list(range(20))
 
 
-def test_answers_wait_for_a_peer_that_does_not_read(serve: Callable[..., Serving]) -> None:
+def test_plane_holds_few_answers_when_a_peer_does_not_read(serve: Callable[..., Serving]) -> None:
     serving = serve(answers_bytes=1 << 20)
     body = b"x" * 500_000
     peer = serving.peer()
@@ -662,7 +662,7 @@ def test_answers_wait_for_a_peer_that_does_not_read(serve: Callable[..., Serving
     sender.join()
 
 
-def test_connections_over_the_limit_of_an_address_are_refused(serve: Callable[..., Serving]) -> None:
+def test_connection_is_refused_when_its_address_is_over_the_limit(serve: Callable[..., Serving]) -> None:
     serving = serve(max_connections_per_ip=3)
     for _ in range(3):
         assert serving.peer().ask(b"in") == b"in"
@@ -673,13 +673,13 @@ def test_connections_over_the_limit_of_an_address_are_refused(serve: Callable[..
     assert serving.peer().ask(b"in again") == b"in again"
 
 
-def test_an_address_may_have_a_limit_of_its_own(serve: Callable[..., Serving]) -> None:
+def test_address_can_have_its_own_limit(serve: Callable[..., Serving]) -> None:
     serving = serve(max_connections_per_ip=1, max_connections_per_ip_overrides=(("127.0.0.1", 2),))
     assert [serving.peer().ask(b"in") for _ in range(2)] == [b"in", b"in"]
     assert serving.peer().is_closed()
 
 
-def test_connections_over_max_connections_wait_for_a_place(serve: Callable[..., Serving]) -> None:
+def test_connection_waits_when_the_plane_is_at_max_connections(serve: Callable[..., Serving]) -> None:
     serving = serve(max_connections=2)
     assert [serving.peer().ask(b"in") for _ in range(2)] == [b"in", b"in"]
     third = serving.peer()
@@ -688,7 +688,7 @@ def test_connections_over_max_connections_wait_for_a_place(serve: Callable[..., 
     assert third.answer() == (1, b"patient")
 
 
-def test_a_listener_may_have_fewer_than_the_others(runtime: Runtime) -> None:
+def test_listener_can_have_a_lower_limit_than_the_others(runtime: Runtime) -> None:
     def listening(name: str) -> Listener:
         return Listener(name, "127.0.0.1", 0)
 
@@ -720,7 +720,7 @@ def test_a_listener_may_have_fewer_than_the_others(runtime: Runtime) -> None:
         assert second.answer() == (1, b"patient")
         assert third.answer() == (1, b"the plane has two")
         assert fourth.answer() == (1, b"three are all it may have")
-        # A place that is given back is another's.
+        # Another connection gets the place of a closed one.
         plane.loop.call(plane.set_limits, limits._replace(max_connections=99))
         last = come("SMALL")
         last.send(frame(b"last"))
@@ -733,7 +733,7 @@ def test_a_listener_may_have_fewer_than_the_others(runtime: Runtime) -> None:
             peer.socket.close()
 
 
-def test_listeners_take_no_more_together_than_the_rate_and_one_no_more_than_its_own(runtime: Runtime) -> None:
+def test_listeners_keep_the_common_rate_and_their_own(runtime: Runtime) -> None:
     listeners = [Listener(name, "127.0.0.1", 0) for name in ("A", "B")]
     for limits, least_s in (
         (PlaneLimits(max_connection_creation_rate=10), 0.3),
@@ -757,13 +757,11 @@ def test_listeners_take_no_more_together_than_the_rate_and_one_no_more_than_its_
     ("limit", "option"),
     [("socket_send_buffer_bytes", socket.SO_SNDBUF), ("socket_receive_buffer_bytes", socket.SO_RCVBUF)],
 )
-def test_a_connection_has_the_buffers_that_are_asked_for(
-    serve: Callable[..., Serving], limit: str, option: int
-) -> None:
+def test_connection_has_the_configured_socket_buffers(serve: Callable[..., Serving], limit: str, option: int) -> None:
     serving = serve(**{limit: 20_000})
     peer = serving.peer()
     peer.ask(b"in")
-    # Linux doubles what it is asked for, for its own book-keeping.
+    # Linux doubles the requested size, for its own book-keeping.
     assert _other_end(peer).getsockopt(socket.SOL_SOCKET, option) == 40_000
 
 
@@ -772,23 +770,23 @@ def _other_end(peer: Peer) -> socket.socket:
     for name in os.listdir("/proc/self/fd"):
         try:
             found = socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM)
-        except OSError:  # the listing's own file is gone by now
+        except OSError:  # the file of the listing itself is closed by now
             continue
-        with suppress(OSError):  # most files are no connected sockets
+        with suppress(OSError):  # most files are not connected sockets
             if found.getpeername() == peer.socket.getsockname():
                 return found
         found.close()
     raise AssertionError("the plane has no such connection")
 
 
-def test_connections_are_made_no_faster_than_the_rate(serve: Callable[..., Serving]) -> None:
+def test_listener_accepts_no_faster_than_the_rate(serve: Callable[..., Serving]) -> None:
     serving = serve(max_connection_creation_rate=20)
     started = time.monotonic()
     assert all(serving.peer().ask(b"x") == b"x" for _ in range(30))
     assert time.monotonic() - started > 0.4
 
 
-def test_api_versions_need_no_handler(serve: Callable[..., Serving]) -> None:
+def test_processor_answers_api_versions_without_a_handler(serve: Callable[..., Serving]) -> None:
     def never(context: RequestContext, body: memoryview) -> bytes:
         raise AssertionError("the handler was asked")
 
@@ -802,13 +800,13 @@ def test_api_versions_need_no_handler(serve: Callable[..., Serving]) -> None:
     assert peer.answer() == (1, b"v3")
 
 
-def test_api_versions_of_the_future_are_told_what_there_is(serve: Callable[..., Serving]) -> None:
+def test_api_versions_answers_error_35_when_the_version_is_unknown(serve: Callable[..., Serving]) -> None:
     peer = serve().peer()
     peer.send(frame(b"\xff\xff", key=18, version=99, correlation_id=9))
     assert peer.answer() == (9, struct.pack(">hihhh", 35, 1, 18, 0, 4))
 
 
-def test_a_strange_software_name_is_left_to_the_handler(serve: Callable[..., Serving]) -> None:
+def test_handler_gets_an_invalid_software_name(serve: Callable[..., Serving]) -> None:
     serving = serve(lambda context, body: struct.pack(">i", context.correlation_id) + b"handler")
     serving.plane.native.publish_api_versions([b"native"] * 5)
     peer = serving.peer()
@@ -816,7 +814,7 @@ def test_a_strange_software_name_is_left_to_the_handler(serve: Callable[..., Ser
     assert peer.answer() == (1, b"handler")
 
 
-def test_what_is_replaced_goes_when_no_turn_can_see_it(serve: Callable[..., Serving]) -> None:
+def test_replaced_values_are_freed_when_no_turn_can_read_them(serve: Callable[..., Serving]) -> None:
     serving = serve()
     peer = serving.peer()
     for i in range(200):
@@ -826,7 +824,7 @@ def test_what_is_replaced_goes_when_no_turn_can_see_it(serve: Callable[..., Serv
     until(lambda: serving.plane.native.collect() == 0)
 
 
-def test_draining_lets_answers_out(serve: Callable[..., Serving]) -> None:
+def test_draining_sends_pending_answers(serve: Callable[..., Serving]) -> None:
     gate = asyncio.Event()
 
     async def wait_for_gate(context: RequestContext, body: memoryview) -> bytes:
@@ -845,7 +843,7 @@ def test_draining_lets_answers_out(serve: Callable[..., Serving]) -> None:
     stopping.result(LIMIT_SECONDS)
 
 
-def test_a_used_port_is_named(runtime: Runtime, serve: Callable[..., Serving]) -> None:
+def test_open_names_the_port_when_it_is_in_use(runtime: Runtime, serve: Callable[..., Serving]) -> None:
     port = serve().port
     other = Plane(DATA, [Listener("CLIENTS", "127.0.0.1", port)], echo, RANGES, runtime=runtime)
     with pytest.raises(OSError, match=f"CLIENTS://127.0.0.1:{port}.*another process listens there"):

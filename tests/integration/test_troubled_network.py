@@ -1,5 +1,4 @@
-"""Connections whose every read and write may come to a few bytes, to nothing, or to an end: answers stay whole and in
-order."""
+"""Every read and write may move a few bytes, none, or break the connection: answers stay whole and in order."""
 
 import contextlib
 import random
@@ -30,7 +29,7 @@ def handler(context: RequestContext, body: memoryview) -> bytes:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[TroubledNetwork], int]]:
-    """Starts a plane over that network; its port."""
+    """Starts a plane over the network; returns its port."""
     before = connection.live(), memory.live(), probe.live()
     runtime = Runtime(data_processors=1, spin_us=0)
     planes: list[Plane] = []
@@ -60,7 +59,7 @@ def serve() -> Iterator[Callable[[TroubledNetwork], int]]:
 
 
 def dialogue(source: random.Random, count: int) -> list[tuple[bytes, bytes]]:
-    """Requests, and the body that answers each."""
+    """Requests, and the body of each answer."""
     made = []
     for correlation_id in range(count):
         kind = source.choice([b"S", b"S", b"P\0\0\0\2", b"B\0\0\0\2", b"U", b"x"])
@@ -92,7 +91,7 @@ def converse(peer: socket.socket, requests: list[tuple[bytes, bytes]]) -> None:
             assert answer[10:] == body
     finally:
         with contextlib.suppress(OSError):
-            peer.shutdown(socket.SHUT_RDWR)  # a sender that waits ends now
+            peer.shutdown(socket.SHUT_RDWR)  # ends a sender that waits
         sender.join(LIMIT_SECONDS)
 
 
@@ -100,12 +99,12 @@ def send_quietly(peer: socket.socket, data: bytes) -> None:
     try:
         peer.sendall(data)
     except OSError:
-        return  # the other side notices too, and tells
+        return  # the other side reports the break
 
 
 @pytest.mark.parametrize("most_bytes", [1, 2, 7, 1000, 60_000])
 @pytest.mark.parametrize("again_share", [0.0, 0.3])
-def test_a_stuttering_network_changes_nothing(
+def test_answers_are_whole_when_the_network_stutters(
     serve: Callable[[TroubledNetwork], int], most_bytes: int, again_share: float
 ) -> None:
     seed = most_bytes * 10 + int(again_share * 10)
@@ -118,8 +117,8 @@ def test_a_stuttering_network_changes_nothing(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_network_that_breaks_leaves_nothing_behind(serve: Callable[[TroubledNetwork], int], seed: int) -> None:
-    """What is answered before the break is right; afterwards nothing of the connection is left (the fixture counts)."""
+def test_connections_are_freed_when_the_network_breaks(serve: Callable[[TroubledNetwork], int], seed: int) -> None:
+    """Answers before the break are right. Nothing of the connection is left afterwards; the fixture counts."""
     network = TroubledNetwork(seed, most_bytes=5000, again_share=0.1, break_share=0.01)
     port = serve(network)
     source = random.Random(seed)

@@ -5,7 +5,7 @@ import pytest
 from kafkacore._fast.world.environment import Environment, ManualClock, RunningClock
 
 
-def test_a_manual_clock_moves_when_told() -> None:
+def test_manual_clock_moves_only_when_it_is_moved() -> None:
     clock = ManualClock(wall_ms=1000, monotonic_ns=5)
     environment = Environment(clock)
     clock.advance_ms(1.5)
@@ -16,7 +16,7 @@ def test_a_manual_clock_moves_when_told() -> None:
         clock.advance_ms(-1)
 
 
-def test_a_running_clock_is_ahead_of_the_real_one_by_what_it_was_moved() -> None:
+def test_running_clock_is_ahead_of_the_real_clock_by_the_moved_time() -> None:
     clock, real = RunningClock(), Environment()
     environment = Environment(clock)
     assert 0 <= environment.wall_ms() - real.wall_ms() < 1000
@@ -33,7 +33,7 @@ def test_a_running_clock_is_ahead_of_the_real_one_by_what_it_was_moved() -> None
         assert before + ahead <= moved <= other() + ahead + 1
 
 
-def test_the_real_clock_goes_forward() -> None:
+def test_real_clock_goes_forward() -> None:
     environment = Environment()
     assert environment.monotonic_ns() <= environment.monotonic_ns()
     assert environment.wall_ms() > 1_700_000_000_000

@@ -1,4 +1,4 @@
-"""A real disk that fills up and fails on order, under a log."""
+"""A real disk under a log that fills up and fails by order of the test."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def world(tmp_path: Path):
     directory.close()
 
 
-def test_without_faults_its_files_are_where_they_are_named(world, tmp_path: Path) -> None:
+def test_fault_disk_writes_real_files_when_no_fault_is_ordered(world, tmp_path: Path) -> None:
     disk, _, handle = world
     data = batch(10)
     assert handle.append(data).error == 0
@@ -41,7 +41,7 @@ def test_without_faults_its_files_are_where_they_are_named(world, tmp_path: Path
     assert disk.hits == 0
 
 
-def test_a_write_beyond_the_room_that_is_left_fails(world) -> None:
+def test_write_fails_when_it_exceeds_the_room_left(world) -> None:
     disk, directory, handle = world
     assert handle.append(batch(10)).error == 0
     disk.limit(20_000)
@@ -52,7 +52,7 @@ def test_a_write_beyond_the_room_that_is_left_fails(world) -> None:
 
 
 @pytest.mark.parametrize(("kind", "error"), [("write", errno.EIO), ("names", errno.EROFS)])
-def test_operations_of_a_kind_fail_with_what_was_ordered(world, kind: str, error: int) -> None:
+def test_operations_of_a_kind_fail_with_the_ordered_error(world, kind: str, error: int) -> None:
     disk, directory, handle = world
     disk.fail(kind, error)
     assert handle.append(batch(10)).error == KAFKA_STORAGE_ERROR
@@ -60,7 +60,7 @@ def test_operations_of_a_kind_fail_with_what_was_ordered(world, kind: str, error
     assert disk.hits >= 1
 
 
-def test_a_sync_that_fails_takes_the_directory_offline(world) -> None:
+def test_directory_goes_offline_when_a_sync_fails(world) -> None:
     disk, directory, handle = world
     assert handle.append(batch(10)).error == 0
     disk.fail("sync", errno.EIO)
@@ -68,7 +68,7 @@ def test_a_sync_that_fails_takes_the_directory_offline(world) -> None:
     assert directory.offline_errno == errno.EIO
 
 
-def test_a_fault_that_was_taken_back_is_none(world) -> None:
+def test_operations_succeed_when_the_fault_is_withdrawn(world) -> None:
     disk, _, handle = world
     for kind in ("read", "write", "sync", "names"):
         disk.fail(kind, errno.EIO)
@@ -80,6 +80,6 @@ def test_a_fault_that_was_taken_back_is_none(world) -> None:
     assert disk.hits == 0
 
 
-def test_an_unknown_kind_is_named() -> None:
+def test_fault_disk_refuses_an_unknown_kind() -> None:
     with pytest.raises(ValueError, match="read, write, sync, names, not to 'smile'"):
         FaultDisk().fail("smile", errno.EIO)

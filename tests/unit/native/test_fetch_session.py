@@ -16,32 +16,32 @@ def keys(*indexes, topic=b"t"):
     return [(topic, index) for index in indexes]
 
 
-def test_an_epoch_is_taken_once_and_the_next_follows(cache):
+def test_session_takes_each_epoch_once_in_order(cache):
     session = cache.add(keys(0), False, 0)
     assert cache.update(session, 1, False, 1)[0] == 0
     assert cache.update(session, 1, False, 2)[0] == BAD_EPOCH
     assert cache.update(session, 2, False, 3)[0] == 0
 
 
-def test_a_session_that_is_gone_is_not_found(cache):
+def test_cache_reports_not_found_when_the_session_is_removed(cache):
     session = cache.add(keys(0), False, 0)
     cache.remove(session)
     assert cache.update(session, 1, False, 1) == (NOT_FOUND, [])
     assert len(cache) == 0
 
 
-def test_names_and_topic_ids_do_not_mix(cache):
+def test_session_refuses_to_mix_names_and_topic_ids(cache):
     session = cache.add(keys(0), False, 0)
     assert cache.update(session, 1, True, 1)[0] == MIXED
 
 
-def test_changes_add_and_forget_and_keep_the_order(cache):
+def test_changes_add_and_forget_partitions_and_keep_the_order(cache):
     session = cache.add(keys(0, 1, 2), False, 0)
     error, order = cache.update(session, 1, False, 1, keys=keys(9, topic=b"u"), forgotten=keys(1))
     assert (error, order) == (0, [(b"t", 0), (b"t", 2), (b"u", 9)])
 
 
-def test_what_returned_data_goes_to_the_end(cache):
+def test_partition_that_returned_data_goes_to_the_end(cache):
     session = cache.add(keys(0, 1, 2), False, 0)
     cache.returned(session, b"t", 0)
     assert [index for _, index in cache.update(session, 1, False, 1)[1]] == [1, 2, 0]
@@ -55,7 +55,7 @@ def test_topic_ids_of_one_topic_differ_by_partition(cache):
         cache.add([(b"short", 0)], True, 0)
 
 
-def test_a_full_cache_refuses_until_one_is_stale_or_smaller(cache):
+def test_full_cache_refuses_a_session_until_another_is_stale_or_smaller(cache):
     first, second = cache.add(keys(0, 1), False, 0), cache.add(keys(0, 1), False, 0)
     assert cache.add(keys(0), False, 1) == 0
     assert cache.update(second, 1, False, 120_001)[0] == 0
@@ -65,7 +65,7 @@ def test_a_full_cache_refuses_until_one_is_stale_or_smaller(cache):
     assert cache.evictions == 2
 
 
-def test_a_thousand_partitions_are_each_found_again(cache):
+def test_session_finds_each_of_a_thousand_partitions(cache):
     session = cache.add(keys(*range(1000)), False, 0)
     error, order = cache.update(session, 1, False, 1, forgotten=keys(*range(0, 1000, 2)))
     assert error == 0
@@ -74,13 +74,13 @@ def test_a_thousand_partitions_are_each_found_again(cache):
     assert cache.partition_count == 500
 
 
-def test_the_memory_of_all_sessions_is_bounded():
+def test_cache_bounds_the_memory_of_all_sessions():
     cache = FetchSessionCache(slots=100, memory_bytes=20_000)
     held = [cache.add(keys(*range(20)), False, 0) for _ in range(10)]
     taken = [session for session in held if session]
     assert 0 < len(taken) < len(held)
     assert cache.used_bytes <= 20_000
-    assert cache.add(keys(*range(1000)), False, 0) == 0  # larger than all there is: nobody goes for it
+    assert cache.add(keys(*range(1000)), False, 0) == 0  # larger than the whole memory: it evicts no session
     assert len(cache) == len(taken)
     for session in taken:
         cache.remove(session)
@@ -88,7 +88,7 @@ def test_the_memory_of_all_sessions_is_bounded():
     assert cache.add(keys(*range(20)), False, 0) != 0
 
 
-def test_a_stale_session_s_memory_is_given_to_a_new_one():
+def test_cache_evicts_a_stale_session_when_a_new_one_needs_its_memory():
     cache = FetchSessionCache(slots=100, memory_bytes=20_000)
     while cache.add(keys(*range(20)), False, 0):
         pass
@@ -99,7 +99,7 @@ def test_a_stale_session_s_memory_is_given_to_a_new_one():
     assert cache.evictions == 1
 
 
-def test_a_session_that_grows_beyond_the_memory_ends():
+def test_session_ends_when_it_grows_beyond_the_memory():
     cache = FetchSessionCache(slots=100, memory_bytes=20_000)
     small, growing = cache.add(keys(0), False, 0), cache.add(keys(0), False, 0)
     epoch = 1
@@ -147,7 +147,7 @@ def siphash_1_3(key: bytes, data: bytes) -> int:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 16, 31, 249])
-def test_partitions_are_found_by_a_hash_that_nobody_outside_knows(size):
+def test_session_hash_depends_on_a_secret_key(size):
     key, topic = bytes(range(16)), bytes(size * 7 % 251 for size in range(size))
     seed = int.from_bytes(b"\xaa" * 8 + key, "little")
     assert partition_hash(seed, topic, 5) == siphash_1_3(key, (5).to_bytes(8, "little") + topic)
@@ -155,7 +155,7 @@ def test_partitions_are_found_by_a_hash_that_nobody_outside_knows(size):
     assert partition_hash(seed, topic, 5) != partition_hash(seed, topic, 6)
 
 
-def test_a_closed_cache_leaves_no_session_behind():
+def test_closed_cache_frees_its_sessions():
     before = live()
     cache = FetchSessionCache(slots=5, seed=1)
     for _ in range(9):

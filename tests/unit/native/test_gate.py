@@ -5,12 +5,12 @@ import pytest
 from kafkacore._fast.plane.gate import GatePolicy
 
 
-def test_without_rules_it_says_what_it_says_otherwise() -> None:
+def test_gate_without_rules_gives_its_default_action() -> None:
     assert GatePolicy().judge(0, "me") == ("serve", 0, 0, 0)
     assert GatePolicy("punt").judge(1, None) == ("punt", 0, 0, 0)
 
 
-def test_rules_match_by_api_and_client() -> None:
+def test_gate_rules_match_by_api_and_client() -> None:
     gate = GatePolicy(
         "serve",
         [
@@ -25,17 +25,17 @@ def test_rules_match_by_api_and_client() -> None:
     assert gate.judge(1, None) == ("serve", 0, 0, 30)
 
 
-def test_a_rule_may_be_used_up() -> None:
+def test_gate_rule_ends_after_its_number_of_times() -> None:
     gate = GatePolicy(rules=[{"action": "close", "times": 2}])
     assert [gate.judge(0, None)[0] for _ in range(3)] == ["close", "close", "serve"]
 
 
-def test_an_empty_client_id_is_not_a_null_one() -> None:
+def test_gate_distinguishes_an_empty_client_id_from_null() -> None:
     gate = GatePolicy(rules=[{"action": "close", "client_id": ""}])
     assert gate.judge(0, None)[0] == "serve"
     assert gate.judge(0, "")[0] == "close"
 
 
-def test_an_unknown_action_is_named() -> None:
+def test_gate_refuses_an_unknown_action() -> None:
     with pytest.raises(ValueError, match="serve, punt, error, close"):
         GatePolicy("sometimes")

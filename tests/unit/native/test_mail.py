@@ -7,14 +7,14 @@ from kafkacore._fast.wait import mail
 from kafkacore._fast.wait.mail import PyInbox
 
 
-def test_mail_is_delivered_in_order() -> None:
+def test_inbox_delivers_mail_in_order() -> None:
     inbox = PyInbox()
     inbox.post(1, 1000)
     assert inbox.deliver() == list(range(1, 1001))
     assert inbox.deliver() == []
 
 
-def test_a_sleeper_is_woken_and_a_busy_receiver_is_left_alone() -> None:
+def test_post_wakes_a_sleeping_receiver_and_not_a_busy_one() -> None:
     inbox = PyInbox()
     inbox.post(1)
     assert select.select([inbox.fileno()], [], [], 0)[0] == []
@@ -28,7 +28,7 @@ def test_a_sleeper_is_woken_and_a_busy_receiver_is_left_alone() -> None:
     assert inbox.deliver() == [2]
 
 
-def test_many_senders_one_receiver() -> None:
+def test_inbox_loses_nothing_when_many_threads_post() -> None:
     each, senders = 20_000, 4
     inbox = PyInbox(each * senders)
     before = mail.live()
@@ -53,7 +53,7 @@ def test_many_senders_one_receiver() -> None:
     assert mail.live() == before
 
 
-def test_an_inbox_that_goes_takes_its_mail_along() -> None:
+def test_closed_inbox_frees_its_mail() -> None:
     before = mail.live()
     inbox = PyInbox()
     inbox.post(1, 10)

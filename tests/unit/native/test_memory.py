@@ -1,4 +1,4 @@
-"""The budget grants in order of asking, never more than there is; frames come back warm."""
+"""The budget grants in order of arrival and never beyond its limit; frames are recycled."""
 
 import threading
 
@@ -10,7 +10,7 @@ from kafkacore._fast.wait import memory
 from kafkacore._fast.wait.memory import PyBudget
 
 
-def test_nobody_overtakes() -> None:
+def test_budget_grants_in_order_of_arrival() -> None:
     budget = PyBudget(10)
     assert budget.reserve(0, 8)
     assert not budget.reserve(1, 5)
@@ -20,7 +20,7 @@ def test_nobody_overtakes() -> None:
     assert budget.used == 6
 
 
-def test_who_gives_up_lets_the_next_one_pass() -> None:
+def test_budget_grants_the_next_claim_when_one_is_cancelled() -> None:
     budget = PyBudget(10)
     assert budget.reserve(0, 5)
     assert not budget.reserve(1, 10)
@@ -30,13 +30,13 @@ def test_who_gives_up_lets_the_next_one_pass() -> None:
     assert not budget.cancel(2)
 
 
-def test_frames_under_way_go_before_new_ones() -> None:
+def test_budget_grants_frames_under_way_before_new_ones() -> None:
     budget = PyBudget(10)
     assert budget.reserve(0, 4)
     assert budget.reserve(1, 4)
     assert budget.reserve(2, 2)
     assert not budget.reserve(3, 2)
-    assert budget.grow(0, 1, 4)  # beyond the limit: all that it lacks
+    assert budget.grow(0, 1, 4)  # beyond the limit: all bytes that it lacks
     assert not budget.grow(1, 4, 4)
     budget.release(2)
     assert budget.delivered() == []
@@ -51,7 +51,7 @@ def test_parked_requests_fill_half_of_the_budget_at_most() -> None:
     assert budget.park(30)
     assert budget.park(20)
     assert not budget.park(1)
-    assert budget.used == 50  # what was refused is not counted
+    assert budget.used == 50  # a refused size is not counted
     assert budget.park(10, must=True)  # a Produce that waits for acknowledgements
     assert budget.used == 60
     assert not budget.reserve(0, 50)
@@ -61,7 +61,7 @@ def test_parked_requests_fill_half_of_the_budget_at_most() -> None:
     assert budget.used == 90
 
 
-def test_frames_that_wait_for_each_other_s_bytes_all_come_through() -> None:
+def test_budget_lets_one_frame_overdraw_when_all_wait_for_each_other() -> None:
     budget = PyBudget(10)
     assert all(budget.reserve(number, 3) for number in range(3))
     assert budget.grow(0, 3, 5)
@@ -79,7 +79,7 @@ def test_frames_that_wait_for_each_other_s_bytes_all_come_through() -> None:
     assert budget.used == 0
 
 
-def test_a_frame_under_way_that_gives_up_lets_the_next_one_pass() -> None:
+def test_budget_grants_the_next_frame_under_way_when_one_is_cancelled() -> None:
     budget = PyBudget(10)
     assert budget.reserve(0, 6)
     assert budget.reserve(1, 4)
@@ -95,7 +95,7 @@ def test_a_frame_under_way_that_gives_up_lets_the_next_one_pass() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["reserve", "release", "cancel"]), st.integers(0, 255), st.integers(1, 40))))
 @settings(max_examples=200)
-def test_it_does_what_a_plain_queue_does(steps: list[tuple[str, int, int]]) -> None:
+def test_budget_behaves_like_a_plain_queue(steps: list[tuple[str, int, int]]) -> None:
     limit = 40
     budget = PyBudget(limit)
     held: dict[int, int] = {}
@@ -131,7 +131,7 @@ def test_it_does_what_a_plain_queue_does(steps: list[tuple[str, int, int]]) -> N
         assert budget.used == sum(held.values()) <= limit
 
 
-def test_threads_never_hold_more_than_there_is() -> None:
+def test_budget_stays_within_its_limit_under_threads() -> None:
     budget = PyBudget(3)
     over = []
 
@@ -143,7 +143,7 @@ def test_threads_never_hold_more_than_there_is() -> None:
                 budget.release(1)
             elif budget.cancel(number):
                 continue
-            else:  # granted meanwhile
+            else:  # it was granted in the meantime
                 budget.release(1)
 
     threads = [threading.Thread(target=take_and_give, args=(number,)) for number in range(6)]
@@ -155,7 +155,7 @@ def test_threads_never_hold_more_than_there_is() -> None:
     assert budget.used == 0
 
 
-def test_a_frame_is_used_again() -> None:
+def test_frame_is_recycled_by_its_thread() -> None:
     before = memory.live()
     addresses = memory.frame_addresses([1 << 20] * 10)
     assert len(set(addresses)) == 1
@@ -164,17 +164,17 @@ def test_a_frame_is_used_again() -> None:
 
 @pytest.mark.parametrize("size", [100, 1_000_000, (1 << 20) - 200, 32 << 20])
 @pytest.mark.parametrize("skew", [0, 1, 63])
-def test_data_begins_where_it_is_asked_to_in_a_cache_line(size: int, skew: int) -> None:
+def test_frame_data_begins_at_the_requested_place_in_a_cache_line(size: int, skew: int) -> None:
     (address,) = memory.frame_addresses([size], skew)
     assert address % 64 == skew
 
 
-def test_a_frame_that_fills_its_block_begins_where_it_can() -> None:
-    # With its header it is a megabyte to the byte: anything else would need the next class.
+def test_frame_data_begins_behind_the_header_when_the_block_is_full() -> None:
+    # With its header it is exactly a megabyte: one byte more would need the next class.
     addresses = memory.frame_addresses([(1 << 20) - 64] * 2, 63)
     assert len(set(addresses)) == 1
 
 
-def test_small_and_huge_frames_do_not_mix() -> None:
+def test_small_and_huge_frames_are_recycled_apart() -> None:
     small, huge, small_again = memory.frame_addresses([100, 32 << 20, 100])
     assert small == small_again != huge

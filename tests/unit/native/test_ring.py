@@ -9,7 +9,7 @@ from kafkacore._fast.wait.ring import PyRing
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 7, 20, 64])
-def test_its_capacity_is_exact(capacity: int) -> None:
+def test_ring_holds_exactly_its_capacity(capacity: int) -> None:
     ring = PyRing(capacity)
     for turn in range(5):
         assert all(ring.push(turn * 100 + i + 1) for i in range(capacity))
@@ -19,12 +19,12 @@ def test_its_capacity_is_exact(capacity: int) -> None:
         assert len(ring) == 0
 
 
-def test_a_capacity_below_one_is_refused() -> None:
+def test_ring_refuses_a_capacity_below_one() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         PyRing(0)
 
 
-def test_a_push_that_failed_hears_of_room_once() -> None:
+def test_failed_push_gets_one_notice_of_room() -> None:
     ring = PyRing(2)
     assert ring.push(1)
     assert ring.push(2)
@@ -37,7 +37,7 @@ def test_a_push_that_failed_hears_of_room_once() -> None:
     assert ring.room() == 0
 
 
-def test_sleep_is_not_announced_while_something_waits() -> None:
+def test_consumer_may_not_sleep_while_the_ring_has_items() -> None:
     ring = PyRing(4)
     assert ring.may_sleep()
     assert ring.push(1)
@@ -51,7 +51,7 @@ def test_sleep_is_not_announced_while_something_waits() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 3, 128])
-def test_nothing_is_lost_or_reordered_between_threads(capacity: int) -> None:
+def test_ring_keeps_every_item_in_order_between_threads(capacity: int) -> None:
     """Each producer's numbers come in its order; the consumer sleeps whenever it may, and always wakes again."""
     ring = PyRing(capacity)
     each, producers = 20_000 if capacity > 1 else 3_000, 4

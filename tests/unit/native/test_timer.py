@@ -21,14 +21,14 @@ STEPS = st.lists(
 
 @given(start_ms=st.integers(0, 1 << 41), steps=STEPS)
 @settings(max_examples=300)
-def test_it_does_what_a_list_of_deadlines_does(start_ms: int, steps: list[tuple[str, int, int]]) -> None:
+def test_wheel_behaves_like_a_list_of_deadlines(start_ms: int, steps: list[tuple[str, int, int]]) -> None:
     wheel = PyWheel(start_ms, 20)
     now_ms = start_ms
     deadlines: dict[int, int] = {}
     for what, number, ms in steps:
         if what == "add":
             wheel.add(number, now_ms + ms)
-            # What is due already fires a millisecond later.
+            # A timer that is due already fires a millisecond later.
             deadlines[number] = max(now_ms + ms, now_ms + 1)
         elif what == "cancel":
             wheel.cancel(number)
@@ -48,7 +48,7 @@ def test_it_does_what_a_list_of_deadlines_does(start_ms: int, steps: list[tuple[
             assert wheel.next_ms() == -1
 
 
-def test_an_alarm_that_is_set_again_fires_once() -> None:
+def test_alarm_fires_once_when_it_is_set_again() -> None:
     wheel = PyWheel(0)
     wheel.add(1, 10)
     wheel.add(1, 500)

@@ -1,4 +1,4 @@
-"""A loop waits for partitions: told once, of what it asked for, and nothing is left behind."""
+"""A loop waits for partitions: it gets each token once, and nothing is left behind."""
 
 import gc
 import select
@@ -32,7 +32,7 @@ def readable(watching: PartitionWatch, timeout_s: float) -> bool:
     return bool(select.select([watching.fileno()], [], [], timeout_s)[0])
 
 
-def test_a_token_is_told_when_the_high_watermark_passes(partition: PartitionHandle) -> None:
+def test_watch_reports_its_token_when_the_high_watermark_passes(partition: PartitionHandle) -> None:
     watching = PartitionWatch()
     assert watching.arm("a", partition, watch.FETCH, 0)
     assert not readable(watching, 0)
@@ -44,14 +44,14 @@ def test_a_token_is_told_when_the_high_watermark_passes(partition: PartitionHand
     assert not readable(watching, 0)
 
 
-def test_what_is_satisfied_already_is_not_armed(partition: PartitionHandle) -> None:
+def test_watch_is_not_armed_when_it_is_satisfied_already(partition: PartitionHandle) -> None:
     partition.append(batch())
     watching = PartitionWatch()
     assert not watching.arm("a", partition, watch.FETCH, 0)
     assert len(watching) == 0
 
 
-def test_a_disarmed_token_is_told_nothing(partition: PartitionHandle) -> None:
+def test_disarmed_watch_reports_nothing(partition: PartitionHandle) -> None:
     watching = PartitionWatch()
     watching.arm("a", partition, watch.FETCH, 0)
     watching.arm("b", partition, watch.FETCH, 0)
@@ -61,7 +61,7 @@ def test_a_disarmed_token_is_told_nothing(partition: PartitionHandle) -> None:
     assert watching.take() == {"b"}
 
 
-def test_a_partition_that_goes_away_wakes_its_watches(partition: PartitionHandle) -> None:
+def test_watches_wake_when_their_partition_is_deleted(partition: PartitionHandle) -> None:
     watching = PartitionWatch()
     watching.arm("a", partition, watch.FETCH, 0)
     partition.close(gone=True)
@@ -81,7 +81,7 @@ def test_closing_frees_every_watch(partition: PartitionHandle) -> None:
 
 
 @pytest.mark.parametrize("cyclic", [False, True])
-def test_what_is_waited_for_outlives_its_owner(cyclic: bool) -> None:
+def test_watch_outlives_its_owner(cyclic: bool) -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")
     made = PartitionHandle(LogDirectory(disk.environment(), "/data"), "t", 0)
@@ -89,7 +89,7 @@ def test_what_is_waited_for_outlives_its_owner(cyclic: bool) -> None:
     made.append(batch())
     watching = PartitionWatch()
     assert watching.arm("a", made, watch.FETCH, 1)
-    if cyclic:  # the collector takes all of it at once, in an order of its own
+    if cyclic:  # the collector frees all of it at once, in any order
         garbage: list[object] = [disk, made.directory.environment, made, watching]
         garbage.append(garbage)
         del garbage, watching

@@ -23,12 +23,16 @@ from kafkacore._fast.base.sync cimport Condition
 
 cdef enum:
     IO_MAX_THREADS = 64
+    JOBS_AT_ONCE = 64
 
 ctypedef struct Job:
     Mail done             # first: posted to `reply` after `run`; with a NULL reply `run` may free the job
     Job *next
     Inbox *reply
     void (*run)(Job *job) noexcept nogil  # on a pool thread
+    # NULL, or in place of `run`: the job and those queued right behind it with the same `run_all`, linked by `next`, at
+    # most JOBS_AT_ONCE. They share what one sync can do for all. `reply` is NULL.
+    void (*run_all)(Job *first) noexcept nogil
     int64_t submitted_ns
 
 # A file with bytes that no sync has covered. Part of the file's owner (a partition's log).

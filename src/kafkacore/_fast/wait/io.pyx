@@ -113,10 +113,28 @@ cdef void crew_destroy(Crew *crew) noexcept nogil:
 
 # --- jobs ---
 
+cdef int take_jobs(Crew *crew, Job **first) noexcept nogil:
+    """Under the lock: the oldest job, with those right behind it that run together with it. How many."""
+    cdef Job *last = <Job *> crew.oldest
+    cdef int count = 1
+    first[0] = last
+    while (last.run_all != NULL and last.next != NULL and last.next.run_all == last.run_all
+            and count < JOBS_AT_ONCE):
+        last = last.next
+        count += 1
+    crew.oldest = last.next
+    if last.next == NULL:
+        crew.newest = NULL
+    last.next = NULL
+    crew.queued -= count
+    return count
+
+
 cdef void *work(void *argument) noexcept nogil:
     cdef Crew *crew = <Crew *> argument
     cdef Job *job
     cdef Inbox *reply
+    cdef int count
     crew_enter(crew)
     mutex_lock(&crew.lock)
     while True:
@@ -124,17 +142,16 @@ cdef void *work(void *argument) noexcept nogil:
             crew.waiting += 1
             condition_wait(&crew.work, &crew.lock)
             crew.waiting -= 1
-        job = <Job *> crew.oldest
-        if job == NULL:
+        if crew.oldest == NULL:
             break
-        crew.oldest = job.next
-        if job.next == NULL:
-            crew.newest = NULL
-        crew.queued -= 1
+        count = take_jobs(crew, &job)
         mutex_unlock(&crew.lock)
-        add32(&crew.dir.queued_jobs, -1)
+        add32(&crew.dir.queued_jobs, -count)
         reply = job.reply
-        job.run(job)
+        if job.run_all != NULL:
+            job.run_all(job)
+        else:
+            job.run(job)
         if reply != NULL:
             inbox_post(reply, &job.done)
         mutex_lock(&crew.lock)

@@ -24,6 +24,9 @@ cdef extern from * nogil:
     #define _GNU_SOURCE
     #endif
     #include <dlfcn.h>
+    #include <errno.h>
+    #include <fcntl.h>
+    #include <unistd.h>
     #include <pthread.h>
     #include <stdint.h>
     #include <stdio.h>
@@ -159,6 +162,14 @@ cdef extern from * nogil:
         }
     }
 
+    /* Whether no file can be opened now: a library may be installed that could not be opened. */
+    static int kc_codec_lacks_descriptor(void) {
+        int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (file < 0) return errno == EMFILE || errno == ENFILE;
+        close(file);
+        return 0;
+    }
+
     /* Whether the codec's functions are available; opens the library at the first call. */
     static int kc_codec_open(int codec) {
         int state;
@@ -169,6 +180,7 @@ cdef extern from * nogil:
             state = kc_codec_state[codec];
             if (state == 0) {
                 state = kc_codec_resolve_id(codec) ? 1 : 2;
+                if (state == 2 && kc_codec_lacks_descriptor()) state = 0;  /* the next call tries again */
                 __atomic_store_n(&kc_codec_state[codec], state, __ATOMIC_RELEASE);
             }
             pthread_mutex_unlock(&kc_codec_opening);

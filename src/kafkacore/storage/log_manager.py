@@ -489,9 +489,17 @@ class LogManager:
                 try:
                     checkpoints.OffsetCheckpoint(directory.path, name, self._files).write(offsets)
                     directory.written[name] = offsets
-                except OSError:
+                except OSError as error:
+                    if error.errno in (errno.EMFILE, errno.ENFILE):  # the disk is sound; the next interval tries again
+                        from kafkacore.runtime import open_files
+
+                        LOG.warning(
+                            "%s in %s is not written: %s; it is tried again%s",
+                            name, directory.path, error.strerror, open_files.explain(error.errno),
+                        )  # fmt: skip
+                        continue
                     LOG.exception("%s cannot be written in %s", name, directory.path)
-                    self.fail(directory)
+                    self.fail(directory, error.errno or errno.EIO)
 
     # --- failure and the end ---
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from damaged_logs import marker
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log import partition, producers, segment
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_watch import SYNCED, PartitionWatch
+from kafkacore._fast.log.producer_states import producer_states
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.wait import io
@@ -95,12 +97,20 @@ def test_a_gap_in_the_sequence_is_refused_and_changes_nothing(tmp_path: Path) ->
     assert handle.append(idempotent(2)).error == 0
 
 
-def test_an_older_epoch_is_fenced_and_a_newer_one_begins_at_zero(tmp_path: Path) -> None:
+def test_log_fences_an_older_producer_epoch_and_starts_a_newer_one_at_sequence_zero(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.append(idempotent(0, epoch=3))
     assert handle.append(idempotent(2, epoch=2)).error == INVALID_PRODUCER_EPOCH
     assert handle.append(idempotent(2, epoch=4)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert handle.append(idempotent(0, epoch=4)).error == 0
+    assert handle.end_offset == 2
+    # The sequences are those of epoch 3; the records are new all the same.
+    begun = handle.append(idempotent(0, epoch=4))
+    assert (begun.error, begun.duplicate, begun.first_offset, begun.last_offset) == (0, False, 2, 3)
+    assert offsets(handle) == [0, 1, 2, 3]
+    late = handle.append(idempotent(0, epoch=3))
+    assert (late.error, late.duplicate, handle.end_offset) == (INVALID_PRODUCER_EPOCH, False, 4)
+    again = handle.append(idempotent(0, epoch=4))
+    assert (again.error, again.duplicate, again.first_offset, handle.end_offset) == (0, True, 2, 4)
 
 
 def test_the_sequence_wraps_at_its_greatest_number(tmp_path: Path) -> None:
@@ -121,6 +131,22 @@ def test_a_producer_is_forgotten_after_its_time(tmp_path: Path) -> None:
     clock.advance_ms(1000)
     assert handle.expire_producers() == 1
     assert handle.append(idempotent(40)).error == 0
+
+
+def test_producer_stays_known_while_its_transaction_is_open(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    handle = led(tmp_path, clock, producer_id_expiration_ms=1000)
+    opened = batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True)
+    assert handle.append(opened, coordinator=True).error == 0
+    clock.advance_ms(5000)
+    assert handle.expire_producers() == 0
+    assert [each.transaction_first_offset for each in producer_states(handle)] == [0]
+    assert (handle.last_stable_offset, handle.high_watermark) == (0, 2)
+    assert handle.append(marker(0, NOW + 5000, 4, 1, 0), coordinator=True).error == 0
+    assert (handle.last_stable_offset, handle.expire_producers()) == (3, 0)
+    clock.advance_ms(1000)
+    assert handle.expire_producers() == 1
+    assert producer_states(handle) == []
 
 
 def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
@@ -258,6 +284,30 @@ def test_nothing_above_the_high_watermark_is_deleted(tmp_path: Path) -> None:
     assert handle.delete_old_segments() == 0
 
 
+def test_records_above_the_high_watermark_cannot_be_deleted(tmp_path: Path) -> None:
+    handle = led(tmp_path)
+    for _ in range(4):
+        handle.append(batch())
+    handle = behind_its_end(handle, high_watermark=4)
+    for offset in (5, 8, 9, -2):
+        assert handle.delete_records(offset) == (OFFSET_OUT_OF_RANGE, -1)
+        assert (handle.log_start_offset, offsets(handle)) == (0, list(range(8)))
+    assert handle.delete_records(4) == (0, 4)
+    assert offsets(handle, 4) == [4, 5, 6, 7]
+    assert handle.delete_records(-1) == (0, 4)
+
+
+def behind_its_end(handle: PartitionHandle, high_watermark: int) -> PartitionHandle:
+    """The log after a restart of its leader, whose follower has not fetched the end yet."""
+    handle.retire()
+    made = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, handle.settings)
+    log_loader.load(made, f"{handle.directory.path}/orders-0", clean=False)
+    made.restore_high_watermark(high_watermark)
+    made.become_leader(1, handle.leader_epoch + 1, 1, [(2, True)])
+    assert made.high_watermark == high_watermark
+    return made
+
+
 # --- roles and epochs ---
 
 
@@ -343,6 +393,44 @@ def test_old_offsets_are_found_by_the_index_in_memory_and_on_disk(tmp_path: Path
     assert len(handle.segments()) == 3
     for offset in range(0, 1000, 7):
         assert handle.read(offset, 1).first_offset == offset // 2 * 2
+
+
+@pytest.mark.parametrize("bound", [2, 4, 6, 8, 12, 14])
+def test_read_ends_at_the_high_watermark_in_every_segment(tmp_path: Path, bound: int) -> None:
+    """Segments of three batches: the bound lies inside a sealed one, between two and inside the last."""
+    handle = led(tmp_path, segment_bytes=3 * len(batch()), index_interval_bytes=0)
+    for _ in range(8):
+        handle.append(batch())
+    handle = behind_its_end(handle, bound)
+    assert [part.sealed for part in handle.segments()][:2] == [True, True]
+    assert offsets(handle, isolation=0) == list(range(bound))
+    assert offsets(handle, isolation=1) == list(range(bound))
+    assert offsets(handle, isolation=2) == list(range(16))
+    found = handle.read(bound, isolation=0)
+    assert (found.error, found.records, found.high_watermark) == (0, b"", bound)
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 6])
+def test_read_committed_ends_at_an_open_transaction_in_every_segment(tmp_path: Path, first: int) -> None:
+    handle = led(tmp_path, segment_bytes=3 * len(batch()), index_interval_bytes=0)
+    for number in range(8):
+        opens = {"producer_id": 4, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+        handle.append(batch(**(opens if number == first else {})), coordinator=True)
+    assert handle.last_stable_offset == 2 * first
+    assert offsets(handle, isolation=1) == list(range(2 * first))
+    assert offsets(handle, isolation=0) == list(range(16))
+
+
+def test_offset_by_time_ends_at_the_bound(tmp_path: Path) -> None:
+    handle = led(tmp_path, segment_bytes=4 * len(batch(1)), index_interval_bytes=0)
+    for i in range(10):
+        handle.append(batch(1, timestamp=NOW + i))
+    for i in (1, 3, 4, 8, 9):  # in sealed segments, at their ends, in the active one
+        assert handle.offset_by_time(NOW + i, bound=i) == (-1, -1, -1)
+        assert handle.offset_by_time(NOW + i, bound=i + 1) == (i, NOW + i, 0)
+    handle = behind_its_end(handle, high_watermark=5)
+    assert handle.offset_by_time(NOW + 4) == (4, NOW + 4, 0)
+    assert handle.offset_by_time(NOW + 5) == (-1, -1, -1)
 
 
 def test_records_are_found_by_time(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import select
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.partition_watch import SYNCED as UNTIL_SYNCED
+from kafkacore._fast.log.partition_watch import PartitionWatch
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
@@ -145,6 +148,55 @@ def test_of_a_log_that_is_cut_the_last_segments_go_first() -> None:
         check_log(handle, 2)
         ends.add(handle.end_offset)
     assert len(ends) > 2
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("end", [4, 10, 14])
+def test_truncated_records_do_not_return_behind_their_successors_after_a_power_cut(end: int, ordered: bool) -> None:
+    """Truncate, append, cut the power: nothing but the truncation itself was synced."""
+    for seed in range(20):
+        disk = new_disk()
+        manager, handle = start(disk)
+        assert append_some(handle, 0, 25) == 25
+        handle.truncate_to(end)
+        handle.configure(UNSYNCED)
+        successors = [batch(1000 + number) for number in range(3)]
+        for number, records in enumerate(successors):
+            plain = RecordBatchBuilder()
+            for record in next(iter(Batches(records))):
+                plain.append(timestamp=1_700_000_000_000, key=b"new %d" % number, value=record.value)
+            assert handle.append(plain.build()).error == 0
+        disk.cut_power()
+        manager.close()
+        del manager, handle
+        disk.restart(SEED * 1000 + seed, ordered)
+        manager, handle = start(disk)
+        keys = [record.key for one in Batches(handle.read(0, 1 << 20, isolation=3).records) for record in one]
+        assert all(key.startswith(b"new ") for key in keys[end:]), f"seed {seed}: {keys[end:]}"
+        assert handle.end_offset >= end
+        manager.close()
+
+
+def test_roll_syncs_the_sealed_segment_without_a_flush() -> None:
+    disk = new_disk()
+    manager, handle = start(disk, UNSYNCED)
+    number = 0
+    while len(handle.segments()) < 3:
+        assert handle.append(batch(number)).error == 0
+        number += 1
+    sealed_end = handle.segments()[-1].base_offset
+    watch = PartitionWatch()
+    if watch.arm("sealed", handle, UNTIL_SYNCED, sealed_end):
+        assert select.select([watch.fileno()], [], [], 10)[0], "nothing synced the sealed segment"
+    watch.close()
+    assert handle.synced_offset >= sealed_end
+    disk.cut_power()
+    manager.close()
+    del manager, handle
+    disk.restart(SEED)
+    manager, handle = start(disk, UNSYNCED)
+    check_log(handle, sealed_end // 2)
+    manager.close()
 
 
 def test_a_cut_during_recovery_is_recovered_from() -> None:

@@ -27,7 +27,7 @@ from kafkacore._fast.wait.park cimport (
 )
 from kafkacore._fast.log.partition cimport (
     Acknowledgement, FetchView, Partition, partition_append, partition_check_leader, partition_hold,
-    partition_release, partition_satisfies, partition_unwait, partition_view, partition_wait,
+    partition_open_ahead, partition_release, partition_satisfies, partition_unwait, partition_view, partition_wait,
 )
 from kafkacore._fast.plane.plane cimport (
     SERVED, SERVED_BLOCKED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, TURN_NS, HotApi, Request, hot_api,
@@ -76,6 +76,7 @@ ctypedef struct ProduceCall:
     bint failed                   # a partition has an error: with acks=0 the connection closes
     bint internal                 # a partition belongs to one of Kafka's internal topics
     int64_t held_bytes            # counted in the plane's budget since it was first blocked or parked
+    bint opened_ahead             # the logs of all its partitions are ready, or on their way
     Waiter blocked
 
 cdef int32_t live_calls = 0       # atomic; tests compare it with zero
@@ -280,6 +281,7 @@ cdef int go_on(ProduceCall *call) noexcept nogil:
     while call.next < call.count:
         if call.parts[call.next].answer.error_code == NONE:
             if append(call, &call.parts[call.next]) == LOG_BLOCKED:
+                open_ahead(call)
                 return SERVED_BLOCKED
         call.next += 1
         if call.next < call.count and (call.request.inflated_bytes >= end_bytes or now_ns(call) >= end_ns):
@@ -295,6 +297,17 @@ cdef int go_on(ProduceCall *call) noexcept nogil:
 cdef inline int64_t now_ns(const ProduceCall *call) noexcept nogil:
     cdef const Clock *clock = &call.request.plane.env.clock
     return clock.monotonic_ns(clock.self)
+
+
+cdef void open_ahead(ProduceCall *call) noexcept nogil:
+    """While one log is made ready, the logs behind it are too: one sync serves many of them."""
+    cdef int32_t i
+    if call.opened_ahead:
+        return
+    call.opened_ahead = True
+    for i in range(call.next + 1, call.count):
+        if call.parts[i].answer.error_code == NONE:
+            partition_open_ahead(call.parts[i].partition)
 
 
 cdef int append(ProduceCall *call, Part *part) noexcept nogil:

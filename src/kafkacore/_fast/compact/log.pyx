@@ -19,9 +19,11 @@ from kafkacore._fast.record.record cimport (
     BATCH_OK, HEADER_BYTES, MAX_BATCH_BYTES, BatchHeader, batch_checksum, parse_header,
 )
 from kafkacore._fast.log.segment cimport (
-    LAST_RELATIVE_OFFSET, file_of, segment_borrow, segment_end_times, segment_floor_on_disk, segment_forget_indexes,
-    segment_give_back, segment_hold, segment_new, segment_note_batch, segment_open_log, segment_release,
-    segment_reserve, segment_seal,
+    LAST_RELATIVE_OFFSET, file_of, segment_hold, segment_new, segment_open_log, segment_release,
+)
+from kafkacore._fast.log.segment_index cimport (
+    segment_borrow, segment_end_times, segment_floor_on_disk, segment_forget_indexes, segment_give_back,
+    segment_note_batch, segment_reserve, segment_seal,
 )
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_read

@@ -13,12 +13,13 @@ from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_OPEN, log_block, log_fail_in, log_set_segments, log_wake_blocked,
     log_wake_changed,
 )
-from kafkacore._fast.log.trim cimport log_advance_start
+from kafkacore._fast.log.delete cimport log_advance_start
 from kafkacore._fast.wait.park cimport WAKE_READY
 from kafkacore._fast.log.segment cimport (
-    SEGMENT_REPLACED, segment_hold, segment_open_indexes, segment_open_log, segment_open_part, segment_release,
-    segment_sync_names, segment_unlink_files,
+    SEGMENT_REPLACED, segment_hold, segment_open_log, segment_open_part, segment_release, segment_sync_names,
+    segment_unlink_files,
 )
+from kafkacore._fast.log.segment_index cimport segment_open_indexes
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 cdef extern from "<errno.h>" nogil:

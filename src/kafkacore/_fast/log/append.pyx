@@ -8,19 +8,20 @@ from kafkacore._fast.codec.context cimport CodecContext
 from kafkacore._fast.base.cursor cimport writer_free, writer_init
 from kafkacore._fast.log.epochs cimport epochs_assign
 from kafkacore._fast.wait.io cimport io_fail
+from kafkacore._fast.log.jobs cimport is_short_of_files
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, Log, LogConfig, log_block, log_now_ms, recent_add
 )
-from kafkacore._fast.log.open cimport log_reserve_ahead, log_save_epochs, log_start_open, log_start_roll, log_start_wake
+from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
+from kafkacore._fast.log.open cimport log_start_open, log_start_wake
+from kafkacore._fast.log.roll cimport log_reserve_ahead, log_start_roll
 from kafkacore._fast.log.producers cimport (
     PRODUCER_DUPLICATE, EndedTransaction, ProducerBatch, producers_check, producers_first_unstable,
     producers_note_batch, producers_reserve,
 )
 from kafkacore._fast.record.record cimport BATCH_OK, BatchHeader, has_producer_id, last_offset, parse_header
-from kafkacore._fast.log.segment cimport (
-    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, file_of, segment_note_batch,
-    segment_reserve, segment_write_indexes,
-)
+from kafkacore._fast.log.segment cimport LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Segment, file_of
+from kafkacore._fast.log.segment_index cimport segment_note_batch, segment_reserve, segment_write_indexes
 from kafkacore._fast.codec.thread_context cimport thread_codec
 from kafkacore._fast.log.txn_index cimport txn_index_append
 from kafkacore._fast.record.validate cimport (
@@ -166,7 +167,7 @@ cdef void write_waiting_entries(Log *log) noexcept nogil:
     if (segment.offset_count - segment.offset_written >= UNWRITTEN_ENTRIES
             or segment.time_count - segment.time_written >= UNWRITTEN_ENTRIES):
         result = segment_write_indexes(segment)
-        if result < 0:
+        if result < 0 and not is_short_of_files(result):  # without a descriptor the next append tries again
             io_fail(log.dir, -result)
             log.state = LOG_FAILED
 

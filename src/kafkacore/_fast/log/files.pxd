@@ -15,8 +15,17 @@ cdef int write_small_file(const Disk *disk, const char *directory, const char *n
 # The whole file, malloc'ed; its size, or -errno. Files over 64 MiB are refused with -EFBIG.
 cdef int64_t read_small_file(const Disk *disk, const char *directory, const char *name, uint8_t **data) noexcept nogil
 
+# The same in steps, for many files at once: writes the temporary file; syncs it; renames it. The caller syncs the
+# directory.
+cdef int begin_small_file(const Disk *disk, const char *directory, const char *name, const void *data,
+                          size_t size) noexcept nogil
+cdef int sync_small_file(const Disk *disk, const char *directory, const char *name) noexcept nogil
+cdef int name_small_file(const Disk *disk, const char *directory, const char *name) noexcept nogil
+
+cdef int begin_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
+cdef int begin_epochs(Log *log, const char *directory) noexcept nogil
 cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
-# Copies the entries under the lock, writes without it.
+# Copies the entries under the lock and writes them without it.
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
 # The state of producers below `offset`, whose name it has; the log's is copied under the lock.
 cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,

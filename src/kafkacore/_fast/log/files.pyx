@@ -11,7 +11,7 @@ from libc.string cimport strlen
 from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
 from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.log.epochs cimport epochs_write
-from kafkacore._fast.log.log cimport EPOCHS_SAVED, Log
+from kafkacore._fast.log.log cimport EPOCHS_BEHIND, EPOCHS_SAVED, Log
 from kafkacore._fast.log.producers cimport producers_write
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
@@ -35,6 +35,16 @@ cdef char *join(const char *directory, const char *name, const char *suffix) noe
     return path
 
 
+cdef int sync_file(const Disk *disk, const char *path) noexcept nogil:
+    cdef int result
+    cdef int file = disk.open(disk.self, path, O_RDWR | O_CLOEXEC, 0)
+    if file < 0:
+        return file
+    result = disk.sync(disk.self, file)
+    disk.close(disk.self, file)
+    return result
+
+
 cdef int write_file(const Disk *disk, const char *path, const void *data, size_t size, bint synced) noexcept nogil:
     cdef int64_t result
     cdef int file = disk.open(disk.self, path, O_CREAT | O_TRUNC | O_RDWR | O_CLOEXEC, 0o644)
@@ -45,6 +55,36 @@ cdef int write_file(const Disk *disk, const char *path, const void *data, size_t
         result = disk.sync(disk.self, file)
     disk.close(disk.self, file)
     return <int> result if result < 0 else 0
+
+
+cdef int begin_small_file(const Disk *disk, const char *directory, const char *name, const void *data,
+                          size_t size) noexcept nogil:
+    cdef char *temporary = join(directory, name, b".tmp")
+    cdef int result = -ENOMEM
+    if temporary != NULL:
+        result = write_file(disk, temporary, data, size, False)
+    free(temporary)
+    return result
+
+
+cdef int sync_small_file(const Disk *disk, const char *directory, const char *name) noexcept nogil:
+    cdef char *temporary = join(directory, name, b".tmp")
+    cdef int result = -ENOMEM
+    if temporary != NULL:
+        result = sync_file(disk, temporary)
+    free(temporary)
+    return result
+
+
+cdef int name_small_file(const Disk *disk, const char *directory, const char *name) noexcept nogil:
+    cdef char *path = join(directory, name, b"")
+    cdef char *temporary = join(directory, name, b".tmp")
+    cdef int result = -ENOMEM
+    if path != NULL and temporary != NULL:
+        result = disk.rename(disk.self, temporary, path)
+    free(path)
+    free(temporary)
+    return result
 
 
 cdef int write_small_file(const Disk *disk, const char *directory, const char *name, const void *data, size_t size,
@@ -96,8 +136,8 @@ cdef int64_t read_small_file(const Disk *disk, const char *directory, const char
     return size
 
 
-cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil:
-    cdef char text[METADATA_BYTES]
+cdef int metadata_text(const uint8_t *topic_id, char *text) noexcept nogil:
+    """Its size; `text` has METADATA_BYTES."""
     cdef char encoded[23]
     cdef uint32_t bits = 0
     cdef int have = 0
@@ -112,22 +152,55 @@ cdef int write_partition_metadata(const Disk *disk, const char *directory, const
             at += 1
     encoded[at] = BASE64[bits << 4 & 63]
     encoded[at + 1] = 0
-    return write_small_file(disk, directory, b"partition.metadata", text,
-                            snprintf(text, METADATA_BYTES, b"version: 0\ntopic_id: %s", encoded), True)
+    return snprintf(text, METADATA_BYTES, b"version: 0\ntopic_id: %s", encoded)
+
+
+cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil:
+    cdef char text[METADATA_BYTES]
+    cdef int size = metadata_text(topic_id, text)
+    return write_small_file(disk, directory, b"partition.metadata", text, <size_t> size, True)
+
+
+cdef int begin_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil:
+    cdef char text[METADATA_BYTES]
+    cdef int size = metadata_text(topic_id, text)
+    return begin_small_file(disk, directory, b"partition.metadata", text, <size_t> size)
+
+
+cdef void take_epochs(Log *log, Writer *out) noexcept nogil:
+    writer_init(out, MAX_SMALL_BYTES)
+    mutex_lock(&log.lock)
+    epochs_write(log, out)
+    log.epochs_dirty = EPOCHS_SAVED
+    mutex_unlock(&log.lock)
+
+
+cdef int written_epochs(Log *log, Writer *out, int result) noexcept nogil:
+    """Frees the text. After an error the file lacks the entries, and the next attempt writes them."""
+    writer_free(out)
+    if result < 0:
+        mutex_lock(&log.lock)
+        log.epochs_dirty = EPOCHS_BEHIND
+        mutex_unlock(&log.lock)
+    return result
 
 
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil:
     cdef Writer out
     cdef int result = -ENOMEM
-    writer_init(&out, MAX_SMALL_BYTES)
-    mutex_lock(&log.lock)
-    epochs_write(log, &out)
-    log.epochs_dirty = EPOCHS_SAVED
-    mutex_unlock(&log.lock)
+    take_epochs(log, &out)
     if not out.bad:
         result = write_small_file(log.dir.disk, directory, b"leader-epoch-checkpoint", out.data, out.size, synced)
-    writer_free(&out)
-    return result
+    return written_epochs(log, &out, result)
+
+
+cdef int begin_epochs(Log *log, const char *directory) noexcept nogil:
+    cdef Writer out
+    cdef int result = -ENOMEM
+    take_epochs(log, &out)
+    if not out.bad:
+        result = begin_small_file(log.dir.disk, directory, b"leader-epoch-checkpoint", out.data, out.size)
+    return written_epochs(log, &out, result)
 
 
 cdef int save_snapshot(const Disk *disk, const char *directory, int64_t offset, const Writer *content,

@@ -8,9 +8,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkacore._fast.base.cursor cimport Reader
 from kafkacore._fast.log.producers cimport Producer, producers_begin_read, producers_read_one
 from kafkacore._fast.log.segment cimport (
-    ABORTED_ENTRY_BYTES, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetEntry, TimeEntry, read_offset_entry,
-    read_time_entry,
+    ABORTED_ENTRY_BYTES, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetEntry, TimeEntry,
 )
+from kafkacore._fast.log.segment_index cimport read_offset_entry, read_time_entry
 from kafkacore._fast.log.txn_index cimport AbortedTransaction, txn_index_entry
 
 OFFSET_ENTRY_SIZE = OFFSET_ENTRY_BYTES

@@ -124,6 +124,7 @@ ctypedef struct Log:
     Waiter *blocked                      # appends that wait for OPEN
     Dirty dirty
     Job job                              # open or roll: one at a time
+    int64_t refuse_until_ns              # monotonic; a job found no file descriptor, see jobs.pxd; 0: none did
     int64_t roll_offset                  # base offset of the segment that the roll under way makes
     Job epochs_job
     bint epochs_job_queued

@@ -15,9 +15,13 @@ from kafkacore._fast.log.log cimport (
     recent_clear,
 )
 from kafkacore._fast.log.append cimport AppendInfo
-from kafkacore._fast.log.open cimport log_save_epochs, log_start_open, log_start_roll
+from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
+from kafkacore._fast.log.open cimport log_start_open
+from kafkacore._fast.log.roll cimport log_start_roll
 from kafkacore._fast.log.read cimport ReadResult
-from kafkacore._fast.log.trim cimport log_advance_start, log_has_jobs, log_truncate_fully
+from kafkacore._fast.log.delete cimport log_advance_start
+from kafkacore._fast.log.shut cimport log_has_jobs
+from kafkacore._fast.log.truncate cimport log_truncate_fully
 from kafkacore._fast.wait.park cimport WAKE_READY, Waiter, WakeList, park_release, wake_all
 from kafkacore._fast.log.partition cimport (
     READ_LOCAL, FetchView, Partition, partition_append_as_follower, partition_read,

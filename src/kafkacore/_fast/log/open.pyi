@@ -1,1 +1,1 @@
-"""First append, rolls and syncs of a log. Native only; `partition_handle` is what Python calls."""
+"""Opening logs for appends. Native only; Python calls `partition_handle`."""

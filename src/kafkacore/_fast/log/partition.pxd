@@ -94,6 +94,9 @@ cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size
                                       Waiter *blocked,
                                       AppendInfo *info, WakeList *wakes) noexcept nogil
 
+# Before appends to many partitions: starts to open a leader's log if its next append would wait for that.
+cdef void partition_open_ahead(Partition *p) noexcept nogil
+
 ctypedef struct FetchView:
     int64_t high_watermark
     int64_t last_stable_offset

@@ -15,9 +15,12 @@ from kafkacore._fast.log.append cimport (
     Prepared, append_info_init, log_append_checked, log_append_prepared, log_prepare, prepared_free
 )
 from kafkacore._fast.log.files cimport write_partition_metadata
-from kafkacore._fast.log.open cimport log_call_committer, log_commit_init, log_save_epochs, log_want_synced
+from kafkacore._fast.log.commit cimport log_call_committer, log_commit_init, log_want_synced
+from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
+from kafkacore._fast.log.jobs cimport is_short_of_files
+from kafkacore._fast.log.open cimport log_open_ahead
 from kafkacore._fast.log.read cimport log_read, log_read_slowly
-from kafkacore._fast.log.trim cimport log_advance_start
+from kafkacore._fast.log.delete cimport log_advance_start
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.log.producers cimport producers_expire, producers_first_unstable, producers_replicated
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
@@ -360,6 +363,13 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
     return error
 
 
+cdef void partition_open_ahead(Partition *p) noexcept nogil:
+    mutex_lock(&p.log.lock)
+    if p.role == ROLE_LEADER:
+        log_open_ahead(&p.log)
+    mutex_unlock(&p.log.lock)
+
+
 cdef int partition_append_as_follower(Partition *p, const uint8_t *records, size_t size, int32_t leader_epoch,
                                       Waiter *blocked,
                                       AppendInfo *info, WakeList *wakes) noexcept nogil:
@@ -488,7 +498,7 @@ cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexce
     # With files it is there before the next append; a lazy log writes it when it opens.
     if p.log.path != NULL and p.log.state != LOG_LAZY:
         result = write_partition_metadata(p.log.dir.disk, p.log.path, topic_id)
-    if result < 0:
+    if result < 0 and not is_short_of_files(result):
         log_fail(&p.log, -result)
         return result
     mutex_lock(&p.log.lock)

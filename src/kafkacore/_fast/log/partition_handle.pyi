@@ -175,6 +175,9 @@ class PartitionHandle:
     def unflushed_since_ms(self) -> int:
         """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
 
+    def open_ahead(self) -> None:
+        """Starts to open a leader's log if the next append would wait for that, as a Produce of many partitions does."""
+
     def append(self, records: Buffer, acks: int = 1, wait: bool = True, coordinator: bool = False) -> AppendResult:
         """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
         `wait` for the acknowledgement that `acks` asks for; without, `ack` is what it would have waited for.

@@ -13,8 +13,10 @@ from kafkacore._fast.log.log cimport (
 )
 from kafkacore._fast.log.aborted cimport log_aborted
 from kafkacore._fast.log.append cimport AppendInfo
-from kafkacore._fast.log.open cimport log_commit_soon, log_recovery_point
-from kafkacore._fast.log.trim cimport log_delete_old, log_shut, log_stop, log_truncate_fully, log_truncate_to
+from kafkacore._fast.log.commit cimport log_commit_soon, log_recovery_point
+from kafkacore._fast.log.delete cimport log_delete_old
+from kafkacore._fast.log.shut cimport log_shut, log_stop
+from kafkacore._fast.log.truncate cimport log_truncate_fully, log_truncate_to
 from kafkacore._fast.log.read cimport ReadResult, log_offset_by_time, log_offset_of_max_timestamp
 from kafkacore._fast.wait.park cimport WakeList, park_release, wake_all
 from kafkacore._fast.log.partition cimport (
@@ -22,7 +24,7 @@ from kafkacore._fast.log.partition cimport (
     FetchView, Follower, Partition, partition_append, partition_append_as_follower, partition_assign_topic_id,
     partition_become, partition_close, partition_delete_records, partition_epoch_end, partition_expire_producers,
     partition_fail, partition_high_watermark, partition_is_behind, partition_new, partition_read, partition_release,
-    partition_restore, partition_satisfies, partition_unwait, partition_wait,
+    partition_restore, partition_satisfies, partition_unwait, partition_wait, partition_open_ahead,
 )
 from kafkacore._fast.log.segment cimport file_of, segment_release
 from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_new
@@ -425,6 +427,11 @@ cdef class PartitionHandle:
         return result
 
     # --- appends ---
+
+    def open_ahead(self):
+        """Starts to open the log if the next append would wait for that, as a Produce of many partitions does."""
+        with nogil:
+            partition_open_ahead(self.partition)
 
     def append(self, records, int acks=1, bint wait=True, bint coordinator=False):
         """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with

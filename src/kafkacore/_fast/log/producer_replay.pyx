@@ -16,7 +16,8 @@ from kafkacore._fast.log.producers cimport (
 from kafkacore._fast.record.record cimport (
     BATCH_OK, BATCH_SHORT, HEADER_BYTES, BatchHeader, has_producer_id, is_control, last_offset, parse_header,
 )
-from kafkacore._fast.log.segment cimport Segment, segment_floor_on_disk, segment_open_log
+from kafkacore._fast.log.segment cimport Segment, segment_open_log
+from kafkacore._fast.log.segment_index cimport segment_floor_on_disk
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_append
 

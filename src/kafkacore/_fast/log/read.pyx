@@ -15,9 +15,10 @@ from kafkacore._fast.log.log cimport (
 from kafkacore._fast.record.record cimport (
     BATCH_OK, BatchHeader, FoundRecord, find_max_timestamp, find_timestamp, parse_header,
 )
-from kafkacore._fast.log.segment cimport (
-    SEGMENT_END, Position, TimeEntry, file_of, segment_find, segment_floor, segment_floor_on_disk, segment_hold,
-    segment_open_log, segment_release, segment_time_floor, segment_time_floor_on_disk,
+from kafkacore._fast.log.segment cimport TimeEntry, file_of, segment_hold, segment_open_log, segment_release
+from kafkacore._fast.log.segment_find cimport SEGMENT_END, Position, segment_find
+from kafkacore._fast.log.segment_index cimport (
+    segment_floor, segment_floor_on_disk, segment_time_floor, segment_time_floor_on_disk,
 )
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.codec.thread_context cimport thread_codec
@@ -371,32 +372,6 @@ cdef int find_by_time(Log *log, SegmentList *list, int64_t timestamp_ms, int64_t
     return 0
 
 
-cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64_t *offset, int64_t *found_ms,
-                            int32_t *leader_epoch) noexcept nogil:
-    cdef SegmentList *list
-    cdef FoundRecord found
-    cdef InflateLimits limits
-    cdef int64_t start_offset, cuts
-    cdef int result
-    offset[0] = found_ms[0] = -1
-    leader_epoch[0] = -1
-    while True:
-        result = begin_by_time(log, &list, &start_offset, &cuts, &limits)
-        if list == NULL:
-            return result
-        result = find_by_time(log, list, timestamp_ms, start_offset, &limits, &found)
-        segments_release(list)
-        if result == 0:
-            break
-        if cuts_of(log) == cuts:
-            return KAFKA_STORAGE_ERROR
-    if found.found and found.offset < bound:
-        offset[0] = found.offset
-        found_ms[0] = found.timestamp
-        leader_epoch[0] = epoch_of(log, found.offset)
-    return 0
-
-
 cdef int batch_at(Log *log, Segment *segment, int64_t offset, Position *at) noexcept nogil:
     cdef int64_t floor
     cdef int result = segment_open_log(segment)
@@ -433,27 +408,50 @@ cdef int find_greatest(Log *log, SegmentList *list, const InflateLimits *limits,
     return result if result != 0 else look_into(list.items[best], &at, -1, 0, True, limits, found)
 
 
-cdef int log_offset_of_max_timestamp(Log *log, int64_t *offset, int64_t *found_ms,
-                                     int32_t *leader_epoch) noexcept nogil:
+cdef int search(Log *log, bint greatest, int64_t timestamp_ms, FoundRecord *found) noexcept nogil:
+    """The first record with a timestamp at or behind `timestamp_ms`, or with the greatest one. 0 or Kafka's error
+    code."""
     cdef SegmentList *list
-    cdef FoundRecord found
     cdef InflateLimits limits
     cdef int64_t start_offset, cuts
     cdef int result
-    offset[0] = found_ms[0] = -1
-    leader_epoch[0] = -1
     while True:
+        found.found = False
         result = begin_by_time(log, &list, &start_offset, &cuts, &limits)
         if list == NULL:
             return result
-        result = find_greatest(log, list, &limits, &found)
+        if greatest:
+            result = find_greatest(log, list, &limits, found)
+        else:
+            result = find_by_time(log, list, timestamp_ms, start_offset, &limits, found)
         segments_release(list)
         if result == 0:
-            break
+            return 0
         if cuts_of(log) == cuts:
             return KAFKA_STORAGE_ERROR
-    if found.found:
-        offset[0] = found.offset
-        found_ms[0] = found.timestamp
-        leader_epoch[0] = epoch_of(log, found.offset)
-    return 0
+        # Else the files went while they were searched: the log has others now.
+
+
+cdef void answer(Log *log, const FoundRecord *found, int64_t *offset, int64_t *found_ms,
+                 int32_t *leader_epoch) noexcept nogil:
+    offset[0] = found.offset if found.found else -1
+    found_ms[0] = found.timestamp if found.found else -1
+    leader_epoch[0] = epoch_of(log, found.offset) if found.found else -1
+
+
+cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64_t *offset, int64_t *found_ms,
+                            int32_t *leader_epoch) noexcept nogil:
+    cdef FoundRecord found
+    cdef int result = search(log, False, timestamp_ms, &found)
+    if found.found and found.offset >= bound:
+        found.found = False
+    answer(log, &found, offset, found_ms, leader_epoch)
+    return result
+
+
+cdef int log_offset_of_max_timestamp(Log *log, int64_t *offset, int64_t *found_ms,
+                                     int32_t *leader_epoch) noexcept nogil:
+    cdef FoundRecord found
+    cdef int result = search(log, True, -1, &found)
+    answer(log, &found, offset, found_ms, leader_epoch)
+    return result

@@ -11,7 +11,7 @@ from kafkacore._fast.log.epochs cimport (
 )
 from kafkacore._fast.log.log cimport EPOCHS_BEHIND, LOG_OPEN, log_directory_path, log_now_ms, log_set_segments
 from kafkacore._fast.log.files cimport read_small_file
-from kafkacore._fast.log.open cimport log_save_epochs
+from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
 from kafkacore._fast.log.producers cimport (
     producers_clear, producers_expire, producers_first_unstable, producers_free, producers_new,
 )
@@ -20,9 +20,12 @@ from kafkacore._fast.log.producer_replay cimport (
     LOAD_BLOCK_BYTES, Load, load_start, replay_batch, replay_drop_strays, replay_save, replay_to,
 )
 from kafkacore._fast.log.segment cimport (
-    LAST_RELATIVE_OFFSET, Segment, segment_close, segment_end_times, segment_forget_indexes, segment_load_indexes,
-    segment_new, segment_note_batch, segment_open_log, segment_release, segment_reserve, segment_reset_indexes,
-    segment_seal, segment_truncate, segment_sync_names, segment_unlink, segment_write_indexes,
+    LAST_RELATIVE_OFFSET, Segment, segment_close, segment_new, segment_open_log, segment_release, segment_sync_names,
+    segment_truncate, segment_unlink,
+)
+from kafkacore._fast.log.segment_index cimport (
+    segment_end_times, segment_forget_indexes, segment_load_indexes, segment_note_batch, segment_reserve,
+    segment_reset_indexes, segment_seal, segment_write_indexes,
 )
 from kafkacore._fast.log.segment_end cimport SegmentEnd, segment_find_end, segment_note_end
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock

@@ -6,9 +6,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from kafkacore._fast.base.cursor cimport be32, be64
 from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.record.record cimport BATCH_OK, HEADER_BYTES, BatchHeader, last_offset, parse_header
-from kafkacore._fast.log.segment cimport (
-    LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_borrow, segment_give_back,
-    segment_load_indexes, segment_open_log, segment_reserve, segment_reset_indexes,
+from kafkacore._fast.log.segment cimport LAST_RELATIVE_OFFSET, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, segment_open_log
+from kafkacore._fast.log.segment_index cimport (
+    segment_borrow, segment_give_back, segment_load_indexes, segment_reserve, segment_reset_indexes,
 )
 
 cdef enum:

@@ -1,0 +1,1 @@
+"""The group commit of logs; native only."""

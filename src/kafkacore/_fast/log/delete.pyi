@@ -1,0 +1,1 @@
+"""Deletion of old records. Native only; Python calls `partition_handle`."""

@@ -1,0 +1,173 @@
+"""Deletion at the start of a log, as delete.pxd says (UnifiedLog.deleteOldSegments, maybeIncrementLogStartOffset)."""
+
+from libc.stdint cimport int32_t, int64_t
+
+from kafkacore._fast.base.atomics cimport load32, load64
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.epochs cimport epochs_truncate_start
+from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
+from kafkacore._fast.log.jobs cimport is_short_of_files
+from kafkacore._fast.log.log cimport (
+    LOG_BLOCKED, LOG_FAILED, LOG_OPEN, SegmentList, log_dir, log_fail_in, log_hold_segments, log_now_ms,
+    segments_release,
+)
+from kafkacore._fast.log.read cimport segment_max_timestamp
+from kafkacore._fast.log.roll cimport log_start_roll
+from kafkacore._fast.log.segment cimport Segment, segment_sync_names, segment_unlink
+from kafkacore._fast.log.truncate cimport log_keep_segments
+from kafkacore._fast.wait.io cimport LogDir
+
+cdef enum:
+    KAFKA_STORAGE_ERROR = 56
+    OFFSET_OUT_OF_RANGE = 1
+
+
+cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
+    """Unlinks the oldest first, each for good before the next: if a crash brought back a segment before a gap, the log
+    would begin with it, and the load would drop the segments behind the gap."""
+    cdef int32_t i
+    cdef int result = 0
+    for i in range(count):
+        if i > 0:
+            result = segment_sync_names(list.items[i])
+        if result == 0:
+            result = segment_unlink(list.items[i])
+        if result < 0:
+            break
+    return result
+
+
+cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) noexcept nogil:
+    """Under the lock: the first segments are still the ones of `list`."""
+    cdef int32_t i
+    if log.segments == NULL or log.segments.count <= count:
+        return False
+    for i in range(count):
+        if log.segments.items[i] != list.items[i]:
+            return False
+    return True
+
+
+cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
+    """Drops the first `count` segments of `list`, which the log had a moment ago; never the active one. Appends go on
+    meanwhile. Returns how many went, or -errno."""
+    cdef int result = 0
+    if count <= 0 or count >= list.count:
+        return 0
+    mutex_lock(&log.lock)
+    # They may have been truncated, compacted or moved in the meantime. Segments that compaction is about to replace go
+    # when it is over.
+    if not log.swapping and begins_with(log, list, count):
+        result = log_keep_segments(log, count, log.segments.count, NULL)
+        log.cuts += 1
+        if result == 0 and log.log_start_offset < log.segments.items[0].base_offset:
+            log.log_start_offset = log.segments.items[0].base_offset
+        if result == 0:
+            log.local_log_start_offset = log.log_start_offset
+            epochs_truncate_start(log, log.log_start_offset)
+            log_save_epochs(log)
+    else:
+        count = 0
+    mutex_unlock(&log.lock)
+    if result == 0:
+        result = unlink_first(list, count)
+    return result if result < 0 else count
+
+
+cdef int failed(Log *log, LogDir *dir, int result) noexcept nogil:
+    """Without a file descriptor the directory stays online: the caller tries again, and files that are left over hold
+    records that a restart may bring back (docs/durability.md)."""
+    if not is_short_of_files(result):
+        log_fail_in(log, dir, -result)
+    return KAFKA_STORAGE_ERROR
+
+
+cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
+    cdef SegmentList *list
+    cdef LogDir *dir
+    cdef int32_t gone = 0
+    cdef int result
+    mutex_lock(&log.lock)
+    if log.state == LOG_FAILED or load32(&log.dir.offline):
+        mutex_unlock(&log.lock)
+        return KAFKA_STORAGE_ERROR
+    if offset > log.end_offset:
+        mutex_unlock(&log.lock)
+        return OFFSET_OUT_OF_RANGE
+    if offset > log.log_start_offset:
+        log.log_start_offset = log.local_log_start_offset = offset
+        epochs_truncate_start(log, offset)
+        log_save_epochs(log)
+    mutex_unlock(&log.lock)
+    list = log_hold_segments(log)
+    if list == NULL:
+        return 0
+    while gone + 1 < list.count and list.items[gone + 1].base_offset <= offset:
+        gone += 1
+    dir = log_dir(log)
+    result = drop_first(log, list, gone)
+    segments_release(list)
+    return 0 if result >= 0 else failed(log, dir, result)
+
+
+cdef int is_due(Log *log, Segment *segment, int64_t retention_ms, int64_t excess_bytes) noexcept nogil:
+    """1 when retention by time or by size lets the segment go; 0 or -errno."""
+    cdef int64_t newest_ms, unused
+    cdef int result
+    if excess_bytes >= load64(&segment.size):
+        return 1
+    if retention_ms < 0:
+        return 0
+    result = segment_max_timestamp(log, segment, &newest_ms, &unused)
+    if result < 0:
+        return result
+    if newest_ms < 0:
+        newest_ms = segment.modified_ms
+    return log_now_ms(log) - newest_ms > retention_ms
+
+
+cdef int count_due(Log *log, SegmentList *list, int64_t high_watermark, int64_t retention_ms,
+                   int64_t retention_bytes) noexcept nogil:
+    cdef int64_t excess = load64(&log.total_bytes) - retention_bytes if retention_bytes >= 0 else -1
+    cdef int64_t end_offset
+    cdef int32_t i
+    cdef int due
+    for i in range(list.count):
+        end_offset = list.items[i + 1].base_offset if i + 1 < list.count else high_watermark
+        if end_offset > high_watermark or (i + 1 == list.count and load64(&list.items[i].size) == 0):
+            return i
+        due = is_due(log, list.items[i], retention_ms, excess)
+        if due <= 0:
+            return due if due < 0 else i
+        excess -= load64(&list.items[i].size)
+    return list.count
+
+
+cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil:
+    cdef LogDir *dir = log_dir(log)
+    cdef SegmentList *list = log_hold_segments(log)
+    cdef int64_t retention_ms, retention_bytes
+    cdef int due
+    if list == NULL:
+        return 0
+    mutex_lock(&log.lock)
+    retention_ms = log.config.retention_ms if log.config.delete_policy else -1
+    retention_bytes = log.config.retention_bytes if log.config.delete_policy else -1
+    mutex_unlock(&log.lock)
+    due = count_due(log, list, high_watermark, retention_ms, retention_bytes)
+    if due == list.count:
+        # Everything is due: a new, empty active segment keeps the end offset on disk.
+        mutex_lock(&log.lock)
+        if log.state == LOG_OPEN and log.active == list.items[list.count - 1] and log.end_offset == high_watermark:
+            due = log_start_roll(log, log.end_offset, blocked)
+        if due != LOG_BLOCKED:
+            due = list.count - 1
+        mutex_unlock(&log.lock)
+    if due > 0:
+        due = drop_first(log, list, due)
+    if due < 0 and due != LOG_BLOCKED and load32(&list.items[0].dropped):
+        due = 0  # the log moved or was truncated, and its files went in the meantime
+    segments_release(list)
+    if due < 0 and due != LOG_BLOCKED:
+        return -failed(log, dir, due)
+    return due

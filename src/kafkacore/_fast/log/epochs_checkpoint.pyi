@@ -1,0 +1,1 @@
+"""The leader-epoch-checkpoint of open logs; native only."""

@@ -1,0 +1,30 @@
+"""Jobs on pool threads that have a log's files to themselves: opening, waking and rolling.
+
+Without file descriptors (EMFILE, ENFILE) such a job changes nothing and no directory goes offline: for a moment the log
+refuses appends with KAFKA_STORAGE_ERROR, which clients retry.
+"""
+
+from libc.stdint cimport int32_t
+
+from kafkacore._fast.log.log cimport Log
+from kafkacore._fast.wait.io cimport Job
+from kafkacore._fast.wait.park cimport Waiter
+
+# Under the lock: sets the state and submits the job, which holds the log until `log_end_job`. LOG_BLOCKED: the job runs
+# soon and `blocked` (may be NULL) is woken after it. Else an error that clients retry, and nothing has changed.
+# `run_all`, if not NULL, runs the jobs of many logs at once.
+cdef int log_start_job(Log *log, int32_t state, void (*run)(Job *job) noexcept nogil,
+                       void (*run_all)(Job *first) noexcept nogil, Waiter *blocked) noexcept nogil
+# Without the lock: wakes the blocked appends and releases the log. `result` is 0 when the job has set the new state;
+# below zero the directory goes offline, unless there was no file descriptor: then the log returns to state `before`.
+cdef void log_end_job(Log *log, int32_t before, int result) noexcept nogil
+cdef Log *log_of_job(Job *job) noexcept nogil
+
+
+cdef enum:
+    FILES_ROUNDS = 1500   # with 20 ms between them: 30 s
+
+cdef bint is_short_of_files(int result) noexcept nogil  # -EMFILE or -ENFILE
+# For steps that must not stop half-way and can be repeated: whether to repeat them, because `result` says that there was
+# no file descriptor and not all rounds are used up. Sleeps before the next round.
+cdef bint wait_for_files(int result, int *rounds_left) noexcept nogil

@@ -1,0 +1,1 @@
+"""Jobs of logs on pool threads; native only."""

@@ -1,0 +1,1 @@
+"""Rolls of logs; native only."""

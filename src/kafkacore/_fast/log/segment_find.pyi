@@ -1,0 +1,1 @@
+"""Batches found in segments; native only."""

@@ -1,0 +1,1 @@
+"""Offset and time indexes of segments; native only."""

@@ -1,0 +1,1 @@
+"""The end of logs. Native only; Python calls `partition_handle`."""

@@ -1,0 +1,1 @@
+"""Truncation of logs. Native only; Python calls `partition_handle`."""

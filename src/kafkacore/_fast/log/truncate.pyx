@@ -1,0 +1,267 @@
+"""Truncation of a log, as truncate.pxd says (UnifiedLog.truncateTo, truncateFullyAndStartAt)."""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, malloc
+
+from kafkacore._fast.base.atomics cimport load32, store32, store64
+from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.epochs cimport epochs_truncate_end
+from kafkacore._fast.log.epochs_checkpoint cimport log_save_epochs
+from kafkacore._fast.log.jobs cimport FILES_ROUNDS, wait_for_files
+from kafkacore._fast.log.log cimport (
+    EPOCHS_BEHIND, LOG_BLOCKED, LOG_CLOSED, LOG_FAILED, LOG_LAZY, LOG_OPEN, LOG_ROLLING, SegmentList, log_block,
+    log_fail, log_hold_segments, log_now_ms, log_set_segments, log_wake_blocked, log_wake_changed, recent_clear,
+    segments_release,
+)
+from kafkacore._fast.log.producer_replay cimport log_replay_producers
+from kafkacore._fast.log.producers cimport producers_clear
+from kafkacore._fast.log.segment cimport (
+    file_of, segment_create, segment_hold, segment_new, segment_open_log, segment_release, segment_sync_names,
+    segment_unlink,
+)
+from kafkacore._fast.log.segment_find cimport Position, segment_find, segment_largest_timestamp
+from kafkacore._fast.log.segment_index cimport (
+    segment_cut_entries, segment_cut_files, segment_load_indexes, segment_reserve,
+)
+from kafkacore._fast.log.txn_index cimport txn_index_truncate
+from kafkacore._fast.wait.park cimport WAKE_READY
+
+cdef enum:
+    KAFKA_STORAGE_ERROR = 56
+
+
+# --- having the log to oneself ---
+
+cdef int log_begin_change(Log *log, Waiter *blocked) noexcept nogil:
+    if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline):
+        return KAFKA_STORAGE_ERROR
+    if log.state != LOG_OPEN or log.swapping:
+        log_block(log, blocked)
+        return LOG_BLOCKED
+    log.state = LOG_ROLLING
+    return 0
+
+
+cdef int log_end_change(Log *log, int result) noexcept nogil:
+    if result < 0:
+        log_fail(log, -result)
+        return KAFKA_STORAGE_ERROR
+    mutex_lock(&log.lock)
+    if log.state == LOG_ROLLING:
+        log.state = LOG_OPEN
+    log_save_epochs(log)
+    mutex_unlock(&log.lock)
+    log_wake_blocked(log, WAKE_READY)
+    log_wake_changed(log, WAKE_READY)
+    return 0
+
+
+cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra) noexcept nogil:
+    cdef Segment **items
+    cdef int32_t count = end - first
+    cdef int32_t i
+    cdef int result
+    items = <Segment **> malloc((count + 1) * sizeof(Segment *))
+    if items == NULL:
+        return -ENOMEM
+    for i in range(count):
+        items[i] = log.segments.items[first + i]
+        segment_hold(items[i])
+    if extra != NULL:
+        items[count] = extra
+    result = log_set_segments(log, items, count + (extra != NULL))
+    if result < 0:
+        for i in range(count):
+            segment_release(items[i])
+    free(items)
+    return result
+
+
+# --- truncation ---
+
+cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
+    """The last segment first; a sync makes each removal durable before the next."""
+    cdef int32_t i
+    cdef int result = 0
+    for i in range(list.count - 1, first - 1, -1):
+        if result == 0:
+            result = segment_unlink(list.items[i])
+        if result == 0:
+            result = segment_sync_names(list.items[i])
+    return result
+
+
+cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept nogil:
+    """Where the segment will end: before `offset` if that lies within a batch. A sealed segment has its indexes in
+    memory afterwards, which readers do not use yet."""
+    cdef Position at
+    cdef int result = segment_open_log(segment)
+    if result == 0 and load32(&segment.sealed):
+        result = segment_load_indexes(segment)
+    if result == 0:
+        result = segment_reserve(segment)
+    if result == 0:
+        result = segment_find(segment, offset[0], 0, segment.size, False, &at)
+    position[0] = at.position if result == 0 else segment.size
+    if result == 0 and at.offset < offset[0]:
+        offset[0] = at.offset
+    return result if result < 0 else 0
+
+
+cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) noexcept nogil:
+    """Under the lock: readers see the log end at `offset` before a byte of it goes."""
+    cdef Segment *last = log.segments.items[keep - 1]
+    cdef int result = log_keep_segments(log, 0, keep, NULL)
+    if result < 0:
+        return result
+    store64(&log.total_bytes, log.total_bytes - last.size + position)
+    store64(&last.size, position)
+    if last.synced_size > position:
+        store64(&last.synced_size, position)
+    store32(&last.sealed, 0)
+    store32(&last.wholly_synced, 0)
+    segment_cut_entries(last, offset)
+    recent_clear(log)
+    log.cuts += 1
+    log.truncations += 1
+    log.end_offset = offset
+    if log.synced_offset > offset:
+        log.synced_offset = offset
+    if log.commit_offset > offset:
+        log.commit_offset = offset
+    epochs_truncate_end(log, offset)
+    return 0
+
+
+cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
+    cdef int64_t largest_ms, at
+    cdef int result = segment_cut_files(last)
+    if result == 0:
+        # Before an append takes the place of the records that are cut off: after a power loss the old ones could come
+        # back behind it and look like its own.
+        result = last.disk.sync(last.disk.self, file_of(last))
+    if result == 0:
+        result = txn_index_truncate(last, offset)
+    if result == 0:
+        result = segment_largest_timestamp(last, &largest_ms, &at)
+    if result < 0:
+        return result
+    mutex_lock(&log.lock)
+    store64(&last.offset_of_max_timestamp, at)
+    store64(&last.max_timestamp_ms, largest_ms)
+    mutex_unlock(&log.lock)
+    return 0
+
+
+cdef int drop_from_disk(Log *log, SegmentList *list, int32_t keep, int64_t offset) noexcept nogil:
+    cdef int result
+    # The last segment goes first, so that a crash in between leaves a log that ends where one of them did. All are
+    # gone for good before the log grows again, or they would follow records that are not their own.
+    result = unlink_from(list, keep)
+    if result == 0:
+        result = cut_disk(log, list.items[keep - 1], offset)
+    return result if result < 0 else log_replay_producers(log, offset)
+
+
+cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
+    cdef int32_t keep = list.count
+    cdef int rounds_left = FILES_ROUNDS
+    cdef int64_t position
+    cdef int result
+    while keep > 1 and list.items[keep - 1].base_offset > offset:
+        keep -= 1
+    while True:
+        result = find_cut(list.items[keep - 1], &offset, &position)
+        if not wait_for_files(result, &rounds_left):
+            break
+    if result < 0:
+        return result
+    mutex_lock(&log.lock)
+    result = cut_memory(log, keep, offset, position)
+    mutex_unlock(&log.lock)
+    if result < 0:
+        return result
+    while True:
+        result = drop_from_disk(log, list, keep, offset)
+        if not wait_for_files(result, &rounds_left):
+            return result
+
+
+cdef int log_truncate_to(Log *log, int64_t offset, Waiter *blocked) noexcept nogil:
+    cdef SegmentList *list
+    cdef int result
+    mutex_lock(&log.lock)
+    if log.state == LOG_LAZY or offset >= log.end_offset:
+        mutex_unlock(&log.lock)
+        return 0
+    if offset <= log.log_start_offset:
+        mutex_unlock(&log.lock)
+        return log_truncate_fully(log, offset, blocked)
+    result = log_begin_change(log, blocked)
+    mutex_unlock(&log.lock)
+    if result != 0:
+        return result
+    list = log_hold_segments(log)
+    result = truncate_segments(log, list, offset)
+    segments_release(list)
+    return log_end_change(log, result)
+
+
+cdef void empty_memory(Log *log, int64_t offset) noexcept nogil:
+    """From now on readers find nothing, and so open no file that is about to go."""
+    mutex_lock(&log.lock)
+    recent_clear(log)
+    producers_clear(log.producers)
+    log.first_unstable_offset = -1
+    log.snapshot_offset = -1
+    log.cuts += 1
+    log.truncations += 1
+    log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
+    log.synced_offset = log.commit_offset = offset
+    log.unflushed_since_ns = -1
+    log.epoch_count = 0
+    log.epochs_dirty = EPOCHS_BEHIND
+    mutex_unlock(&log.lock)
+
+
+cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
+    cdef Segment *segment = segment_new(log.dir.disk, log.path, offset)
+    cdef int rounds_left = FILES_ROUNDS
+    cdef int result
+    if segment == NULL:
+        return -ENOMEM
+    empty_memory(log, offset)
+    while True:
+        result = unlink_from(list, 0)
+        if result == 0:
+            result = segment_create(segment, log_now_ms(log), False, 0)
+        if not wait_for_files(result, &rounds_left):
+            break
+    if result == 0:
+        mutex_lock(&log.lock)
+        result = log_keep_segments(log, 0, 0, segment)
+        mutex_unlock(&log.lock)
+    if result < 0:
+        segment_release(segment)
+    return result
+
+
+cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept nogil:
+    cdef SegmentList *list
+    cdef int result
+    mutex_lock(&log.lock)
+    if log.state == LOG_LAZY:
+        log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
+        log.synced_offset = log.commit_offset = offset
+        log.epoch_count = 0
+        mutex_unlock(&log.lock)
+        return 0
+    result = log_begin_change(log, blocked)
+    mutex_unlock(&log.lock)
+    if result != 0:
+        return result
+    list = log_hold_segments(log)
+    result = start_anew(log, list, offset)
+    segments_release(list)
+    return log_end_change(log, result)

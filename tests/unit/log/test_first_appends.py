@@ -1,0 +1,189 @@
+"""First appends: logs open together and survive a power cut, and a lack of file descriptors refuses and goes by."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.log.partition_handle import PartitionHandle
+from kafkacore._fast.log.settings import LogSettings
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.storage.log_manager import LogManager
+from seeds import SEED
+
+KAFKA_STORAGE_ERROR = 56
+LOGS = 70  # more than one batch of a pool thread
+TOPIC_ID = Uuid.random()
+SETTINGS = LogSettings(segment_bytes=1024, flush_messages=1)
+
+
+def batch(value: bytes = b"v" * 80) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(timestamp=1_700_000_000_000, key=b"k", value=value)
+    return builder.build()
+
+
+def start(disk: SimulatedDisk, count: int = 1) -> tuple[LogManager, list[PartitionHandle]]:
+    manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
+    manager.load()
+    handles = manager.create("orders", TOPIC_ID, range(count))
+    for handle in handles:
+        handle.become_leader(1, handle.leader_epoch + 1 + (handle.leader_epochs() or [(0, 0)])[-1][0])
+    return manager, handles
+
+
+def new_disk() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    disk.sync_directory("/")
+    return disk
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.002)
+
+
+def open_all(disk: SimulatedDisk, handles: list[PartitionHandle]) -> None:
+    for handle in handles:
+        handle.open_ahead()
+    wait_for(lambda: disk.is_dead or all(each.state == "open" for each in handles), "the logs do not open")
+
+
+def operations_a_log(count: int) -> float:
+    disk = new_disk()
+    manager, handles = start(disk, count)
+    before = disk.operations
+    disk.slow_down(200)  # the others gather while the first logs open
+    open_all(disk, handles)
+    disk.slow_down(0)
+    spent = (disk.operations - before) / count
+    manager.close()
+    return spent
+
+
+def test_many_logs_share_the_sync_of_their_directory() -> None:
+    """Alone a log needs four syncs: two small files, its directory and the log directory. Together they need three."""
+    alone, together = operations_a_log(1), operations_a_log(LOGS)
+    assert alone - 1 <= together <= alone - 0.6
+
+
+def test_first_appends_to_many_logs_survive_a_power_cut_at_any_moment() -> None:
+    disk = new_disk()
+    manager, handles = start(disk, 5)
+    first = disk.operations
+    open_all(disk, handles)
+    assert all(handle.append(batch(), acks=-1).error == 0 for handle in handles)
+    last = disk.operations
+    manager.close()
+    for cut in range(first, last + 1):
+        disk = new_disk()
+        manager, handles = start(disk, 5)
+        disk.cut_power_at(cut)
+        open_all(disk, handles)
+        results = [handle.append(batch(), acks=-1) for handle in handles]
+        kept = [r.error == 0 and h.high_watermark > 0 for r, h in zip(results, handles, strict=True)]
+        disk.cut_power()
+        manager.close()
+        del manager, handles
+        disk.restart(SEED * 1000 + cut, ordered=False)
+        manager, handles = start(disk, 5)
+        for handle, is_kept in zip(handles, kept, strict=True):
+            records = list(Batches(handle.read(0, 1 << 20).records))
+            assert len(records) >= is_kept
+            assert handle.topic_id == TOPIC_ID
+            assert handle.append(batch(), acks=-1).error == 0
+        manager.close()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_first_append_without_file_descriptors_is_refused_and_succeeds_later(error: int) -> None:
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    for after in range(12):  # each of the files in turn
+        disk.fail("names", error, after)
+        refused = handle.append(batch(), acks=-1)
+        if refused.error == 0:
+            break
+        assert (refused.error, handle.state, handle.directory.offline_errno) == (KAFKA_STORAGE_ERROR, "lazy", 0)
+        assert handle.end_offset == 0
+        disk.fail("names", 0)
+        wait_until_it_takes(handle, probe=False)
+    disk.fail("names", 0)
+    wait_until_it_takes(handle, probe=True)
+    assert handle.directory.offline_errno == 0
+    manager.check_directories()
+    count = handle.end_offset
+    assert len(list(Batches(handle.read(0, 1 << 20).records))) == count >= 1
+    manager.close()
+
+
+def wait_until_it_takes(handle: PartitionHandle, *, probe: bool) -> None:
+    """The log refuses appends for a moment, then it tries again."""
+    if probe:
+        wait_for(lambda: handle.append(batch(), acks=-1).error == 0, "the append is refused for ever")
+    else:
+        time.sleep(0.11)
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE])
+def test_roll_without_file_descriptors_is_refused_and_succeeds_later(error: int) -> None:
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    while len(handle.segments()) < 2:
+        assert handle.append(batch(), acks=-1).error == 0
+    disk.fail("names", error)
+    refusals = 0
+    for _ in range(20):
+        result = handle.append(batch(), acks=-1)
+        assert result.error in (0, KAFKA_STORAGE_ERROR)
+        refusals += result.error != 0
+    assert refusals > 0
+    assert (len(handle.segments()), handle.directory.offline_errno) == (2, 0)
+    end = handle.end_offset
+    disk.fail("names", 0)
+    wait_for(lambda: handle.append(batch(), acks=-1).error == 0, "the append is refused for ever")
+    assert len(handle.segments()) == 3
+    assert len(list(Batches(handle.read(0, 1 << 20).records))) >= 1
+    assert handle.end_offset == end + 1
+    manager.close()
+
+
+def test_truncation_waits_for_file_descriptors() -> None:
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    while len(handle.segments()) < 4:
+        assert handle.append(batch(), acks=-1).error == 0
+    disk.fail("names", errno.EMFILE)
+    cut = threading.Thread(target=handle.truncate_to, args=(3,))
+    cut.start()
+    wait_for(lambda: handle.end_offset == 3, "the log was not cut")
+    assert cut.is_alive()
+    disk.fail("names", 0)
+    cut.join(30)
+    assert not cut.is_alive()
+    assert (handle.end_offset, handle.directory.offline_errno) == (3, 0)
+    assert handle.append(batch(), acks=-1).first_offset == 3
+    manager.close()
+
+
+def test_checkpoint_without_file_descriptors_is_written_by_the_next_round() -> None:
+    disk = new_disk()
+    manager, (handle,) = start(disk)
+    assert handle.append(batch(), acks=-1).error == 0
+    disk.fail("names", errno.EMFILE)
+    manager.checkpoint_high_watermarks()
+    manager.check_directories()
+    assert handle.directory.offline_errno == 0
+    disk.fail("names", 0)
+    manager.checkpoint_high_watermarks()
+    assert b"orders 0 1" in disk.read("/data/replication-offset-checkpoint")
+    manager.close()

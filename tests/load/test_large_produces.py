@@ -33,13 +33,11 @@ def test_processor_serves_others_when_produces_to_300_partitions_inflate_to_24_g
 def test_processor_serves_others_when_a_produce_inflates_to_24_gb(node: Node, honest: HonestClient) -> None:
     question = produce("attacked", [(0, batch(bytes(INFLATED_BYTES), "zstd"))] * BATCHES)
     assert len(question.frame()) < 2 << 20
-    answer = attack(node.bootstrap, question)
-    honest.check()
+    answer = attack(node.bootstrap, question, honest)
     assert {each.error_code for each in answer.responses[0].partition_responses} <= SERVED
 
 
 def test_processor_serves_others_when_a_produce_has_30000_producers(node: Node, honest: HonestClient) -> None:
     question = produce("attacked", [(0, batch(producer_id=each)) for each in range(PRODUCERS)])
-    answer = attack(node.bootstrap, question)
-    honest.check()
+    answer = attack(node.bootstrap, question, honest)
     assert {each.error_code for each in answer.responses[0].partition_responses} <= SERVED

@@ -104,8 +104,7 @@ def test_broker_serves_others_when_a_request_names_very_many_things(
     node: Node, honest: HonestClient, name: str
 ) -> None:
     question, summary, expected = REQUESTS[name]
-    answer = attack(node.bootstrap, question())
-    honest.check()
+    answer = attack(node.bootstrap, question(), honest)
     assert summary(answer) == expected
 
 
@@ -115,13 +114,11 @@ def test_broker_serves_others_when_the_configs_of_2000_topics_are_described(node
     ]
     attack(node.bootstrap, Question(CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS), 7))
     honest.forget()
-    answer = attack(node.bootstrap, describe_configs(TOPIC, names(2_000)))
-    honest.check()
+    answer = attack(node.bootstrap, describe_configs(TOPIC, names(2_000)), honest)
     assert codes(answer.results) == (2_000, {ErrorCode.NONE})
     assert all(each.configs for each in answer.results)
 
 
 def test_broker_serves_others_when_a_request_names_one_partition_40000_times(node: Node, honest: HonestClient) -> None:
-    answer = attack(node.bootstrap, delete_records([0] * 40_000))
-    honest.check()
+    answer = attack(node.bootstrap, delete_records([0] * 40_000), honest)
     assert {each.error_code for each in answer.topics[0].partitions} <= {ErrorCode.NONE, ErrorCode.INVALID_REQUEST}

@@ -1,9 +1,11 @@
-"""The end of a coordinator's log: what its shard decides waits here, becomes batches, and is told once committed.
+"""The end of a coordinator's log: a shard's decisions wait here, become batches, and are reported once committed.
 
-What comes first in a turn of the loop is appended at once, and what follows in the same turn shares a batch: who is
-alone does not wait, and under load many share. `linger_ms` lets all of it wait for more
-(group.coordinator.append.linger.ms; -1 and 0 do not). It is appended on the loop, as processors append what clients
-produce; while its log is opened or rolled, elsewhere, and what is decided meanwhile becomes the next batch.
+The first decision in a turn of the loop is appended at once; the decisions that follow in the same turn share a batch.
+A lone request does not wait, and under load many requests share a batch. `linger_ms` lets every decision wait for more
+(group.coordinator.append.linger.ms; -1 and 0 do not).
+
+The journal appends on the loop, as processors append the records of clients. While the log is being opened or rolled, a
+thread appends, and the decisions made meanwhile become the next batch.
 """
 
 from __future__ import annotations
@@ -19,17 +21,17 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-MAX_WAITING: Final = 10_000  # writes that are not appended yet; nothing more is to be decided then
+MAX_WAITING: Final = 10_000  # writes that wait to be appended; the shard must not decide more than these
 _ALL_ACKS: Final = -1
 _TOO_LARGE: Final = -2  # in the place of a write's offset
-_PATIENCE_S: Final = 60.0  # of one wait for the high watermark; then another one begins
+_PATIENCE_S: Final = 60.0  # one wait for the high watermark; then another one begins
 
 Records = Collection[tuple[bytes, bytes | None]]
 Acknowledgement = tuple[int, int]  # a kind of `watch` and an offset
 
 
 class WritableLog(Protocol):
-    """What a journal needs of a partition; a PartitionHandle is one."""
+    """The part of a partition that a journal needs; PartitionHandle provides it."""
 
     @property
     def leader_epoch(self) -> int: ...
@@ -42,13 +44,13 @@ class WritableLog(Protocol):
 
 class JournalSettings(NamedTuple):
     linger_ms: int
-    timeout_ms: int  # from a decision to its being committed; then who waits for it is told
+    timeout_ms: int  # from a decision to its commit; then its waiter gets an answer
     codec: int = 0
 
 
 class JournalPorts(NamedTuple):
-    """The world of a journal: the date, a thread that may wait, and a wait for its partition (kind, offset, seconds):
-    False when nothing has changed there before the time was over."""
+    """The world of a journal: the date, a thread that may wait, and a wait for its partition (kind, offset, seconds),
+    which returns False when nothing changed there in that time."""
 
     wall_ms: Callable[[], int]
     run_blocking: Callable[[Callable[[], AppendResult]], Awaitable[AppendResult]]
@@ -56,12 +58,12 @@ class JournalPorts(NamedTuple):
 
 
 class Outcome(Protocol):
-    """Who is told what became of each write, by its token and in the order of the writes."""
+    """Receives the fate of each write, by its token and in the order of the writes."""
 
     def committed(self, token: int, base_offset: int) -> None: ...
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """Tokens that are not in the log. With the first that fails, all that were written after it do, but for an
-        independent one that fails for its size."""
+        """Tokens that are not in the log. When a write fails, every later write fails with it. The exception is an
+        independent write that is too large: it fails alone."""
 
     def timed_out(self, token: int) -> None:
         """It may still be committed, or fail."""
@@ -80,7 +82,7 @@ class _Write:
 
 
 class Journal:
-    """Belongs to one loop. `max_batch_bytes` gives the topic's max.message.bytes."""
+    """Belongs to one loop. `max_batch_bytes` returns the topic's max.message.bytes."""
 
     def __init__(
         self,
@@ -104,8 +106,8 @@ class Journal:
         self._appended: deque[tuple[Acknowledgement, list[_Write]]] = deque()
         self._acknowledging: asyncio.Task[None] | None = None
         self._closed = False
-        self._telling = False  # what comes of it is appended when all of a batch have been told
-        self._open: deque[_Write] = deque()  # nobody has been told what became of them, oldest first
+        self._telling = False  # decisions that these reports cause are appended when the whole batch has been reported
+        self._open: deque[_Write] = deque()  # writes whose fate nobody knows yet, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self.batches = 0
         self.records = 0
@@ -113,19 +115,19 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """Whether as much waits as may."""
+        """Whether the journal holds as many writes as it may."""
         return len(self._waiting) >= MAX_WAITING
 
     def flush(self) -> list[asyncio.Task[None]]:
-        """Appends now what lingers; the tasks that see to what has not been told by then."""
+        """Appends the lingering writes now, and returns the tasks that report the writes under way."""
         if self._flush is not None:
             self._flush.cancel()
             self._end_turn()
         return [task for task in (self._appending, self._acknowledging) if task is not None]
 
     def write(self, token: int, records: Records, independent: bool = False) -> None:
-        """They lie in one batch, behind all that was written before. `settle` has them appended. On `independent` ones
-        nothing counts that is written later."""
+        """The records lie in one batch, behind everything written before. `settle` appends them. No later write counts
+        on an `independent` one."""
         write = _Write(token, records, independent, self._loop.time() + self._settings.timeout_ms / 1000)
         self._waiting.append(write)
         self._open.append(write)
@@ -133,8 +135,8 @@ class Journal:
             self._arm()
 
     def settle(self) -> None:
-        """What was written is appended, or waits for what it shares a batch with. Its outcome may be told before this
-        returns."""
+        """Appends the writes, or leaves them to wait for others to share their batch. Their fate may be reported before
+        this returns."""
         if not self._waiting or self._telling or self._flush is not None or self._appending is not None or self._closed:
             return
         if self._settings.linger_ms > 0:
@@ -144,7 +146,7 @@ class Journal:
             self._append_all()
 
     def close(self) -> None:
-        """No more appends, and nobody is told anything more."""
+        """Ends appends and reports."""
         self._closed = True
         self._waiting.clear()
         self._appended.clear()
@@ -156,7 +158,7 @@ class Journal:
             self._acknowledging.cancel()
 
     async def closed(self) -> None:
-        """Until nothing of this journal can reach the log any more."""
+        """Waits until nothing of this journal can reach the log any more."""
         if self._appending is not None:
             await asyncio.wait([self._appending])
 
@@ -171,7 +173,7 @@ class Journal:
             self._append_batch()
 
     def _append_batch(self) -> None:
-        """The oldest writes that fit into one."""
+        """Appends the oldest writes that fit into one batch."""
         if self._log.leader_epoch != self._leader_epoch:
             self._fail([], ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
@@ -204,7 +206,8 @@ class Journal:
         if self._closed:
             return
         if result is None:
-            self._fail(writes, ErrorCode.REQUEST_TIMED_OUT)  # the log may have it; who comes again has it there twice
+            # the log may have it; a client that repeats the request puts it there twice
+            self._fail(writes, ErrorCode.REQUEST_TIMED_OUT)
         else:
             self._appended_as(result, writes, len(batch))
             self._append_all()
@@ -221,7 +224,7 @@ class Journal:
         self._await_commit(writes, result.ack)
 
     def _fail_oldest(self) -> None:
-        """It fits into no batch. Told behind those that are appended."""
+        """The oldest write fits into no batch. Its failure is reported behind the writes that are appended."""
         if self._waiting[0].independent:
             write = self._waiting.popleft()
             write.base_offset = _TOO_LARGE
@@ -230,8 +233,8 @@ class Journal:
             self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
 
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
-        """With all that wait: what was decided after one was decided on what did not come to be. Who was only behind
-        one that is too large had better come again."""
+        """Fails `writes` and all that wait: a decision that followed a failed one counted on what did not happen. A
+        write that was only behind one that is too large is to be repeated."""
         later, self._waiting = self._waiting, deque()
         if error == ErrorCode.MESSAGE_TOO_LARGE and not writes:
             writes = [later.popleft()]
@@ -245,7 +248,7 @@ class Journal:
 
     def _await_commit(self, writes: list[_Write], ack: Acknowledgement | None) -> None:
         if ack is None and self._appended:
-            ack = self._appended[-1][0]  # not before those that are
+            ack = self._appended[-1][0]  # not before those that are appended
         if ack is None or (not self._appended and self._log.satisfies(*ack)):
             self._tell(writes)
             return
@@ -262,14 +265,14 @@ class Journal:
                     self._tell(writes)
                     self.settle()
                 elif self._log.leader_epoch != self._leader_epoch:
-                    return  # whoever took the leadership away unloads the shard, too
+                    return  # the code that took the leadership away also unloads the shard
                 else:
                     await self._ports.wait(kind, offset, _PATIENCE_S)
         finally:
             self._acknowledging = None
 
     def _tell_late(self) -> None:
-        """Whoever is over time; and comes again for those who may be."""
+        """Reports the writes whose time is over, and looks again when the next one may be late."""
         now, self._timer = self._loop.time(), None
         late = [write for write in self._open if write.deadline <= now and not write.told_late]
         for write in late:

@@ -12,14 +12,15 @@ from kafkacore._fast.record.batch import Batch, Batches, ControlRecordType, Corr
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-SLICE_RECORDS: Final = 100  # between two of them the loop goes on with other work
+SLICE_RECORDS: Final = 100  # between two chunks the loop goes on with other work
 NO_PRODUCER: Final = -1
 _READ_TO_LOG_END: Final = 2
-_UNREADABLE: Final = (ProtocolError, KafkaError)  # what a shard says of a record; the log's own errors end the load
+# what a shard may raise for a record; errors of the log itself end the load
+_UNREADABLE: Final = (ProtocolError, KafkaError)
 
 
 class LoadSummary(NamedTuple):
-    """What a load has read: how much, and the offset behind its last batch."""
+    """The amount that a load has read, and the offset behind its last batch."""
 
     records: int
     size_bytes: int
@@ -27,14 +28,14 @@ class LoadSummary(NamedTuple):
 
 
 class Replayed(Protocol):
-    """What a load needs of a shard."""
+    """The part of a shard that a load needs."""
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = ...) -> None: ...
     def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None: ...
 
 
 class ReadableLog(Protocol):
-    """What a load needs of a partition; a PartitionHandle is one."""
+    """The part of a partition that a load needs; PartitionHandle provides it."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -49,7 +50,7 @@ RunBlocking = Callable[[Callable[[], ReadBytes]], Awaitable[ReadBytes]]
 
 
 class Loader:
-    """One load. `name` is the partition's, for the log; `run_blocking` runs what waits for a disk elsewhere."""
+    """One load. `name` is the partition's name in the log; `run_blocking` runs work that waits for a disk."""
 
     def __init__(
         self,
@@ -69,11 +70,8 @@ class Loader:
         self._records = 0
 
     async def load(self) -> LoadSummary:
-        """From the log's start to its end.
-
-        Raises the KafkaError of a read that was refused (the partition is not led here in that epoch any more),
-        OSError, CorruptBatchError, InvalidRecordError, CodecError.
-        """
+        """Reads from the log's start to its end. Raises the KafkaError of a refused read (this node no longer leads the
+        partition in that epoch), OSError, CorruptBatchError, InvalidRecordError, CodecError."""
         start_offset = offset = self._log.log_start_offset
         size_bytes = 0
         while offset < self._log.end_offset:
@@ -119,7 +117,7 @@ class Loader:
                 self._shard.replay_end_of_transaction(batch.producer_id, committed)
 
     def _replay(self, key: bytes | None, value: bytes | None, offset: int, producer_id: int) -> None:
-        """A record that cannot be read says nothing of the others: what it was about is as if it had not been there."""
+        """A record that cannot be read is skipped; the others still count."""
         try:
             if key is None:
                 raise InvalidRecordError("it has no key")

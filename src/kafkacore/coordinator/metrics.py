@@ -1,4 +1,4 @@
-"""What a coordinator counts of itself."""
+"""Counts that a coordinator keeps of its own work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kafkacore.coordinator.journal import Journal
 
 
 class CoordinatorMetrics:
-    """Of one coordinator; journals of partitions that are led no more have been added up."""
+    """The counts of one coordinator, including the journals of partitions that it no longer leads."""
 
     def __init__(self) -> None:
         self.loads = 0

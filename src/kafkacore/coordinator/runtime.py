@@ -1,8 +1,8 @@
-"""One shard of a coordinator for each partition of its topic that is led here: loads it, feeds it, carries out what it
-decides, and lets it go when the leadership does.
+"""Runs one shard of a coordinator for each partition of its topic that this node leads: loads it, feeds it, carries out
+its decisions, and unloads it when the leadership goes.
 
-Generic over the shards: those of groups and those of transactions are run alike. A shard is deterministic and knows no
-world (see `group.contract`); everything of this module belongs to one loop.
+The module is generic over shards: groups and transactions run alike. A shard is deterministic and knows no world.
+Everything here belongs to one loop.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LOG: Final = logging.getLogger("kafkacore.coordinator")
 LOADS_AT_ONCE: Final = 2  # one reads its disk while the other is replayed
 ANSWERS_IN_A_TURN: Final = 256  # of a large group's rebalance
 _WATERMARK_PATIENCE_S: Final = 60.0
-# After these the partition is not this shard's to write any more.
+# After these errors the partition is not this shard's to write.
 _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Effects(Protocol):
-    """What a shard wants done: appends are (token, records, whether none later counts on it), answers (waiter,
+    """The decisions of a shard: appends are (token, records, whether later appends count on it), answers are (waiter,
     response)."""
 
     @property
@@ -42,7 +42,7 @@ class Effects(Protocol):
 
 
 class Shard(Replayed, Protocol):
-    """What every coordinator's shard can; `group.contract` says what each is for."""
+    """The methods of every coordinator's shard; `group.shard` documents them."""
 
     def loaded(self, now_ms: int) -> Effects: ...
     def committed(self, token: int, base_offset: int, now_ms: int) -> Effects: ...
@@ -54,7 +54,7 @@ class Shard(Replayed, Protocol):
 
 
 class Log(ReadableLog, WritableLog, Protocol):
-    """The partition; a PartitionHandle is one."""
+    """The partition; PartitionHandle provides this."""
 
 
 class RuntimeSettings(NamedTuple):
@@ -86,7 +86,7 @@ S = TypeVar("S", bound=Shard)
 
 
 class CoordinatorRuntime(Generic[S]):
-    """`make_shard` makes an empty one. Waiters are futures of this loop."""
+    """`make_shard` makes an empty shard. Waiters are futures of this loop."""
 
     def __init__(self, make_shard: Callable[[], S], settings: RuntimeSettings, ports: RuntimePorts) -> None:
         self._make_shard = make_shard
@@ -96,13 +96,13 @@ class CoordinatorRuntime(Generic[S]):
         self._going: set[asyncio.Task[None]] = set()
         self._ending: dict[int, asyncio.Task[None]] = {}
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE)
-        self._loop = asyncio.get_running_loop()  # asking for it is a system call each time
+        self._loop = asyncio.get_running_loop()  # each call of get_running_loop is a system call
         self.metrics = CoordinatorMetrics()
 
-    # --- whose partitions are led here ---
+    # --- partitions that this node leads ---
 
     def lead(self, index: int, leader_epoch: int, log: Log) -> None:
-        """Loads the partition's shard, unless it is there in that epoch."""
+        """Loads the partition's shard, unless it is loaded in that epoch."""
         seat = self._seats.get(index)
         if seat is not None and seat.leader_epoch >= leader_epoch and seat.log is log:
             return
@@ -111,14 +111,14 @@ class CoordinatorRuntime(Generic[S]):
         self._start(made.load(self._loads, self._ending.get(index)))
 
     def resign(self, index: int) -> None:
-        """The partition is led elsewhere, or is no more: whoever waits is told to look for the coordinator."""
+        """The partition has moved or is gone: its waiters get NOT_COORDINATOR."""
         self._leave(index, ErrorCode.NOT_COORDINATOR)
 
     def _leave(self, index: int, error: ErrorCode) -> None:
         seat = self._seats.pop(index, None)
         if seat is not None:
             seat.unload(error)
-            # An append that is under way may reach the log yet: who reads it next waits for that.
+            # An append under way may still reach the log: the next load waits for it.
             ending = self._start(_closed_after(self._ending.get(index), seat.journal))
             self._ending[index] = ending
             ending.add_done_callback(lambda done: self._ended(index, done))
@@ -134,12 +134,12 @@ class CoordinatorRuntime(Generic[S]):
         return task
 
     async def settled(self) -> None:
-        """Until what was decided so far is committed, or has failed."""
+        """Waits until every decision so far is committed or has failed."""
         while going := [task for seat in tuple(self._seats.values()) for task in seat.journal.flush()]:
             await asyncio.wait(going)
 
     async def close(self) -> None:
-        """Everybody who waits is answered with COORDINATOR_NOT_AVAILABLE; appends that are under way end."""
+        """Answers every waiter with COORDINATOR_NOT_AVAILABLE, and waits for appends under way."""
         for index in tuple(self._seats):
             self._leave(index, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if self._ending:
@@ -147,10 +147,11 @@ class CoordinatorRuntime(Generic[S]):
         for task in self._going:
             task.cancel()
 
-    # --- what is asked ---
+    # --- requests ---
 
     def now_ms(self) -> int:
-        """The time that shards are given: who tells one the time says this, or its sessions have two clocks."""
+        """The time that shards see. Callers that pass a time to a shard use this one, or its sessions would have two
+        clocks."""
         return self._ports.clock.wall_ms()
 
     def shard(self, index: int) -> S:
@@ -158,9 +159,9 @@ class CoordinatorRuntime(Generic[S]):
         return self._seat(index).shard
 
     def ask(self, index: int, operation: Callable[[S, asyncio.Future[Any], int], Effects]) -> asyncio.Future[Any]:
-        """`operation` is given the shard, who waits, and the time in ms; the future is done when the shard answers.
+        """Calls `operation` with the shard, the waiter and the time in ms. The future is done when the shard answers.
 
-        Raises as `shard`, and COORDINATOR_LOAD_IN_PROGRESS too while more waits to be appended than may.
+        Raises as `shard`, and COORDINATOR_LOAD_IN_PROGRESS while the journal is full.
         """
         seat = self._seat(index)
         if seat.journal.full:
@@ -170,7 +171,7 @@ class CoordinatorRuntime(Generic[S]):
         return waiter
 
     def tell(self, operation: Callable[[S, int], Effects]) -> None:
-        """Every shard that is loaded; nobody waits."""
+        """Runs the operation on every loaded shard; nobody waits."""
         for seat in tuple(self._seats.values()):
             if seat.state is State.ACTIVE:
                 seat.carry_out(operation(seat.shard, self._ports.clock.wall_ms()))
@@ -199,7 +200,7 @@ class CoordinatorRuntime(Generic[S]):
 
 
 async def _closed_after(before: asyncio.Task[None] | None, journal: Journal) -> None:
-    """A seat that had nothing to append ends at once; the one before it, of the same partition, may still append."""
+    """A seat with nothing to append ends at once; the seat before it, of the same partition, may still append."""
     if before is not None:
         await asyncio.wait([before])
     await journal.closed()
@@ -230,11 +231,11 @@ class _Seat(Generic[S]):
     # --- its life ---
 
     def left(self) -> bool:
-        """Unloaded: nothing is decided here any more."""
+        """Whether the seat is unloaded: it decides nothing any more."""
         return self._left
 
     async def load(self, loads: asyncio.Semaphore, before: Awaitable[None] | None) -> None:
-        """`before`: what the seat of an earlier epoch still does."""
+        """`before` is the work that the seat of an earlier epoch has left."""
         if before is not None:
             await before
         async with loads:
@@ -250,7 +251,7 @@ class _Seat(Generic[S]):
             except Exception as error:  # noqa: BLE001 - whatever it is, this partition is refused and others are served
                 self._load_failed(error)
                 return
-        # What the shard knows no other leader may take back.
+        # The shard must not know records that another leader may take back.
         while not self.left() and not self.log.satisfies(ACKS, summary.end_offset):
             await self._ports.wait(self.log, ACKS, summary.end_offset, _WATERMARK_PATIENCE_S)
         if self.left():
@@ -271,7 +272,7 @@ class _Seat(Generic[S]):
         self.state = State.FAILED
 
     def unload(self, error: ErrorCode) -> None:
-        """Whoever waits is answered; nothing is decided any more."""
+        """Answers every waiter; the seat decides nothing any more."""
         if self._left:
             return
         self._left = True
@@ -283,7 +284,7 @@ class _Seat(Generic[S]):
             self.state = State.FAILED
             self._answer(self.shard.unload(error))
 
-    # --- what the shard decides ---
+    # --- the shard's decisions ---
 
     def carry_out(self, effects: Effects) -> None:
         for token, records, independent in effects.appends:
@@ -297,7 +298,7 @@ class _Seat(Generic[S]):
         self._give(effects.answers, 0)
 
     def _give(self, answers: Sequence[tuple[Any, Any]], begin: int) -> None:
-        """To some now, to the others in the loop's next turns: whoever asks meanwhile does not wait for all."""
+        """Answers some waiters now and the others in the loop's next turns, so that other requests need not wait."""
         end = begin + ANSWERS_IN_A_TURN
         for waiter, response in answers[begin:end]:
             if not waiter.done():
@@ -305,13 +306,14 @@ class _Seat(Generic[S]):
         if end < len(answers):
             self._loop.call_soon(self._give, answers, end)
 
-    # --- what became of its appends (an Outcome of its journal) ---
+    # --- the fate of its appends (an Outcome of its journal) ---
 
     def committed(self, token: int, base_offset: int) -> None:
         self.carry_out(self.shard.committed(token, base_offset, self._ports.clock.wall_ms()))
 
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """What the shard decides while some have not been told may count on those: it fails as the last one does."""
+        """The shard's decisions may count on appends whose failure is not reported yet: those decisions fail as the
+        last append does."""
         left = deque(failures)
         error = left[0][1]
         LOG.warning("%s: %d appends of its coordinator failed: %s", self.name, len(left), error.name)
@@ -345,4 +347,4 @@ class _Seat(Generic[S]):
         try:
             self.carry_out(self.shard.tick(self._ports.clock.wall_ms()))
         finally:
-            self._arm()  # one deadline that cannot be served must not end all the others
+            self._arm()  # one deadline that fails must not end all the others

@@ -1,4 +1,4 @@
-"""The date, for what must not take a step of the wall clock for a silence: sessions would all end at once."""
+"""A date that takes no steps. If a step of the wall clock counted as silence, all sessions would end at once."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final
 
 from kafkacore.runtime.clock import Clock
 
-SLEW: Final = 0.1  # of the time that passes: by how much the distance to the wall clock shrinks
+SLEW: Final = 0.1  # of the time that passes: how fast the distance to the wall clock shrinks
 _NS_OF_A_MS: Final = 1e6
-_SAME_NS: Final = 100_000  # who asks several times in a turn is told the same
+_SAME_NS: Final = 100_000  # several calls in one turn get the same date
 
 
 class SteadyClock:
-    """A clock whose `wall_ms` goes as the monotonic clock does, begins at the wall clock, and after a step of that
-    draws nearer to it by a tenth of the time that passes. It never goes back."""
+    """A clock whose `wall_ms` advances as the monotonic clock does. It starts at the wall clock; after a step of that
+    clock it approaches it by a tenth of the time that passes. It never goes back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

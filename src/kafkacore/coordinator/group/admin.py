@@ -16,7 +16,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import DeleteGroupsResponse, DescribeGroupsResponse, ListGroupsResponse
 from kafkacore.runtime.slices import Work, distinct
 
-_ERRORS_SINCE: Final = 6  # DescribeGroups tells a group that is not there from one that is dead
+_ERRORS_SINCE: Final = 6  # before, DescribeGroups reports a missing group as a dead one
 _PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "streams"}
 
 
@@ -48,7 +48,7 @@ def list_groups(
 
 
 def _listed(group: Group) -> tuple[str, str, str]:
-    """State, type and protocol type; no state of one that is not recorded yet."""
+    """State, type and protocol type; no state for a group that is not recorded yet."""
     if isinstance(group, ClassicGroup):
         return group.state if group.recorded else "", CLASSIC, group.protocol_type or ""
     return group.state, group.group_type, _PROTOCOL_TYPES[group.group_type]
@@ -85,7 +85,7 @@ def _described_member(member: Member, protocol_name: str | None) -> DescribeGrou
 
 
 def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
-    """Those that are empty, in one append; the answer is a list of DeletableGroupResult."""
+    """Deletes the empty groups in one append; the answer is a list of DeletableGroupResult."""
     shown = DeleteGroupsResponse.DeletableGroupResult
     results: list[Any] = []
     ending: list[tuple[str, ClassicGroup | None, list[tuple[str, list[int]]]]] = []
@@ -125,7 +125,7 @@ def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
 
 
 def _not_deletable(core: Core, group_id: str) -> ErrorCode:
-    """One of a kind that is not run here is no empty classic group, even when it has no members."""
+    """A group of a kind that does not run here is not an empty classic group, even without members."""
     group = core.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         if group.deleting:
@@ -139,7 +139,7 @@ def _not_deletable(core: Core, group_id: str) -> ErrorCode:
 
 
 def _all_offsets(core: Core, group_id: str) -> list[tuple[str, list[int]]]:
-    """Committed, being committed, and what transactions would commit."""
+    """Offsets that are committed, being committed, or written by open transactions."""
     by_topic = {topic: set(partitions) for topic, partitions in core.offsets.of(group_id).items()}
     for topic, index in core.outbox.open_offsets(group_id) | set(core.offsets.open_of(group_id)):
         by_topic.setdefault(topic, set()).add(index)

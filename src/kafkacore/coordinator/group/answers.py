@@ -1,4 +1,5 @@
-"""Answers that need no group: what is refused before one is looked for, and one error told for a whole request."""
+"""Answers that need no group: requests that are refused before the group is looked up, and one error for a whole
+request."""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ _AFTER_APPEND: Final = {
 
 
 def append_error(error: int) -> ErrorCode:
-    """What a client is told when an append of the coordinator's failed with `error`."""
+    """The error that a client gets when an append of the coordinator failed with `error`."""
     return _AFTER_APPEND.get(ErrorCode(error), ErrorCode(error))
 
 
 def refusal(settings: GroupSettings, request: Any, api_version: int = 0) -> Message | None:
-    """What Kafka refuses before it looks for the group's coordinator: an empty group id where members ask, and a
-    session timeout out of range. Said as the version says it; what version 0 is told, all can be told."""
+    """The answer to a request that Kafka refuses before it looks for the group's coordinator: an empty group id where
+    members ask, or a session timeout out of range. `api_version` gives it the right form."""
     error = ErrorCode.NONE
     if request.API_KEY in _MEMBER_APIS and not request.group_id:
         error = ErrorCode.INVALID_GROUP_ID
@@ -70,7 +71,7 @@ def join_error(api_version: int, error: int, member_id: str = "") -> JoinGroupRe
 
 
 def join_protocol_name(api_version: int, name: str | None) -> str | None:
-    """None where nothing is said; before version 7 that is an empty text."""
+    """None where there is no name; before version 7 an empty text."""
     if api_version < 7:
         return name or ""
     return name or None
@@ -85,7 +86,7 @@ def batched_leave(request: LeaveGroupRequest, api_version: int) -> LeaveGroupReq
 
 
 def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """The response in the form of the request's version: before version 3 the one member's error is at the top."""
+    """The response in the form of the request's version: before version 3 the one member's error stands at the top."""
     if api_version >= 3:
         return response
     error = response.error_code

@@ -1,6 +1,6 @@
-"""A classic group and its members: what they are, and what may be said of them. What happens to them is elsewhere.
+"""A classic group and its members: their state, and questions about it. Other modules change it.
 
-Of KIP-345 (static members), KIP-394 (members that were told their id and have not joined with it yet) and Kafka's
+Sources: KIP-345 (static members), KIP-394 (members that know their id and have not joined with it yet) and Kafka's
 ClassicGroup.
 """
 
@@ -24,16 +24,16 @@ DEAD: Final = "Dead"
 CONSUMER_PROTOCOL: Final = "consumer"
 UNKNOWN_MEMBER_ID: Final = ""
 NO_TIMESTAMP: Final = -1
-# Told their ids and not come with them yet. Who asks for ids alone is no member that group.max.size would count, and
-# each one is kept for a session.
+# Members that know their id and have not joined with it. group.max.size does not count them, and each one is kept for a
+# session.
 MAX_PENDING_MEMBERS: Final = 10_000
 
-Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, what the member likes best first
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, in the member's order of preference
 
 
 class Member:
-    """`awaiting_join` and `awaiting_sync` are its requests that are parked. `is_new` until its first rebalance is over:
-    it cannot send heartbeats, because it has not been told its id. `heard_by`: the last roll that it was on, and its
+    """`awaiting_join` and `awaiting_sync` are its parked requests. `is_new` lasts until its first rebalance is over:
+    until then it does not know its id and cannot send heartbeats. `heard_by` is the last roll that listed it, and its
     place there."""
 
     __slots__ = (
@@ -83,7 +83,7 @@ class Member:
 
     @property
     def excused(self) -> bool:
-        """Whether it need not send heartbeats now: it waits for the others. One that is new may be gone."""
+        """Whether it need not send heartbeats now, because it waits for the others. A new member may be gone."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
@@ -94,8 +94,8 @@ class Member:
 
 
 class ClassicGroup:
-    """`recorded`: what `__consumer_offsets` says of it is committed; before that nobody is shown the group.
-    `deleting`: tombstones for it are under way, nothing may begin in it."""
+    """`recorded`: the state in `__consumer_offsets` is committed; before that no client sees the group. `deleting`: its
+    tombstones are under way, and it takes no requests."""
 
     def __init__(self, group_id: str, now_ms: int) -> None:
         self.group_id = group_id
@@ -114,18 +114,18 @@ class ClassicGroup:
         self.sync_timer = Deadline()
         self.recorded = False
         self.deleting = False
-        self._roll: Roll | None = None  # published
+        self._roll: Roll | None = None  # the published one
         self._static_members: dict[str, str] = {}  # instance id: member id
         self._support: dict[str, int] = {}  # protocol name: members that support it
         self._awaiting_join = 0
-        self._subscriptions: list[bytes] | None = None  # of the members of a generation, not read yet
+        self._subscriptions: list[bytes] | None = None  # the members' subscriptions of a generation, not parsed yet
         self._subscribed_topics: frozenset[str] | None = None
 
-    # --- what it is ---
+    # --- questions ---
 
     @property
     def is_simple(self) -> bool:
-        """It holds offsets of consumers that assign partitions themselves."""
+        """Whether it only holds offsets of consumers that assign partitions themselves."""
         return self.protocol_type is None and self.state == EMPTY and not self.pending_members
 
     @property
@@ -138,7 +138,7 @@ class ClassicGroup:
 
     @property
     def awaiting_join(self) -> int:
-        """Members whose JoinGroup is parked."""
+        """The number of members whose JoinGroup is parked."""
         return self._awaiting_join
 
     @property
@@ -166,7 +166,7 @@ class ClassicGroup:
         return member
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member of these protocols fits in: one of them all others support."""
+        """Whether a member with these protocols fits in: all other members support one of them."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -178,7 +178,8 @@ class ClassicGroup:
         return False
 
     def select_protocol(self) -> str:
-        """The one that most members like best of those that all support; of equals what the first members like."""
+        """The protocol that most members prefer among those that all support; in a tie, the one that comes first in the
+        members' order."""
         votes: dict[str, int] = {}
         count = len(self.members)
         common = {name for name, supporters in self._support.items() if supporters == count}
@@ -191,24 +192,24 @@ class ClassicGroup:
                 raise ValueError(f"member {member.member_id} supports no protocol that all others support")
         return max(votes, key=votes.__getitem__)
 
-    # --- subscriptions, of groups of consumers ---
+    # --- subscriptions of consumer groups ---
 
     @property
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Of the generation. None: not known, because the group is no group of consumers or has not agreed on a
-        protocol, or because a member's subscription cannot be read."""
+        """The topics of this generation. None when they are unknown: the group is not a consumer group, has not agreed
+        on a protocol, or has a member whose subscription cannot be read."""
         if self._subscriptions is not None:
             unread, self._subscriptions = self._subscriptions, None
             self._subscribed_topics = _subscribed_topics(unread)
         return self._subscribed_topics
 
     def is_subscribed(self, topic: str) -> bool:
-        """A group of consumers of which it is not known counts as subscribed to everything."""
+        """A consumer group whose topics are unknown counts as subscribed to everything."""
         topics = self.subscribed_topics
         return self.uses_consumer_protocol if topics is None else topic in topics
 
     def note_subscriptions(self) -> None:
-        """As its members are now. They are read when somebody asks."""
+        """Keeps the members' present subscriptions; they are parsed on demand."""
         self._subscriptions = self._subscribed_topics = None
         if self.uses_consumer_protocol:
             if not self.members:
@@ -216,7 +217,7 @@ class ClassicGroup:
             elif self.protocol_name is not None:
                 self._subscriptions = [member.metadata(self.protocol_name) for member in self.members.values()]
 
-    # --- what happens to it ---
+    # --- changes ---
 
     def transition_to(self, state: str, now_ms: int) -> None:
         self.withdraw_roll()
@@ -236,7 +237,7 @@ class ClassicGroup:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """A member or one that was told its id. Its deadline remains its owner's."""
+        """Removes a member, or one that only knows its id. The caller owns its deadline."""
         self.withdraw_roll()
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -251,8 +252,8 @@ class ClassicGroup:
         return member
 
     def replace_static(self, instance_id: str, old_id: str, new: Member) -> None:
-        """Puts `new`, who has the same instance id, in the old one's place; parked requests of the old one are the
-        caller's to answer first."""
+        """Puts `new`, which has the same instance id, in the place of the old member. The caller first answers the
+        parked requests of the old one."""
         self.withdraw_roll()
         old = self.members.pop(old_id)
         self._count_support(old, -1)
@@ -271,8 +272,8 @@ class ClassicGroup:
         member.session_timeout_ms = session_ms
 
     def publish_roll(self, rolls: Rolls) -> None:
-        """Of a stable group, once: its members' heartbeats and SyncGroups are answered without it until something
-        changes."""
+        """Publishes the roll of a stable group, once: processors answer its members' heartbeats and SyncGroups until
+        something changes."""
         if self._roll is None and self.state == STABLE:
             members = self.members.values()
             self._roll = rolls.publish(
@@ -292,8 +293,8 @@ class ClassicGroup:
             self._note_synced(roll)
 
     def late_members(self) -> list[str]:
-        """Who has not asked for its assignment in this generation, in the order of their ids. From now on they come too
-        late."""
+        """The members that have not fetched their assignment in this generation, ordered by id. From now on they are
+        too late."""
         if self._roll is not None:
             self._note_synced(self._roll)
         if self.pending_sync:
@@ -301,21 +302,21 @@ class ClassicGroup:
         return sorted(self.pending_sync)
 
     def _note_synced(self, roll: Roll) -> None:
-        """Who was given it by the roll."""
+        """Notes the members that got their assignment from the roll."""
         for member_id in tuple(self.pending_sync):
-            member = self.members.get(member_id)  # of a static member that was replaced the old id stays
+            member = self.members.get(member_id)  # the old id of a static member that was replaced stays
             heard_by = None if member is None else member.heard_by
             if heard_by is not None and heard_by[0] is roll and roll.is_synced(heard_by[1]):
                 self.pending_sync.discard(member_id)
 
     def park_join(self, member: Member, parked: Parked | None) -> Parked | None:
-        """Returns what was parked before."""
+        """Parks a request and returns the one that was parked before."""
         was, member.awaiting_join = member.awaiting_join, parked
         self._awaiting_join += (parked is not None) - (was is not None)
         return was
 
     def elect_joined_leader(self) -> bool:
-        """The leader remains if it has joined, else somebody who has becomes it. False when nobody has."""
+        """Keeps the leader if it has joined, else elects a member that has. False when none has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:
@@ -343,8 +344,7 @@ class ClassicGroup:
 
 
 def _subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Every version of a consumer's subscription begins with version 0. None when one is something else: a client may
-    put there what it likes."""
+    """Every version of a consumer's subscription begins with version 0. None when a client put something else there."""
     topics: set[str] = set()
     for metadata in subscriptions:
         if len(metadata) < 2 or metadata[0] & 0x80:

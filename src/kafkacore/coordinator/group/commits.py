@@ -25,13 +25,13 @@ from kafkacore.protocol.uuid import ZERO
 
 NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
-_NO_RETENTION: Final = -1  # of the client's own; versions 2 to 4 may ask for one
+_NO_RETENTION: Final = -1  # the client's own retention; versions 2 to 4 may set one
 _GROUP_ID_NOT_FOUND_SINCE: Final = 9
 _NO_OFFSETS: Final = TopicOffsets()
 _NO_ROW: Final = (NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET, NO_OFFSET, ZERO)
 
 _FetchGroup: TypeAlias = OffsetFetchRequest.OffsetFetchRequestGroup
-Row: TypeAlias = tuple[int, int, str, int, int, bytes]  # a CommittedOffset's
+Row: TypeAlias = tuple[int, int, str, int, int, bytes]  # the fields of a CommittedOffset
 _FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
@@ -39,10 +39,11 @@ _FetchedPartition = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
-    """Answers with `commit`, once what it has accepted is committed.
+    """Answers with `commit` once its accepted offsets are committed.
 
-    Raises what is told of every partition: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
-    FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE."""
+    Raises the error for every partition: ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    REBALANCE_IN_PROGRESS, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION, COORDINATOR_NOT_AVAILABLE.
+    """
     _validate_commit(core, commit)
     core.outbox.require_room()
     retention_ms = commit.retention_time_ms
@@ -59,7 +60,7 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
         core.outbox.answer(waiter, commit)
 
     def apply(base_offset: int) -> None:
-        """A group that is not there is a simple one, made by its first offset."""
+        """The first offset of an unknown group makes it a simple group."""
         note_group(core, commit.group_id)
         core.offsets.commit(commit)
 
@@ -67,7 +68,7 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
 
 
 class _Accepted:
-    """Topics and partitions of a commit; told when somebody asks, which is seldom."""
+    """Topics and partitions of a commit, listed only on demand, which is seldom."""
 
     __slots__ = ("_commit",)
 
@@ -80,7 +81,7 @@ class _Accepted:
 
 
 def note_group(core: Core, group_id: str) -> None:
-    """It is recorded, by its offsets if by nothing else."""
+    """Marks the group as recorded, by its offsets if by nothing else."""
     group = core.groups.get(group_id)
     if group is None:
         group = new_group(core, group_id)
@@ -102,7 +103,7 @@ def _validate_commit(core: Core, commit: OffsetCommit) -> None:
 
 
 def _validate_member(core: Core, group: ClassicGroup, commit: OffsetCommit) -> None:
-    """A commit within a group also shows that its member is there."""
+    """A commit within a group also shows that its member is alive."""
     generation_id, member_id, instance_id = (
         commit.generation_id_or_member_epoch,
         commit.member_id,
@@ -120,7 +121,8 @@ def _validate_member(core: Core, group: ClassicGroup, commit: OffsetCommit) -> N
 
 
 def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: int) -> None:
-    """From outside while nobody is in it. Which epochs its members have, only its coordinator would know."""
+    """Commits from outside are valid while the group has no members. Only its own coordinator would know its members'
+    epochs."""
     if group.group_type == SHARE:
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
     if epoch < 0 and not group.members:
@@ -135,7 +137,7 @@ def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: 
 
 
 def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: Waiter) -> None:
-    """Raises what is told of the group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+    """Raises the error for the group: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
     other = core.groups.get(group.group_id)
     if isinstance(other, OtherGroup) and other.group_type != SHARE:
         _validate_other_fetch(other, group.member_id, group.member_epoch)
@@ -146,7 +148,8 @@ def offset_fetch(core: Core, group: _FetchGroup, require_stable: bool, waiter: W
     core.outbox.require_room()
 
     def outcome(error: ErrorCode) -> None:
-        # Consumers before 3.9 know none of the codes that a commit fails with; this one makes them look again.
+        # Consumers before 3.9 know none of the codes that a commit fails with; this one makes them look for the
+        # coordinator again.
         failed = None if error == ErrorCode.NONE else fetch_error(group, _retry(error), api_version=2)
         core.outbox.answer(waiter, failed or _fetched(core, group, require_stable))
 
@@ -190,7 +193,7 @@ def _fetched(core: Core, group: _FetchGroup, require_stable: bool) -> OffsetFetc
 
 
 def _fetched_partition(topic: str, index: int, row: Row | None, topic_id: bytes, unstable: set[tuple[str, int]]) -> Any:
-    """A commit of another topic that had the name before is none of this one's."""
+    """A commit of an earlier topic with the same name does not count for this one."""
     if unstable and (topic, index) in unstable:
         error = ErrorCode.UNSTABLE_OFFSET_COMMIT
     else:
@@ -275,7 +278,7 @@ def _validate_delete(group: ClassicGroup | OtherGroup | None, group_id: str, und
 
 def _is_subscribed(group: ClassicGroup | OtherGroup | None, topic: str) -> bool:
     if isinstance(group, OtherGroup):
-        return bool(group.members)  # to what, only its coordinator knows
+        return bool(group.members)  # only its coordinator knows to which topics
     return group is not None and group.is_subscribed(topic)
 
 

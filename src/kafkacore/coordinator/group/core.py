@@ -1,4 +1,4 @@
-"""What the parts of a shard share: its groups, its offsets, its clock of the turn, and what the turn gives out."""
+"""State that the parts of a shard share: its groups, its offsets, the time of the turn, and the effects of the turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Group: TypeAlias = ClassicGroup | OtherGroup
 
 
 class Counts:
-    """What the shards of one broker have done since its start, as Apache Kafka's metrics count it."""
+    """Counts of the work of one broker's shards since its start, as Apache Kafka's metrics have them."""
 
     __slots__ = ("completed_rebalances", "deleted_offsets", "expired_offsets", "offset_commits")
 
@@ -29,7 +29,7 @@ class Counts:
 
 
 class Core:
-    """`now_ms` is that of the input being served."""
+    """`now_ms` is the time of the input being served."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Core:
         self.outbox = Outbox()
 
     def new_member_id(self, prefix: str) -> str:
-        """With a UUID as Java writes it."""
+        """A member id that ends with a UUID as Java writes it."""
         text = self._new_uuid().hex()
         return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -58,11 +58,11 @@ class Core:
         return group if isinstance(group, ClassicGroup) else None
 
     def is_here(self, group: ClassicGroup) -> bool:
-        """Whether the group is still what its id names, for deadlines that outlive one."""
+        """Whether the group is still the one that its id names; a deadline may outlive a group."""
         return self.groups.get(group.group_id) is group
 
     def drop(self, group: ClassicGroup) -> None:
-        """Takes it out; who waits in it was answered before."""
+        """Removes a group whose waiters have been answered."""
         self.cancel_deadlines(group)
         group.withdraw_roll()
         if self.is_here(group):

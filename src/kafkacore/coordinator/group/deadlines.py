@@ -1,8 +1,8 @@
 """Deadlines that are put off far more often than they pass.
 
-Putting one off costs an assignment: its entry in the heap stays where it is, and is moved when it comes up. A heap of
-such entries holds one for each deadline, and the few of those that were drawn nearer or cancelled, which are swept out
-when they are more than the others.
+Putting one off costs an assignment: its entry in the heap stays in place, and moves when it comes up. The heap holds
+one entry for each deadline, and the entries of deadlines that were drawn nearer or cancelled. Those are swept out when
+they outnumber the others.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-_SWEEP_ABOVE: Final = 64  # dead entries that nobody minds
+_SWEEP_ABOVE: Final = 64  # dead entries that are not worth a sweep
 
 
 class Deadline:
-    """What `call` was told is called when it has passed."""
+    """`call` sets the action that runs when the deadline has passed."""
 
     __slots__ = ("action", "args", "due_ms", "queued_ms", "ticket")
 
@@ -25,7 +25,7 @@ class Deadline:
         self.args: tuple[Any, ...] = ()
         self.due_ms: int | None = None
         self.queued_ms = 0
-        self.ticket = 0  # of its entry in the heap; 0: it has none
+        self.ticket = 0  # the time of its entry in the heap; 0: it has none
 
     def call(self, action: Callable[..., None], *args: Any) -> Deadline:
         self.action = action
@@ -34,7 +34,7 @@ class Deadline:
 
 
 def _ignore() -> None:
-    """A deadline that has nothing to do yet."""
+    """A deadline with nothing to do yet."""
 
 
 class Deadlines:
@@ -44,7 +44,7 @@ class Deadlines:
         self._dead = 0
 
     def set(self, deadline: Deadline, due_ms: int) -> None:
-        """From now on it is due then, whatever was set before."""
+        """Sets the time, whatever was set before."""
         was_ms, deadline.due_ms = deadline.due_ms, due_ms
         if deadline.ticket:
             if was_ms is None:
@@ -63,16 +63,17 @@ class Deadlines:
                 self._sweep()
 
     def next_ms(self) -> int | None:
-        """Nothing is due before."""
+        """The earliest possible time; nothing is due before."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now_ms: int) -> None:
-        """Calls the action of each that is due, in their order; what an action sets comes up in the next turn."""
+        """Runs the action of each deadline that is due, in their order; deadlines that an action sets come up in the
+        next turn."""
         due = self._take_due(now_ms)
         try:
             while due:
                 deadline = due.popleft()
-                # An action before it may have cancelled it or put it off.
+                # An earlier action may have cancelled it or put it off.
                 if not deadline.ticket and deadline.due_ms is not None and deadline.due_ms <= now_ms:
                     deadline.due_ms = None
                     deadline.action(*deadline.args)

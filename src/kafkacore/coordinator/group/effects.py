@@ -1,17 +1,18 @@
-"""What comes of an input to a shard: records to append, and answers to give."""
+"""The effects of an input to a shard: records to append, and answers to give."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-# Whoever asked, as the shard's owner knows them: a future, a slot, a name in a test. Handed back, never looked into.
+# The waiter of a request, in the form of the shard's owner: a future, a slot, a name in a test. The shard hands it back
+# and never looks into it.
 Waiter: TypeAlias = Any
-GroupRecord: TypeAlias = tuple[bytes, bytes | None]  # key and value; None deletes what the key names
+GroupRecord: TypeAlias = tuple[bytes, bytes | None]  # key and value; None deletes the record of the key
 
 
 class Caller(Protocol):
-    """What of a request's context a group depends on; `network.request.RequestContext` is one."""
+    """The part of a request's context that a group depends on; `network.request.RequestContext` provides it."""
 
     @property
     def api_version(self) -> int: ...
@@ -23,11 +24,11 @@ class Caller(Protocol):
 
 
 class Append(NamedTuple):
-    """Records that go into one batch, in this order, after those of every append given before.
+    """Records that go into one batch, in this order, after those of every earlier append.
 
-    The owner says what became of it by `GroupShard.committed`, `failed` or, while it is still open, `timed_out`, with
-    this token. Tokens count up from 1; they are committed in their order. One may fail while earlier ones still wait
-    for the replicas. On an `independent` one no later one counts: when it fails for its own sake, it fails alone.
+    The owner reports their fate by `GroupShard.committed`, `failed` or, while it is still open, `timed_out`, with this
+    token. Tokens count up from 1 and are committed in their order. One may fail while earlier ones still wait for the
+    replicas. No later append counts on an `independent` one: when it fails for its own sake, it fails alone.
     """
 
     token: int
@@ -36,14 +37,14 @@ class Append(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """`response` is a message, or what the method that took the waiter says."""
+    """`response` is a message, or whatever the method that took the waiter documents."""
 
     waiter: Waiter
     response: Any
 
 
 class Effects:
-    """To be carried out in any order, appends among themselves in theirs. Falsy when there is nothing to do."""
+    """The owner carries them out in any order, but appends in theirs. Falsy when there is nothing to do."""
 
     __slots__ = ("answers", "appends")
 

@@ -1,4 +1,5 @@
-"""Offsets that nobody needs any more, and groups that have none (KIP-211), and offsets of topics that are no more."""
+"""Expires offsets that nobody needs any more, removes groups without offsets (KIP-211), and removes the offsets of
+deleted topics."""
 
 from __future__ import annotations
 
@@ -16,21 +17,21 @@ from kafkacore.protocol.uuid import ZERO, Uuid
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
 
-OFFSETS_PER_TICK: Final = 1_000  # looked at before others have their turn
+OFFSETS_PER_TICK: Final = 1_000  # offsets to look at before other work has its turn
 MAX_TOMBSTONES_PER_APPEND: Final = 1_000
-MAX_OPEN_APPENDS: Final = 100  # with more of them the replicas have enough to do
+MAX_OPEN_APPENDS: Final = 100  # with more open appends the replicas have enough to do
 _LATER_MS: Final = 1_000
 
 _Removed: TypeAlias = list[tuple[str, list[int]]]
 
 
 class Expiry:
-    """Looks at everything once in each `offsets.retention.check.interval.ms`, a thousand offsets in a tick."""
+    """Looks at every offset once in each `offsets.retention.check.interval.ms`, a thousand of them in a tick."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._deadline = Deadline().call(self._look)
-        self._round: Iterator[int] | None = None  # what is left of this round
+        self._round: Iterator[int] | None = None  # the rest of this round
 
     def start(self) -> None:
         self._core.set_deadline(self._deadline, self._core.settings.offsets_retention_check_interval_ms)
@@ -52,7 +53,7 @@ class Expiry:
 
 
 def _look_at_all(core: Core) -> Iterator[int]:
-    """Gives how much was looked at since it last did."""
+    """Returns the number of offsets looked at since the last call."""
     for group_id in list(core.groups):
         group = core.classic(group_id)
         if group is not None and _may_expire(core, group):
@@ -73,7 +74,7 @@ def _held_count(core: Core, group: ClassicGroup) -> int:
 
 
 def _expire_in_parts(core: Core, group: ClassicGroup) -> Iterator[int]:
-    """Offsets of a group that has too many for one tick. What happens to it between two of them is taken as it is."""
+    """The offsets of a group that has too many for one tick. Changes between two ticks are taken as they are."""
     for part in _parts(core, group):
         expired = _expired(core, group, part) if _may_expire(core, group) else None
         if expired is None:
@@ -101,7 +102,7 @@ def _parts(core: Core, group: ClassicGroup) -> Iterator[_Removed]:
 
 
 def _expire(core: Core, group: ClassicGroup) -> None:
-    """All that has expired of a group, and the group itself when nothing is left of it."""
+    """Removes the group's expired offsets, and the group itself when nothing is left of it."""
     held = core.offsets.of(group.group_id)
     expired = _expired(core, group, [(topic, list(partitions)) for topic, partitions in held.items()])
     if expired is None:
@@ -118,7 +119,8 @@ def _expire(core: Core, group: ClassicGroup) -> None:
 
 
 def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | None:
-    """Topics and partitions, of those. None: nothing of this group expires as it is now, not even the group."""
+    """The expired ones of these topics and partitions. None when nothing of this group expires in its present state,
+    not even the group."""
     held = core.offsets.of(group.group_id)
     if not held:
         return []
@@ -145,8 +147,9 @@ def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | Non
 
 
 def _since(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when an offset's retention counts: since its group is empty, or since its commit where the group has never
-    had members, was written by a version that did not note the time, or does not consume the topic any more."""
+    """The time from which an offset's retention counts: when its group became empty. It counts from the commit when
+    the group has never had members, was written by a version that did not record the time, or no longer consumes the
+    topic."""
     if group.protocol_type is None:
         return _commit_timestamp
     if group.state == EMPTY:
@@ -173,7 +176,7 @@ def _append_expired(core: Core, group_id: str, expired: _Removed, ending: Classi
 
 
 def _append(core: Core, group_id: str, removed: _Removed, ending: ClassicGroup | None) -> None:
-    """Tombstones, for which nobody waits; the last of them is that of the group that ends."""
+    """Appends tombstones that nobody waits for; the last of them is the tombstone of the group that ends."""
     names = [(topic, index) for topic, indexes in removed for index in indexes]
     LOG.info("Group %s: %d offsets are deleted.", group_id, len(names))
     parts = [names[at : at + MAX_TOMBSTONES_PER_APPEND] for at in range(0, len(names), MAX_TOMBSTONES_PER_APPEND)]
@@ -200,14 +203,14 @@ def _append_part(core: Core, group_id: str, names: list[tuple[str, int]], ending
 
 
 def begin_deletion(core: Core, group: ClassicGroup) -> None:
-    """Nothing begins in it from now on; who was told an id and has not joined is told to begin anew then."""
+    """The group takes no requests from now on; members that know their id and have not joined must begin anew."""
     core.cancel_deadlines(group)
     group.pending_members.clear()
     group.deleting = True
 
 
 def topics_deleted(core: Core, topics: Sequence[tuple[str, Uuid]]) -> None:
-    """Also what is being committed for them, and what transactions would commit."""
+    """Also removes offsets that are being committed for them, and those of open transactions."""
     for group_id in sorted(core.outbox.group_ids() | core.offsets.group_ids()):
         held = core.offsets.of(group_id)
         pending = set(core.offsets.open_of(group_id)) | core.outbox.open_offsets(group_id)

@@ -39,7 +39,7 @@ _MAX_ID_PREFIX_BYTES = 0x7FFF - len("-00000000-0000-0000-0000-000000000000")
 
 
 class Joining:
-    """One JoinGroup on its way to an answer, or to being parked."""
+    """One JoinGroup, until it is answered or parked."""
 
     def __init__(self, core: Core, caller: Caller, request: JoinGroupRequest, waiter: Waiter) -> None:
         self._core = core
@@ -47,7 +47,7 @@ class Joining:
         self._parked = Parked(core.outbox, waiter, caller.api_version)
         self._client_id = caller.client_id or ""
         self._client_host = "/" + caller.client_host
-        # Version 0 knows one timeout for both.
+        # Version 0 has one timeout for both.
         timeout_ms = request.rebalance_timeout_ms if caller.api_version > 0 else request.session_timeout_ms
         self._rebalance_timeout_ms = timeout_ms
         instance_id = request.group_instance_id
@@ -64,7 +64,7 @@ class Joining:
             self._refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
             return
         if len(self._id_prefix.encode()) > _MAX_ID_PREFIX_BYTES:
-            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # as Kafka ends, where it cannot write the id
+            self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, member_id)  # Kafka answers so too when it cannot write the id
             return
         group = known or new_group(core, group_id)
         if not self._accepted(group, member_id):
@@ -88,8 +88,8 @@ class Joining:
         self._parked.answer(join_error(self._parked.api_version, error, member_id))
 
     def _accepted(self, group: ClassicGroup, member_id: str) -> bool:
-        """Within `group.max.size`. While members join, those that have joined count: the size itself may be above a
-        limit that was lowered, and the last to come are left out."""
+        """Whether the group has room within `group.max.size`. While members join, only those that have joined count:
+        a lowered limit may be below the group's size, and the last to come are left out."""
         limit = self._core.settings.max_size
         if group.state == EMPTY:
             return True
@@ -99,7 +99,7 @@ class Joining:
         return member is not None or len(group.members) < limit
 
     def _record_new(self, group: ClassicGroup) -> None:
-        """A group that is there only in memory would be another one after a crash: it is written at once, empty."""
+        """A group that exists only in memory would be another group after a crash, so it is written at once, empty."""
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp)
 
         def outcome(error: ErrorCode) -> None:
@@ -113,7 +113,7 @@ class Joining:
             revert=lambda: _forget(self._core, group),
         )
 
-    # --- who does not say who it is ---
+    # --- members without an id ---
 
     def _newcomer(self, group: ClassicGroup) -> None:
         core, instance_id = self._core, self._request.group_instance_id
@@ -130,7 +130,7 @@ class Joining:
             self._add(group, member_id)
 
     def _promise(self, group: ClassicGroup, member_id: str) -> None:
-        """The id is its own until the session is over: by then it has joined with it."""
+        """Reserves the id until the session is over; by then the member has joined with it."""
         if len(group.pending_members) >= MAX_PENDING_MEMBERS:
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
             return
@@ -157,8 +157,8 @@ class Joining:
         if group.state == PREPARING_REBALANCE and group.previous_state == EMPTY:
             group.new_member_added = True
         group.add(member, self._parked)
-        # It sends no heartbeats before it has its id, and a muted connection tells nothing of its peer's end: a parked
-        # JoinGroup of somebody who is gone ends at last, and one who is still there comes again.
+        # A new member sends no heartbeats before it has its id, and a muted connection does not show that its peer is
+        # gone. A parked JoinGroup of a lost client ends at last; a client that is still there comes again.
         core.set_deadline(session, core.settings.new_member_join_timeout_ms)
         prepare_or_complete(core, group, f"new member {member_id}{self._reason}")
 
@@ -166,13 +166,13 @@ class Joining:
     def _reason(self) -> str:
         return f" ({self._request.reason})" if self._request.reason else ""
 
-    # --- who was here before ---
+    # --- members with an id ---
 
     def _known(self, group: ClassicGroup) -> None:
         core, request, member_id = self._core, self._request, self._request.member_id
         if member_id in group.pending_members:
             if request.group_instance_id is not None:
-                # A static member is never told to join again; Kafka fails here, too.
+                # A static member never has to join again; Kafka fails here, too.
                 self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
             else:
                 self._add(group, member_id)
@@ -191,10 +191,10 @@ class Joining:
             # It missed the answer to its JoinGroup, or has nothing new to say.
             self._parked.answer(join_response(group, member_id, self._parked.api_version))
         else:
-            # A leader may join only to have the partitions dealt anew, when topics have changed.
+            # A leader may join only to reassign the partitions, when topics have changed.
             group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
             before = group.park_join(member, self._parked)
-            if before is not None:  # sent again: whoever sent it first has gone, or is told to go on
+            if before is not None:  # sent again: the first sender is gone, or must go on
                 before.answer(join_error(before.api_version, ErrorCode.REBALANCE_IN_PROGRESS, member_id))
             prepare_or_complete(core, group, f"member {member_id} joins again{self._reason}")
 
@@ -213,7 +213,7 @@ class Joining:
         if group.state == STABLE and group.select_protocol() == (group.protocol_name or ""):
             self._record_replaced(group, instance_id, old, member, leader_before)
         elif group.state in (STABLE, COMPLETING_REBALANCE):
-            # The leader was given the old id and would assign to nobody, or the group would agree otherwise now.
+            # The leader got the old id and would assign to nobody, or the group would now choose another protocol.
             prepare(core, group, f"static member {instance_id} has a new id, {new_id}{self._reason}")
         else:
             complete_when_all_joined(core, group)
@@ -221,14 +221,12 @@ class Joining:
     def _record_replaced(
         self, group: ClassicGroup, instance_id: str, old: Member, member: Member, leader_before: str | None
     ) -> None:
-        """The group stays as it is, with the new id in it, once that is committed (KIP-814).
-
-        When it takes too long the new id stays, for the log may have it, and the client comes again.
-        """
+        """The group stays as it is and takes the new id once that is committed (KIP-814). If the commit takes too
+        long, the new id stays, because the log may have it, and the client comes again."""
         core, version = self._core, self._parked.api_version
 
         def outcome(error: ErrorCode) -> None:
-            # Meanwhile a rebalance may have answered it, and the member may have asked for another.
+            # A rebalance may have answered it meanwhile, and the member may have sent another request.
             waits = member.awaiting_join is self._parked
             if waits:
                 group.park_join(member, None)
@@ -246,8 +244,8 @@ class Joining:
         core.outbox.append([group_record(group, assignments)], outcome, revert=revert)
 
     def _unchanged(self, group: ClassicGroup, member: Member, leader_before: str | None) -> JoinGroupResponse:
-        """A client that knows skip_assignment learns that it leads and need not assign; an older one is told the old
-        leader, lest it assigns."""
+        """A client that knows skip_assignment learns that it leads and need not assign. An older client gets the old
+        leader's id, so that it does not assign."""
         skips = self._parked.api_version >= _SKIP_ASSIGNMENT_SINCE
         is_leader = group.leader_id == member.member_id
         return JoinGroupResponse(
@@ -262,7 +260,7 @@ class Joining:
 
 
 def _offered(request: JoinGroupRequest) -> Protocols:
-    """Of a name that comes twice the first: counted twice, it would not be what all members support."""
+    """Takes the first protocol of each name: counted twice, a protocol would seem to have every member's support."""
     if len(request.protocols) == 1:
         return ((request.protocols[0].name, request.protocols[0].metadata),)
     offered: dict[str, bytes] = {}
@@ -287,7 +285,7 @@ def _renamed(core: Core, group: ClassicGroup, member: Member, member_id: str) ->
 
 
 def _fence(group: ClassicGroup, member: Member) -> None:
-    """There is another one with its instance id: what it has asked is answered so."""
+    """Another member has its instance id: its parked requests get this answer."""
     parked = group.park_join(member, None)
     if parked is not None:
         parked.answer(join_error(parked.api_version, ErrorCode.FENCED_INSTANCE_ID, member.member_id))
@@ -297,7 +295,8 @@ def _fence(group: ClassicGroup, member: Member) -> None:
 
 
 def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, member: Member) -> None:
-    """The replacement of a static member is not in the log: the old one is back, unless much has happened since."""
+    """The replacement of a static member is not in the log: the old member returns, unless the group has changed
+    since."""
     if group.members.get(member.member_id) is not member:
         return
     core.deadlines.cancel(member.session)
@@ -306,7 +305,7 @@ def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, m
 
 
 def _forget(core: Core, group: ClassicGroup) -> None:
-    """The group is not in the log. Others who have come since are told to look for it again."""
+    """The group is not in the log. Members that have come since must look for it again."""
     for member in group.members.values():
         parked = group.park_join(member, None)
         if parked is not None:

@@ -38,7 +38,7 @@ _UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def sync_group(core: Core, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Raises what the client is told: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+    """Raises the error for the client: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
     INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
     group = core.classic(request.group_id)
     if group is None or group.state == EMPTY:
@@ -55,7 +55,7 @@ def sync_group(core: Core, request: SyncGroupRequest, waiter: Waiter) -> None:
         core.outbox.answer(waiter, sync_response(group, member))
         return
     before, member.awaiting_sync = member.awaiting_sync, Parked(core.outbox, waiter, 0)
-    if before is not None:  # sent again: whoever sent it first has gone, or is told to go on
+    if before is not None:  # sent again: the first sender is gone, or must go on
         before.answer(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     if group.leader_id == member.member_id:
         _assign(core, group, {each.member_id: each.assignment for each in request.assignments})
@@ -66,12 +66,12 @@ def _differs(asked: str | None, agreed: str | None) -> bool:
 
 
 def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
-    """The leader's assignment is stored, and then given to all. A member it left out has nothing."""
+    """Stores the leader's assignment, and then gives it to all. A member that it leaves out gets nothing."""
     generation_id = group.generation_id
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
 
     def outcome(error: ErrorCode) -> None:
-        # Another rebalance may have begun meanwhile: then this is over.
+        # Another rebalance may have begun meanwhile: then this one is over.
         if group.state != COMPLETING_REBALANCE or group.generation_id != generation_id or not core.is_here(group):
             return
         for member in group.members.values():
@@ -89,7 +89,7 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
 
 
 def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
-    """NONE, or what the member is told: REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
+    """NONE, or the error for the member: REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
     FENCED_INSTANCE_ID."""
     group = core.groups.get(request.group_id)
     if not isinstance(group, ClassicGroup):
@@ -102,12 +102,12 @@ def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     extend_session(core, member)
     if core.rolls is not None:
-        group.publish_roll(core.rolls)  # the others of this generation need not come here
+        group.publish_roll(core.rolls)  # heartbeats of the others of this generation need not come here
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING_REBALANCE else ErrorCode.NONE
 
 
 def leave_group(core: Core, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Each member by its id, or by its instance id alone as an administrator does (KIP-345)."""
+    """Removes each member by its id, or by its instance id alone as an administrator does (KIP-345)."""
     group = core.classic(request.group_id)
     shown = LeaveGroupResponse.MemberResponse
     answers = [

@@ -1,6 +1,6 @@
 """The committed offsets of a partition of `__consumer_offsets`, and those of open transactions.
 
-Offsets are rows of `_fast.hot.offset_rows`: a commit of hundreds of partitions makes no object for each of them here.
+Offsets are rows of `_fast.hot.offset_rows`: a commit of hundreds of partitions makes no object for each partition here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OffsetName: TypeAlias = tuple[str, str, int]  # group, topic, partition
 
 
 class Pending(NamedTuple):
-    """What an open transaction would commit, None: nothing any more; `at` is its record's offset."""
+    """The offset that an open transaction would commit, or None if it no longer would; `at` is its record's offset."""
 
     at: int
     offset: CommittedOffset | None
@@ -26,23 +26,23 @@ class Offsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
         self._transactions: dict[int, dict[OffsetName, Pending]] = {}  # by producer id
-        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # a group's partitions: producer ids
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # producer ids by a group's partitions
 
-    # --- what is committed ---
+    # --- committed offsets ---
 
     def of(self, group_id: str) -> Mapping[str, TopicOffsets]:
-        """By topic. Not to be changed."""
+        """By topic. Callers must not change it."""
         return self._groups.get(group_id, {})
 
     def __len__(self) -> int:
         return sum(len(partitions) for topics in self._groups.values() for partitions in topics.values())
 
     def group_ids(self) -> set[str]:
-        """Of groups that have offsets, or open transactions that would commit some."""
+        """The groups that have offsets, or open transactions that would commit some."""
         return {*self._groups, *self._open}
 
     def commit(self, commit: OffsetCommit) -> None:
-        """What was accepted of it."""
+        """Stores the accepted offsets of a commit."""
         for number, topic in enumerate(commit.names):
             if commit.accepted(number):
                 self._topic(commit.group_id, topic).take(commit, number)
@@ -64,7 +64,7 @@ class Offsets:
         return held
 
     def remove(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """What open transactions would commit there is dropped, too."""
+        """Drops the offsets that open transactions would commit there, too."""
         topics = self._groups.get(group_id, {})
         held = topics.get(topic)
         for partition in partitions:
@@ -85,10 +85,10 @@ class Offsets:
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
     def end(self, producer_id: int, committed: bool) -> Iterator[OffsetName]:
-        """Ends a producer's transaction; gives the names of what it committed.
+        """Ends a producer's transaction; returns the names of the offsets that it committed.
 
-        Of several commits of one partition the one that is last in the log counts, not the one whose transaction ends
-        last: `put` and this drop what lies before them.
+        When several commits name one partition, the last one in the log counts, not the one whose transaction ends
+        last: `put` and this method drop the earlier ones.
         """
         for name, pending in self._transactions.pop(producer_id, {}).items():
             group_id, topic, partition = name
@@ -105,11 +105,11 @@ class Offsets:
                 yield name
 
     def open_of(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """Topics and partitions for which a transaction is open."""
+        """The topics and partitions for which a transaction is open."""
         return self._open.get(group_id, {})
 
     def _supersede(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """A plain commit lies behind every transactional one that is open: those are void, but remain open."""
+        """A plain commit lies behind every open transactional one. Those become void, but remain open."""
         named = self._open.get(group_id)
         if named:
             for partition in partitions:

@@ -1,6 +1,6 @@
-"""Groups of kinds that are not run here: known from their records, so that nobody takes their ids for free.
+"""Groups of kinds that do not run here. Their records make them known, so that no client takes their ids for free.
 
-Their records stay in the log as they are; nothing of them is deleted here (KIP-848, KIP-932, KIP-1071).
+Their records stay in the log as they are; this node deletes none of them (KIP-848, KIP-932, KIP-1071).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Kind(NamedTuple):
     names_group: bool = False
 
 
-# By the number of a key's kind. One without a role says no more than that the group is there.
+# By the number of a key's kind. A kind without a role only says that the group exists.
 _KINDS: Final = {
     3: _Kind(CONSUMER, names_group=True),
     4: _Kind(CONSUMER),
@@ -57,7 +57,8 @@ class OtherGroup:
 
     @property
     def state(self) -> str:
-        """As far as its records tell: whether a rebalance of it is under way, only its coordinator knows."""
+        """The state as far as the records show it: only the group's coordinator knows whether a rebalance is under
+        way."""
         return "Stable" if self.members else "Empty"
 
 
@@ -70,12 +71,12 @@ def type_of(kind: int) -> str:
 
 
 def group_id_of(key: bytes) -> str:
-    """Of a key of any of these kinds: they all begin with it. Raises ProtocolError."""
+    """The group id of a key of any of these kinds: they all begin with it. Raises ProtocolError."""
     return ConsumerGroupMetadataKey.decode_prefix(key[2:], 0)[0].group_id
 
 
 def replay(group: OtherGroup, kind: int, key: bytes, present: bool) -> bool:
-    """Whether the group is still there. Raises ProtocolError."""
+    """Whether the group still exists. Raises ProtocolError."""
     if _KINDS[kind].names_member:
         member_id = ConsumerGroupMemberMetadataKey.decode(key[2:], 0).member_id
         if present:

@@ -1,4 +1,4 @@
-"""What a shard gives out in a turn, and the appends whose fate is open."""
+"""The effects of a turn of a shard, and the appends whose fate is open."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafkacore.coordinator.group.answers import append_error
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord, Waiter
 from kafkacore.protocol.errors import ErrorCode, error_for
 
-MAX_OPEN_APPENDS: Final = 10_000  # requests that want more are told to come again
+MAX_OPEN_APPENDS: Final = 10_000  # the clients of further requests must come again
 
-# Told once what became of an append: NONE, or the error for clients.
+# Called once with the fate of an append: NONE, or the error for clients.
 Outcome = Callable[[ErrorCode], None]
-# Topics and partitions by group; of a group that is there, some.
+# Topics and partitions by group. A group that is listed has some.
 Touched = Mapping[str, Iterable[tuple[str, Iterable[int]]]]
 
 _NOTHING: Final[Touched] = MappingProxyType({})
@@ -23,12 +23,10 @@ _NO_EFFECTS: Final = Effects()
 
 
 class OpenAppend:
-    """An append whose fate is open.
-
-    `outcome` is told once: of the commit, of the failure, or that it takes too long. `apply` makes the batch's content
-    what is recorded, given the offset of its first record. `revert` takes back what the decision did to the state that
-    is not recorded. `offsets` names what it commits or deletes: topics and their partitions, by group.
-    """
+    """An append whose fate is open. `outcome` is called once: for the commit, the failure, or when it takes too
+    long. `apply` makes the batch's content the recorded state, given the offset of its first record. `revert` undoes
+    the decision's changes to the state that is not recorded. `offsets` names the topics and partitions whose offsets
+    it commits or deletes, by group."""
 
     __slots__ = ("apply", "offsets", "outcome", "revert", "waiting")
 
@@ -43,7 +41,7 @@ class OpenAppend:
         self.apply = apply
         self.revert = revert
         self.offsets = offsets
-        self.waiting: list[Outcome] = []  # others who want to know what became of it
+        self.waiting: list[Outcome] = []  # other outcomes to call
 
     def tell(self, error: ErrorCode) -> None:
         outcome, self.outcome = self.outcome, None
@@ -60,7 +58,7 @@ class Outbox:
     def __init__(self) -> None:
         self._effects = Effects()
         self._open: OrderedDict[int, OpenAppend] = OrderedDict()  # by token
-        self._touching: dict[str, dict[int, OpenAppend]] = {}  # likewise, of each group whose offsets they touch
+        self._touching: dict[str, dict[int, OpenAppend]] = {}  # by group, for the groups whose offsets they change
         self._last_token = 0
 
     def take(self) -> Effects:
@@ -94,7 +92,7 @@ class Outbox:
         if len(self._open) >= MAX_OPEN_APPENDS:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Too many commits wait for the replicas.")
 
-    # --- what became of an append ---
+    # --- the fate of an append ---
 
     def committed(self, token: int, base_offset: int) -> None:
         """Raises ValueError for a token that is not the oldest open one."""
@@ -107,7 +105,7 @@ class Outbox:
         append.tell(ErrorCode.NONE)
 
     def failed(self, token: int, error: int) -> None:
-        """Those before it may still wait for the replicas. Raises KeyError for a token that is not open."""
+        """Appends before it may still wait for the replicas. Raises KeyError for a token that is not open."""
         append = self._close(token)
         append.tell(append_error(error))
         if append.revert is not None:
@@ -118,7 +116,7 @@ class Outbox:
             self._open[token].tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def give_up(self, error: ErrorCode) -> None:
-        """Nobody will hear of what is open."""
+        """The fate of the open appends will never be known here."""
         while self._open:
             self._close(next(iter(self._open))).tell(error)
 
@@ -131,7 +129,7 @@ class Outbox:
                 del self._touching[group_id]
         return append
 
-    # --- what is under way ---
+    # --- appends under way ---
 
     @property
     def open_count(self) -> int:
@@ -143,7 +141,7 @@ class Outbox:
         return None if touching is None else touching[next(reversed(touching))]
 
     def group_ids(self) -> set[str]:
-        """Of groups whose offsets open appends commit or delete."""
+        """The groups whose offsets open appends commit or delete."""
         return set(self._touching)
 
     def open_offsets(self, group_id: str) -> set[tuple[str, int]]:
@@ -157,7 +155,7 @@ class Outbox:
 
 
 class Parked:
-    """A request that waits for something to happen to its group; answered once."""
+    """A request that waits for its group to change; it is answered once."""
 
     __slots__ = ("_outbox", "_waiter", "answered", "api_version")
 

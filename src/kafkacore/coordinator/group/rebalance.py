@@ -1,7 +1,7 @@
 """A group's rebalance: it is prepared, its members join, its leader assigns, and each step has a deadline.
 
-The rules are those of Apache Kafka's GroupMetadataManager, classic part. Nothing here answers a request that is being
-served; it completes the ones that were parked.
+The rules are those of Apache Kafka's GroupMetadataManager, classic part. This module answers parked requests only,
+never the request that is being served.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
-# A client may name a rebalance timeout of 0, or less: looking again at once, for as long as sessions last, would leave
+# A client may set a rebalance timeout of 0, or less. Looking again at once, for as long as sessions last, would leave
 # the node no time for anything else.
 MIN_WAIT_FOR_STATIC_MS: Final = 1_000
 
@@ -37,7 +37,7 @@ MIN_WAIT_FOR_STATIC_MS: Final = 1_000
 
 
 def new_group(core: Core, group_id: str) -> ClassicGroup:
-    """Empty, and put among the groups."""
+    """Makes an empty group and adds it to the groups."""
     group = core.groups[group_id] = ClassicGroup(group_id, core.now_ms)
     return group
 
@@ -52,7 +52,7 @@ def extend_session(core: Core, member: Member) -> None:
 
 
 def _was_heard(core: Core, member: Member) -> bool:
-    """Within its session, by a roll: then that goes on from there."""
+    """If a roll has heard the member within its session, the session goes on from that time."""
     if member.heard_by is None:
         return False
     roll, place = member.heard_by
@@ -64,7 +64,8 @@ def _was_heard(core: Core, member: Member) -> bool:
 
 
 def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:
-    """Its parked JoinGroup, if any, is told to begin anew: the client may still be there (KAFKA-7610)."""
+    """Its parked JoinGroup, if any, gets an error that makes the client begin anew: it may still be there
+    (KAFKA-7610)."""
     parked = group.park_join(member, None)
     if parked is not None:
         parked.answer(join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
@@ -96,7 +97,7 @@ def _session_expired(core: Core, group: ClassicGroup, member_id: str) -> None:
 
 
 def prepare_or_complete(core: Core, group: ClassicGroup, reason: str) -> None:
-    """A rebalance begins, or, when one is being prepared, goes on as soon as all have joined."""
+    """Begins a rebalance or, when one is being prepared, goes on as soon as all members have joined."""
     if group.can_rebalance:
         prepare(core, group, reason)
     else:
@@ -125,13 +126,13 @@ def prepare(core: Core, group: ClassicGroup, reason: str) -> None:
 
 
 def complete_when_all_joined(core: Core, group: ClassicGroup) -> None:
-    """But an initial rebalance takes its time."""
+    """Completes the join unless it is an initial rebalance, which takes its time."""
     if group.state == PREPARING_REBALANCE and group.previous_state != EMPTY and group.has_all_joined:
         complete_join(core, group)
 
 
 def complete_join(core: Core, group: ClassicGroup) -> None:
-    """Who has not joined is out, unless it is a static member; the others are the new generation."""
+    """Removes the members that have not joined, except static ones; the others are the new generation."""
     core.deadlines.cancel(group.join_timer)
     if not core.is_here(group):
         return
@@ -155,7 +156,7 @@ def complete_join(core: Core, group: ClassicGroup) -> None:
 
 
 def join_response(group: ClassicGroup, member_id: str, api_version: int) -> JoinGroupResponse:
-    """Of the group's generation; its leader is told the members."""
+    """The answer to a member of the group's generation; the leader also gets the members."""
     return JoinGroupResponse(
         member_id=member_id,
         generation_id=group.generation_id,
@@ -167,7 +168,7 @@ def join_response(group: ClassicGroup, member_id: str, api_version: int) -> Join
 
 
 def joined_members(group: ClassicGroup) -> list[JoinGroupResponse.JoinGroupResponseMember]:
-    """As the leader is told."""
+    """The members as the leader sees them."""
     shown = JoinGroupResponse.JoinGroupResponseMember
     return [
         shown(
@@ -199,7 +200,7 @@ def _wait_for_more(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms:
 
 
 def _initial_delay_over(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-    """Each delay in which somebody came is followed by another, within the rebalance timeout."""
+    """Each delay in which a member came is followed by another, within the rebalance timeout."""
     if not core.is_here(group):
         return
     if group.new_member_added and remaining_ms:
@@ -214,7 +215,7 @@ def _initial_delay_over(core: Core, group: ClassicGroup, delay_ms: int, remainin
 
 
 def append_group(core: Core, group: ClassicGroup, assignments: Mapping[str, bytes]) -> None:
-    """Nobody waits for it."""
+    """Writes the group's record; nobody waits for it."""
 
     def outcome(error: ErrorCode) -> None:
         if error != ErrorCode.NONE:
@@ -224,13 +225,13 @@ def append_group(core: Core, group: ClassicGroup, assignments: Mapping[str, byte
 
 
 def note_recorded(core: Core, group: ClassicGroup) -> None:
-    """Its record is committed: whatever it followed in the log, the group is there now."""
+    """Its record is committed: the group exists now, whatever came before it in the log."""
     group.recorded = True
     core.groups.setdefault(group.group_id, group)
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
-    """`assignments`: of every member."""
+    """`assignments` has an entry for every member."""
     shown = GroupMetadataValue.MemberMetadata
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -256,13 +257,13 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Group
 
 
 def give_assignments(core: Core, group: ClassicGroup, error: ErrorCode) -> None:
-    """To every member whose SyncGroup is parked."""
+    """Answers every member whose SyncGroup is parked."""
     agreed = error == ErrorCode.NONE
     for member in group.members.values():
         parked, member.awaiting_sync = member.awaiting_sync, None
         if parked is not None:
             parked.answer(sync_response(group, member) if agreed else SyncGroupResponse(error_code=error))
-            # A session that ran out while its SyncGroup was parked was let pass, and has no deadline any more.
+            # A session may have run out while its SyncGroup was parked; then it has no deadline any more.
             extend_session(core, member)
 
 
@@ -273,7 +274,7 @@ def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def synced(core: Core, group: ClassicGroup, member_id: str) -> None:
-    """The member has sent its SyncGroup; when all have, nobody is late."""
+    """The member has sent its SyncGroup; when all members have, none is late."""
     group.pending_sync.discard(member_id)
     if not group.pending_sync:
         core.deadlines.cancel(group.sync_timer)

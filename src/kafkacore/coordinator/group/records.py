@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
 
-A key is the number of its kind and a struct, a value the number of its version and a struct, both in two bytes. What is
-written for every partition of every commit is written by `_fast.hot.offset_records`.
+A key is the number of its kind and a struct, a value the number of its version and a struct; both numbers take two
+bytes. `_fast.hot.offset_records` writes the records of each partition of a commit.
 """
 
 from __future__ import annotations

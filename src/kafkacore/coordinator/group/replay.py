@@ -1,4 +1,4 @@
-"""What a record of `__consumer_offsets` makes of a shard that loads it."""
+"""Applies a record of `__consumer_offsets` to a shard that loads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_REBALANCE_TIMEOUT: Final = -1  # version 0 has none
 
 
 def replay(core: Core, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
-    """Raises ProtocolError, UnsupportedVersionError, InvalidRecordError, and changes nothing then."""
+    """Raises ProtocolError, UnsupportedVersionError, InvalidRecordError; then nothing has changed."""
     kind = records.kind_of(key)
     if kind in (records.OFFSET_COMMIT, records.LEGACY_OFFSET_COMMIT):
         _replay_offset(core, key, value, offset, producer_id)
@@ -88,7 +88,7 @@ def _member(
 
 
 def _replay_other(core: Core, kind: int, key: bytes, present: bool) -> None:
-    """A group that its first offset made is taken over by the kind whose records follow."""
+    """A group that its first offset made becomes one of the kind whose records follow."""
     group_id = other_kinds.group_id_of(key)
     known = core.groups.get(group_id)
     if isinstance(known, ClassicGroup):

@@ -1,7 +1,8 @@
-"""Heartbeats and SyncGroups that need no decision: a stable group's members may be answered without its shard, which
-asks when a session would end how long nothing was heard, and who was given its assignment when somebody would be late.
+"""Heartbeats and SyncGroups that need no decision. Processors may answer for the members of a stable group without its
+shard. The shard asks the roll how long a member was silent when a session would end, and which members got their
+assignment when some would be late.
 
-`_fast.hot.heartbeats` has the processors' rolls; a shard that is given none answers every request itself.
+`_fast.hot.heartbeats` has the processors' rolls. A shard without rolls answers every request itself.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ class Roll(Protocol):
     """The members of a group in one generation, as long as nothing about them changes."""
 
     def withdraw(self) -> None:
-        """The shard answers again. What was heard remains."""
+        """The shard answers again. The roll still knows when it heard each member."""
 
     def silence_ms(self, place: int) -> int | None:
-        """How long the member at this place of the list has not been heard of; None: never by this roll."""
+        """How long ago the roll heard the member at this place of the list; None: never."""
 
     def is_synced(self, place: int) -> bool:
-        """Whether that member was given its assignment by this roll."""
+        """Whether this roll gave that member its assignment."""
 
 
 class Rolls(Protocol):
@@ -32,5 +33,5 @@ class Rolls(Protocol):
         protocol_type: str | None,
         protocol_name: str | None,
     ) -> Roll:
-        """From now on heartbeats and SyncGroups of these (id, instance id, assignment) in this generation are answered.
-        No other roll of the group is published."""
+        """From now on processors answer heartbeats and SyncGroups of these members (id, instance id, assignment) in
+        this generation. A group has one published roll at most."""

@@ -1,4 +1,4 @@
-"""What of the node's configuration a group coordinator goes by."""
+"""The settings of a group coordinator, taken from the node's configuration."""
 
 from __future__ import annotations
 

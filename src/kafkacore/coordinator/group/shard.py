@@ -1,13 +1,13 @@
 """A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
 
-Whoever owns a shard serves one input at a time and carries out the effects of each. `now_ms` is the date, as it
-stands in records, by a clock that takes no steps (`coordinator.steady_clock`): sessions are measured by it, too.
+A shard's owner gives it one input at a time and carries out the effects of each. `now_ms` is the date as records have
+it, by a clock that takes no steps (`coordinator.steady_clock`); sessions are measured by it, too.
 
-A shard's life: made empty; `replay` for every record of its partition up to the high watermark; `loaded`; requests,
-`tick`, and what became of its appends; `unload`, after which it is thrown away.
+A shard's life: it is made empty; `replay` takes every record of its partition up to the high watermark; `loaded`
+follows; then come requests, `tick`, and the fate of its appends; `unload` ends it.
 
-What is recorded changes when an append is committed, never before. A decision that counts on an append in flight is in
-a later append, so the owner keeps this rule: when an append fails, those after it fail too, told in their order.
+The recorded state changes when an append is committed, never before. A decision that counts on an append in flight is
+in a later append. Therefore the owner fails all later appends when one fails, and reports them in their order.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from kafkacore.runtime.slices import Work
 
 
 class GroupShard:
-    """`new_uuid` gives 16 bytes that nobody else has; a member's id ends with them. With `rolls`, heartbeats that
-    change nothing need not come here. `counts` are shared by the shards of a broker."""
+    """`new_uuid` returns 16 unique bytes; a member's id ends with them. With `rolls`, heartbeats that change nothing
+    need not come here. The shards of a broker share `counts`."""
 
     def __init__(
         self,
@@ -58,24 +58,25 @@ class GroupShard:
         self._core = Core(settings, new_uuid, rolls, counts)
         self._expiry = expiry.Expiry(self._core)
 
-    # --- what is recorded ---
+    # --- the recorded state ---
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """A record of the partition, on loading, in the order of the log; not for what this shard appended itself.
+        """Takes a record of the partition on loading, in the order of the log; not for records that this shard appended
+        itself.
 
-        `offset` is the record's, `producer_id` the batch's when it is transactional, else -1. Records of kinds that are
-        not run here are remembered as far as answers depend on them. A record that cannot be read changes nothing and
-        raises ProtocolError, UnsupportedVersionError or InvalidRecordError: the owner logs it with its offset and goes
-        on.
+        `offset` is the record's; `producer_id` is the batch's when it is transactional, else -1. The shard remembers
+        records of kinds that do not run here as far as answers depend on them. A record that cannot be read changes
+        nothing and raises ProtocolError, UnsupportedVersionError or InvalidRecordError: the owner logs it with its
+        offset and goes on.
         """
         replay.replay(self._core, key, value, offset, producer_id)
 
     def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
-        """A control record of the partition, on loading and when one is written after it."""
+        """Takes a control record of the partition, on loading and when one is written later."""
         replay.end_transaction(self._core, producer_id, committed)
 
     def loaded(self, now_ms: int) -> Effects:
-        """Everything is replayed: sessions of members begin now, and the regular look for expired offsets."""
+        """Everything is replayed: sessions of members begin now, and so does the regular search for expired offsets."""
         core = self._turn(now_ms)
         self._expiry.start()
         for group in list(core.groups.values()):
@@ -86,35 +87,36 @@ class GroupShard:
                     prepare(core, group, "it is larger than group.max.size")
         return core.outbox.take()
 
-    # --- what became of an append ---
+    # --- the fate of an append ---
 
     def committed(self, token: int, base_offset: int, now_ms: int) -> Effects:
-        """The batch is committed; `base_offset` is its first record's. What it says is now recorded."""
+        """The batch is committed and its content is now the recorded state; `base_offset` is the offset of its first
+        record."""
         core = self._turn(now_ms)
         core.outbox.committed(token, base_offset)
         return core.outbox.take()
 
     def failed(self, token: int, error: int, now_ms: int) -> Effects:
-        """The batch is not in the log. `error` is Kafka's code of the reason; clients get what Kafka makes of it
-        (`answers.append_error`). Nothing of its decision stays. After NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR
-        the owner also unloads the shard."""
+        """The batch is not in the log. `error` is the reason; clients get the code that Kafka derives from it
+        (`answers.append_error`). The decision is undone. After NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR the
+        owner also unloads the shard."""
         core = self._turn(now_ms)
         core.outbox.failed(token, error)
         return core.outbox.take()
 
     def timed_out(self, token: int, now_ms: int) -> Effects:
-        """Longer than `offsets.commit.timeout.ms`: who waits for it is answered with COORDINATOR_NOT_AVAILABLE. The
-        batch may still be committed or fail; the token stays open."""
+        """The append has taken longer than `offsets.commit.timeout.ms`: its waiters get COORDINATOR_NOT_AVAILABLE.
+        The batch may still be committed or fail; the token stays open."""
         core = self._turn(now_ms)
         core.outbox.timed_out(token)
         return core.outbox.take()
 
     def unload(self, error: int) -> Effects:
-        """Everybody who waits is answered with `error`: NOT_COORDINATOR when the partition went elsewhere,
+        """Answers every waiter with `error`: NOT_COORDINATOR when the partition went elsewhere,
         COORDINATOR_NOT_AVAILABLE when the node stops."""
         core, code = self._core, ErrorCode(error)
         groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
-        core.groups.clear()  # what comes of an append now finds nothing to go on with
+        core.groups.clear()  # appends that end later find no group to change
         for group in groups:
             group.withdraw_roll()
             for member in group.members.values():
@@ -131,7 +133,7 @@ class GroupShard:
     # --- time ---
 
     def next_deadline_ms(self) -> int | None:
-        """No tick before it changes anything. It may lie in the past, and may be earlier than what happens."""
+        """No earlier tick changes anything. The time may lie in the past, and may be earlier than the next change."""
         return self._core.deadlines.next_ms()
 
     def tick(self, now_ms: int) -> Effects:
@@ -143,13 +145,15 @@ class GroupShard:
     # --- members. Group ids are not empty and session timeouts in range (`answers.refusal`). ---
 
     def join_group(self, caller: Caller, request: JoinGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """The waiter is answered now, or parked until the group's rebalance is over: JoinGroupResponse."""
+        """Answers the waiter now, or parks it until the group's rebalance is over. The answer is a
+        JoinGroupResponse."""
         core = self._turn(now_ms)
         Joining(core, caller, request, waiter).serve()
         return core.outbox.take()
 
     def sync_group(self, request: SyncGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """The waiter is answered now, or parked until the leader's assignment is committed: SyncGroupResponse."""
+        """Answers the waiter now, or parks it until the leader's assignment is committed. The answer is a
+        SyncGroupResponse."""
         core = self._turn(now_ms)
         try:
             membership.sync_group(core, request, waiter)
@@ -162,8 +166,8 @@ class GroupShard:
         return HeartbeatResponse(error_code=membership.heartbeat(core, request))
 
     def leave_group(self, request: LeaveGroupRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """Of version 3 and later in form: a request of one member has it in `members` (`answers.batched_leave`); so is
-        the LeaveGroupResponse."""
+        """Request and response have the form of version 3 and later: a request for one member has it in `members`
+        (`answers.batched_leave`)."""
         core = self._turn(now_ms)
         core.outbox.answer(waiter, membership.leave_group(core, request))
         return core.outbox.take()
@@ -171,8 +175,8 @@ class GroupShard:
     # --- offsets. Topics have their names, and ids where known, in every version; they exist and may be read. ---
 
     def offset_commit(self, commit: OffsetCommit, waiter: Waiter, now_ms: int) -> Effects:
-        """`commit` itself, once committed, with what is to be told of each partition. Its topics have their names;
-        those that have no id leave it zero."""
+        """The answer is `commit` itself, once committed, with the error of each partition. Its topics have their
+        names; topics without an id leave it zero."""
         core = self._turn(now_ms)
         try:
             commits.offset_commit(core, commit, waiter)
@@ -184,7 +188,7 @@ class GroupShard:
     def offset_fetch(
         self, group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, waiter: Waiter
     ) -> Effects:
-        """OffsetFetchResponse.OffsetFetchResponseGroup. `topics` None asks for all of them. With `require_stable` it
+        """The answer is an OffsetFetchResponseGroup. `topics` None asks for all topics. With `require_stable` it
         waits for the commits that are under way."""
         core = self._core
         try:
@@ -194,7 +198,7 @@ class GroupShard:
         return core.outbox.take()
 
     def offset_delete(self, request: OffsetDeleteRequest, waiter: Waiter, now_ms: int) -> Effects:
-        """OffsetDeleteResponse."""
+        """The answer is an OffsetDeleteResponse."""
         core = self._turn(now_ms)
         try:
             commits.offset_delete(core, request, waiter)
@@ -203,7 +207,7 @@ class GroupShard:
         return core.outbox.take()
 
     def topics_deleted(self, topics: Sequence[tuple[str, Uuid]], now_ms: int) -> Effects:
-        """Committed offsets of topics that are no more are deleted; nobody is answered."""
+        """Deletes the committed offsets of deleted topics; nobody waits."""
         core = self._turn(now_ms)
         expiry.topics_deleted(core, topics)
         return core.outbox.take()
@@ -231,17 +235,17 @@ class GroupShard:
         return found
 
     def generation(self, group_id: str) -> int:
-        """Of a classic group; -1 where there is none."""
+        """The generation of a classic group; -1 where there is none."""
         group = self._core.groups.get(group_id)
         return group.generation_id if isinstance(group, ClassicGroup) else -1
 
     def census(self) -> tuple[Counter[str], int]:
-        """How many classic groups are in each state, and how many offsets are committed."""
+        """The number of classic groups in each state, and of committed offsets."""
         groups = self._core.groups.values()
         return Counter(group.state for group in groups if isinstance(group, ClassicGroup)), len(self._core.offsets)
 
     def delete_groups(self, group_ids: Sequence[str], waiter: Waiter, now_ms: int) -> Effects:
-        """A list of DeleteGroupsResponse.DeletableGroupResult."""
+        """The answer is a list of DeleteGroupsResponse.DeletableGroupResult."""
         core = self._turn(now_ms)
         admin.delete_groups(core, group_ids, waiter)
         return core.outbox.take()

@@ -200,7 +200,7 @@ class Journal:
         try:
             result = await self._ports.run_blocking(lambda: self._log.append(batch, _ALL_ACKS, False, True))
         except Exception:
-            LOG.exception("an append of a coordinator ended without a result; who asked for it comes again")
+            LOG.exception("an append of a coordinator ended without a result; its client repeats the request")
         finally:
             self._appending = None
         if self._closed:

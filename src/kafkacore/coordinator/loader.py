@@ -123,4 +123,4 @@ class Loader:
                 raise InvalidRecordError("it has no key")
             self._shard.replay(key, value, offset, producer_id)
         except _UNREADABLE as error:
-            LOG.warning("%s: the record at offset %d is left out: %s", self._name, offset, error)
+            LOG.warning("%s: the record at offset %d cannot be read and is skipped: %s", self._name, offset, error)

@@ -268,7 +268,12 @@ class _Seat(Generic[S]):
         if self.left():
             return
         known = isinstance(error, (KafkaError, OSError, ValueError))
-        LOG.error("%s: its coordinator is not loaded: %s", self.name, error, exc_info=None if known else error)
+        LOG.error(
+            "%s: its coordinator could not be loaded, and requests for its groups are refused: %s",
+            self.name,
+            error,
+            exc_info=None if known else error,
+        )
         self.state = State.FAILED
 
     def unload(self, error: ErrorCode) -> None:

@@ -1,1 +1,1 @@
-"""What a node tells about itself: metrics under Kafka's names, their Prometheus exposition, the request log."""
+"""A node's reports about itself: metrics under Kafka's names, their Prometheus exposition, the request log."""

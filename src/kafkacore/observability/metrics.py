@@ -1,4 +1,4 @@
-"""A registry of metrics under Kafka's names (`kafka.server:type=...,name=...`), read when somebody asks.
+"""A registry of metrics under Kafka's names (`kafka.server:type=...,name=...`), read on demand.
 
 Counters live where they are counted, most of them in native memory; a source yields their values at that moment. So a
 metric that nobody scrapes costs nothing.
@@ -18,7 +18,7 @@ class Kind(enum.Enum):
 
 
 class Buckets(NamedTuple):
-    """A histogram's state. `bounds` are inclusive upper bounds, ascending; `counts` has one more, for what is above."""
+    """A histogram's state. `bounds` are inclusive upper bounds, ascending; `counts` has one more, for larger values."""
 
     bounds: Sequence[float]
     counts: Sequence[int]

@@ -1,4 +1,4 @@
-"""What a plane measures, as samples of a registry."""
+"""The measurements of a plane, as samples of a registry."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Prometheus exposition of a registry over HTTP, at `metrics.port`.
 
-Names follow the JMX exporter's published example for Kafka, so that dashboards made for Apache Kafka find theirs:
-`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`.
-prometheus-client costs more to import than a node to start, so the first scrape imports it, off the loop.
+Names follow the JMX exporter's published example for Kafka, so dashboards made for Apache Kafka work:
+`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec` is `kafka_server_brokertopicmetrics_bytesin_total`. Importing
+prometheus-client takes longer than starting a node, so the first scrape imports it, off the loop.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def prometheus_name(sample: Sample) -> str:
 
 
 def families(samples: Iterable[Sample]) -> Iterator[Metric]:
-    """Samples of one name become one family, whatever tags each has, which are its labels: a strict parser refuses a
-    page where a name comes twice, as that of each listener's metrics would."""
+    """Samples of one name become one family; their tags become labels. A strict parser refuses a page on which a
+    name comes twice, as each listener's metrics would."""
     grouped: dict[tuple[str, tuple[str, ...]], list[Sample]] = {}
     for sample in samples:
         labels = tuple(key.replace("-", "_") for key, _ in sample.tags)
@@ -48,7 +48,7 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
 
 
 def _family(name: str, labels: tuple[str, ...], group: list[Sample]) -> Metric:
-    """Of samples that have the same labels."""
+    """A family of samples that have the same labels."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
     first = group[0]
@@ -91,7 +91,7 @@ def expose(registry: MetricRegistry) -> bytes:
 
 
 class MetricsServer:
-    """Answers GET /metrics; everything else is 404, and a slow or oversized request is hung up on."""
+    """Answers GET /metrics; everything else gets 404, and a slow or oversized request is disconnected."""
 
     def __init__(self, registry: MetricRegistry) -> None:
         self._registry = registry
@@ -105,7 +105,7 @@ class MetricsServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self, host: str | None, port: int) -> None:
-        """On every address of the machine when `host` is None. Raises ListenError when the port is taken."""
+        """Listens on every address of the machine when `host` is None. Raises ListenError when the port is taken."""
         opened = listen(Listener("http", host, port, "metrics.port"), BACKLOG)
         self._server = await asyncio.start_server(self._serve, sock=opened, limit=MAX_REQUEST_BYTES)
 

@@ -1,7 +1,7 @@
 """The request log: one line for each request that a handler answered, as Kafka's `kafka.request.logger` at DEBUG.
 
-A node with that logger enabled serves its hot APIs by their handlers, so that the log misses none. Secrets are not in
-it, nor the values of settings that nobody knows, which may be secrets.
+A node with that logger enabled serves its hot APIs by their handlers, so that the log misses none. The log has no
+secrets, and no values of unknown settings, which may be secrets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 
 LOGGER: Final = logging.getLogger("kafka.request.logger")
-MAX_SHOWN: Final = 2_000  # characters of a request or a response; records are the most of them
+MAX_SHOWN: Final = 2_000  # characters of a request or a response; most of them would be records
 
 
 def enabled() -> bool:
@@ -42,7 +42,7 @@ def _shown(message: Any) -> str:
 
 
 def _without_secret_settings(request: Any, version: int) -> Any:
-    """Of AlterConfigs and IncrementalAlterConfigs."""
+    """For AlterConfigs and IncrementalAlterConfigs."""
     from kafkacore.config import keys
 
     tables = {2: keys.TOPIC, 4: keys.BROKER, 16: keys.CLIENT_METRICS, 32: keys.GROUP}
@@ -50,7 +50,7 @@ def _without_secret_settings(request: Any, version: int) -> Any:
     for resource in copied.resources:
         known = tables.get(resource.resource_type)
         for config in resource.configs:
-            # Levels of loggers are no secrets.
+            # Levels of loggers are not secret.
             key = None if known is None else known.get(config.name)
             if resource.resource_type != _LOGGERS and (key is None or key.type == "password"):
                 config.value = _HIDDEN
@@ -58,7 +58,7 @@ def _without_secret_settings(request: Any, version: int) -> Any:
 
 
 def _without_passwords(request: Any, version: int) -> Any:
-    """Of AlterUserScramCredentials."""
+    """For AlterUserScramCredentials."""
     copied = type(request).decode(request.encode(version), version)
     for user in copied.upsertions:
         user.salt = user.salted_password = _HIDDEN.encode()
@@ -66,7 +66,7 @@ def _without_passwords(request: Any, version: int) -> Any:
 
 
 def _without_content(request: Any, version: int) -> str:
-    """Of Envelope, whose request has a line of its own."""
+    """For Envelope; the request in it has a line of its own."""
     return f"{request.NAME} of {len(request.request_data)} bytes"
 
 

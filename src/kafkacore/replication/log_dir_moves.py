@@ -1,7 +1,7 @@
 """Replicas that move from one log directory of this broker to another while they are in use (KIP-113, KIP-858).
 
-The controller is told of the new directory before the log is there for good, and after it has caught up: a disk that
-fails in between takes the right replicas along.
+The controller learns of the new directory after the new log has caught up and before it replaces the old one: a disk
+that fails in between takes the right replicas along.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from kafkacore.storage.log_manager import LogManager
 from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.replication")
-PART_BYTES: Final = 16 << 20  # copied without a look at whether to go on
+PART_BYTES: Final = 16 << 20  # bytes copied before the next look at whether to go on
 LEAST_PAUSE_S: Final = 0.001
-NEAR_BYTES: Final = 1 << 20  # what may be missing when appends are made to wait for the rest
+NEAR_BYTES: Final = 1 << 20  # when less than this is missing, appends wait for the rest
 
 Replica = tuple[Uuid, int]
 
 
 class Move:
-    """Of one replica. `finishing`: what is left is not interrupted any more. `ending`: nor is it tried again."""
+    """The move of one replica. `finishing`: the rest is not interrupted any more. `ending`: it is not tried again."""
 
     __slots__ = ("ending", "finishing", "path", "task", "told")
 
@@ -35,7 +35,7 @@ class Move:
         self.path = path
         self.task = task
         self.finishing = self.ending = False
-        self.told: tuple[Replica, str] | None = None  # that it moves, and where it lies while it has not
+        self.told: tuple[Replica, str] | None = None  # the report that it moves, and where it lies until it has moved
 
     async def end(self) -> None:
         self.ending = True
@@ -45,11 +45,12 @@ class Move:
 
 
 class LogDirMoves:
-    """Belongs to one loop; copies on threads of its own, `threads` replicas at once.
+    """Belongs to one loop; copies on threads of its own, `threads` replicas at once. `assign` reports the path of a
+    replica to the controller, and returns when the controller has accepted it. `limit` returns
+    replica.alter.log.dirs.io.max.bytes.per.second.
 
-    `assign` tells the controller the path where a replica lies, and returns when it has taken it. `limit` gives
-    replica.alter.log.dirs.io.max.bytes.per.second. A move that fails where both directories serve is tried again after
-    `backoff_ms` (replica.fetch.backoff.ms), until it is cancelled.
+    If a move fails while both directories serve, it is tried again after `backoff_ms` (replica.fetch.backoff.ms), until
+    it is cancelled.
     """
 
     def __init__(
@@ -75,13 +76,13 @@ class LogDirMoves:
         return None if move is None else move.path
 
     def begin(self, key: Key, path: str) -> None:
-        """To a directory that serves, and where the replica is not. Raises MoveCancelled where it is not here any more,
-        or on its way elsewhere."""
+        """Begins a move to a directory that serves and does not have the replica. Raises MoveCancelled when the
+        replica is gone, or on its way elsewhere."""
         self._manager.create_future(key, path)
         self._moves[key] = Move(path, asyncio.create_task(self._run(key)))
 
     async def cancel(self, key: Key) -> None:
-        """What was copied is deleted, and the controller told that the replica stays where it is."""
+        """Deletes the copy, and reports to the controller that the replica stays where it is."""
         move = self._moves.get(key)
         if move is not None:
             await move.end()
@@ -89,7 +90,7 @@ class LogDirMoves:
         await self._off(self._manager.drop_future, key)
 
     def resume(self) -> None:
-        """What an earlier run began."""
+        """Goes on with the moves that an earlier run began."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is not None:
@@ -101,7 +102,7 @@ class LogDirMoves:
         try:
             while not await self._try(key, move):
                 await asyncio.sleep(self._backoff_ms / 1000)
-                self._manager.create_future(key, move.path)  # unless what was copied is still there
+                self._manager.create_future(key, move.path)  # makes the copy again unless it is still there
         except MoveCancelled as error:
             LOG.info("the move to %s ends: %s", move.path, error)
         except Exception:
@@ -110,10 +111,11 @@ class LogDirMoves:
             self._moves.pop(key, None)
 
     async def _try(self, key: Key, move: Move) -> bool:
-        """Whether there is nothing more to be done. Raises MoveCancelled."""
+        """Whether the move is over. Raises MoveCancelled."""
         try:
             async with self._turns:
-                # What a checkpoint says of a former log of the partition there is not true of the future one.
+                # A checkpoint may have an entry of an earlier log of the partition there; it does not hold for the
+                # future log.
                 await self._off(self._manager.checkpoint_recovery_points)
                 await self._copy(key)
                 await self._announce(key, move)
@@ -138,7 +140,7 @@ class LogDirMoves:
         return place in serving and move.path in serving and place != move.path
 
     async def _copy(self, key: Key) -> None:
-        """Until little is missing."""
+        """Copies until little is missing."""
         while True:
             limit = max(self._limit(), 1)
             copied = await self._off(self._manager.futures.copy, key, min(PART_BYTES, limit))
@@ -147,7 +149,7 @@ class LogDirMoves:
                 return
 
     async def _pause(self, share_s: float) -> None:
-        """All moves together keep to the limit."""
+        """Pauses so that all moves together keep to the limit."""
         now = asyncio.get_running_loop().time()
         self._free_at = max(self._free_at, now) + share_s
         if share_s > LEAST_PAUSE_S:
@@ -162,7 +164,7 @@ class LogDirMoves:
         await self._assign(replica, move.path)
 
     def _revert(self, key: Key, move: Move) -> None:
-        """The controller may have heard of a place where the replica does not come to lie."""
+        """Takes back a report to the controller about a directory to which the replica will not move."""
         current = self._manager.get(*key)
         if move.told is not None and current is not None and current.directory.path == move.told[1]:
             task = asyncio.ensure_future(self._assign(*move.told))
@@ -173,7 +175,7 @@ class LogDirMoves:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def close(self) -> None:
-        """What is under way goes on at the next start."""
+        """Stops the moves; the next start goes on with them."""
         for move in list(self._moves.values()):
             await move.end()
         for revert in list(self._reverts):

@@ -1,7 +1,7 @@
-"""Applies what the committed image says to the native partitions of this broker, and publishes which there are.
+"""Applies the committed image to the native partitions of this broker, and publishes the table of those partitions.
 
-Belongs to one loop. A root's changes come as rows; what they ask of a partition is one native call, and the table
-that the planes look partitions up in is made once for all of them.
+Belongs to one loop. The changes of a root come as rows. A change of a partition is one native call, and the table in
+which the planes look partitions up is made once for all changes.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ NO_EPOCH: Final = -1
 
 
 class Logs(Protocol):
-    """Where partitions' logs come from and go to: the log manager."""
+    """Opens and deletes the logs of partitions: the log manager."""
 
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """The logs that were found at start, or new ones that cost no file until their first append. They should lie
+        """Returns the logs found at start, or new ones, which cost no file until their first append. They should lie
         in `directory`."""
 
     def delete(self, partition: PartitionHandle) -> None:
-        """Its topic is gone, or another broker's: renamed now, unlinked after file.delete.delay.ms."""
+        """Deletes a log whose topic is gone or belongs to another broker: renames it now, unlinks it after
+        file.delete.delay.ms."""
 
     def cordon(self, paths: Sequence[str]) -> None:
-        """These log directories, and no others, take no new logs from now on (KIP-1066)."""
+        """From now on these log directories, and no others, take no new logs (KIP-1066)."""
 
 
 class Hosted:
@@ -58,14 +59,13 @@ class Hosted:
         return self.name, self.topic_id, [*map(partitions.get, range(count))]
 
 
-# Name, id, and the partitions by index: None where another broker has it. As the native table takes it.
+# Name, id, and the partitions by index, with None where another broker has the partition: the form of the native table.
 Placed = tuple[str, Uuid, list[PartitionHandle | None]]
 
 
 class ReplicaManager:
-    """After each root `publish` is given the topics that are hosted otherwise now, and the ids of those that are not
-    any more.
-    """
+    """After each root, `publish` gets the topics that are hosted differently now, and the ids of those that are
+    gone."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ReplicaManager:
         publish: Callable[[list[Placed], list[Uuid]], None],
         on_config: Callable[[BrokerConfig], None] = lambda config: None,
     ) -> None:
-        """`on_config` is given the broker's configuration each time it was changed at run time."""
+        """Calls `on_config` with the broker's configuration each time it has changed at run time."""
         self._node_id = node_id
         self._config = config
         self._logs = logs
@@ -86,7 +86,7 @@ class ReplicaManager:
         self._changed: set[Uuid] = set()
         self._settings: dict[tuple[tuple[str, str], ...], LogSettings] = {}
 
-    # --- what there is ---
+    # --- lookups ---
 
     def hosted(self) -> Iterator[PartitionHandle]:
         for topic in self._topics.values():
@@ -103,9 +103,8 @@ class ReplicaManager:
     def locate(
         self, image: MetadataImage, topic: str, index: int, current_epoch: int, *, leader_only: bool = True
     ) -> tuple[PartitionHandle | None, ErrorCode]:
-        """The partition when this broker may answer for it; else None and why. `current_epoch` is the client's, or
-        -1.
-        """
+        """The partition if this broker may answer for it; else None and the reason. `current_epoch` is the client's,
+        or -1."""
         partition = self.by_name(topic, index)
         if partition is None:
             known = image.topic(topic)
@@ -114,10 +113,10 @@ class ReplicaManager:
         error = _role_error(partition, current_epoch, leader_only=leader_only)
         return (None, error) if error else (partition, ErrorCode.NONE)
 
-    # --- what changes ---
+    # --- changes ---
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """To a newer root. `delta` is None when everything may have changed."""
+        """Moves to a newer root. `delta` is None when everything may have changed."""
         if delta is None:
             self._apply_all(image)
         else:
@@ -149,7 +148,7 @@ class ReplicaManager:
             self._place(image, topic, topic.partition_rows)
 
     def _place(self, image: MetadataImage, topic: Topic, rows: Iterable[int]) -> None:
-        """Opens what is new here, drops what is not here any more, and gives every partition its role."""
+        """Opens new partitions, drops those that are gone, and gives every partition its role."""
         hosted = self._topics.get(topic.topic_id)
         if hosted is None:
             hosted = Hosted(topic.name, topic.topic_id, self.settings_of(image, topic.name))
@@ -167,8 +166,8 @@ class ReplicaManager:
             self._become(image, topic.name, [known[index] for index in indexes], chunk, at, replicas)
 
     def _place_created(self, image: MetadataImage, topics: Sequence[Topic], first: int, count: int) -> None:
-        """New topics, with `count` rows from `first` on: where this broker has them alone, as an only one does, they
-        get their role in one call."""
+        """Places new topics, with `count` rows from `first` on. If this broker is the only replica of all, they get
+        their role in one call."""
         at = first % CHUNK_ROWS
         if count == 0 or not self._has_alone(chunk := image.partition_chunks[first // CHUNK_ROWS], at, count):
             for topic in topics:
@@ -183,7 +182,7 @@ class ReplicaManager:
         lead_alone(handles, self._node_id, chunk.leader_epoch[at], chunk.partition_epoch[at])
 
     def _has_alone(self, chunk: PartitionChunk, at: int, count: int) -> bool:
-        """Whether this broker is the only replica and the leader of all these rows, and they say the same."""
+        """Whether this broker is the only replica and the leader of all these rows, and the rows agree."""
         leads = chunk.leader[at] == self._node_id and chunk.replicas_of(at) == (self._node_id,)
         return leads and chunk.alike(at, count)
 
@@ -202,7 +201,7 @@ class ReplicaManager:
         at: int,
         replicas: Ids,
     ) -> None:
-        """All of them what the row `at` says."""
+        """Gives all of them the role in the row `at`."""
         leader, leader_epoch, partition_epoch = chunk.leader[at], chunk.leader_epoch[at], chunk.partition_epoch[at]
         if leader != self._node_id:
             for handle in handles:
@@ -212,7 +211,7 @@ class ReplicaManager:
         else:
             isr = chunk.isr_of(at)
             followers = [(each, each in isr) for each in replicas if each != leader]
-            # More than there are replicas can never be in sync: Kafka then asks for all of them.
+            # min.insync.replicas above the number of replicas can never be met: Kafka then asks for all replicas.
             min_isr = min(self._min_isr(image, topic), len(replicas))
             for handle in handles:
                 handle.become_leader(leader, leader_epoch, partition_epoch, followers, min_isr)
@@ -230,7 +229,7 @@ class ReplicaManager:
         self._logs.delete(partition)
         if not hosted.partitions:
             del self._topics[hosted.topic_id]
-            # A topic that was made again under the name has taken its place already.
+            # A topic that was created again under the name has taken its place already.
             if self._by_name.get(hosted.name) is hosted:
                 del self._by_name[hosted.name]
 
@@ -238,11 +237,12 @@ class ReplicaManager:
 
     @property
     def config(self) -> BrokerConfig:
-        """With what was changed at run time."""
+        """The configuration with its changes at run time."""
         return self._config
 
     def take_config(self, image: MetadataImage) -> bool:
-        """What was changed for brokers at run time (KIP-226) is what topics inherit; whether it is another one now."""
+        """Takes the broker settings that changed at run time (KIP-226), which topics inherit; returns whether any
+        did."""
         changed = self._adopt(image.set_config(BROKER, ""), image.set_config(BROKER, str(self._node_id)))
         self._logs.cordon(self._config.cordoned_log_dirs)
         return changed
@@ -250,7 +250,7 @@ class ReplicaManager:
     def _adopt(self, default: Mapping[str, str], own: Mapping[str, str]) -> bool:
         if not (default or own or self._config.dynamic_default or self._config.dynamic_broker):
             return False
-        from kafkacore.config.dynamic import adopted  # not needed before something was changed
+        from kafkacore.config.dynamic import adopted
 
         config = adopted(self._config, default, own)
         if config is self._config:
@@ -276,7 +276,7 @@ class ReplicaManager:
         return TopicConfig(self._config, image.topic_overrides(topic))
 
     def settings_of(self, image: MetadataImage, topic: str) -> LogSettings:
-        """What a topic's logs go by. One object for all topics that are configured alike: most are."""
+        """The settings of a topic's logs. Topics that are configured alike share one object, as most do."""
         overrides = image.topic_overrides(topic)
         key = tuple(sorted(overrides.items())) if overrides else ()
         settings = self._settings.get(key)
@@ -291,14 +291,14 @@ class ReplicaManager:
         return self.topic_config(image, topic).min_insync_replicas
 
     def close(self) -> None:
-        """No more appends; whoever waits is told."""
+        """Refuses further appends; all waiters get an answer."""
         for partition in self.hosted():
             partition.close()
 
 
 def _side_by_side(topics: Iterable[Topic]) -> Iterator[tuple[list[Topic], int, int]]:
-    """Topics whose rows, those of each in its order, follow each other within one chunk: their first row, and how many.
-    0 of them for a topic that has its rows in no such order."""
+    """Groups of topics whose rows, each topic's in order, follow each other within one chunk: their first row and
+    their count. The count is 0 for a topic whose rows have no such order."""
     group: list[Topic] = []
     start = end = 0
     for topic in topics:
@@ -329,7 +329,7 @@ def _by_topic(image: MetadataImage, rows: Iterable[int]) -> dict[int, list[int]]
 
 
 def _role_error(partition: PartitionHandle, current_epoch: int, *, leader_only: bool) -> ErrorCode:
-    # First of all, as in Kafka: its leadership is soon nobody's, and a client is to hear why.
+    # Comes first, as in Kafka: its leadership ends soon, and a client must get the reason.
     if partition.state == "failed" or partition.directory.offline_errno:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if current_epoch not in (NO_EPOCH, partition.leader_epoch):

@@ -1,5 +1,5 @@
-"""Clocks as Python sees them: of an environment, real or moved by a test. The native code of a node reads the same
-one."""
+"""Clocks as Python sees them: an environment's, which is real or moved by a test. A node's native code reads the
+same one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Clock", "Environment", "ManualClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """What deciding code is given the time by; it never asks anybody else."""
+    """The only source of time for code that makes decisions."""
 
     def monotonic_ns(self) -> int:
-        """Never goes back; says nothing about the date."""
+        """Never goes back, and has no relation to the date."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970; may jump."""

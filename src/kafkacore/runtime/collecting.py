@@ -1,7 +1,7 @@
-"""Full collections of Python's garbage wait until the process is idle.
+"""Postpones full garbage collections until the process is idle.
 
-One holds the GIL for milliseconds (five with ten thousand partitions), and so every handler of both planes. What dies
-young is collected as ever.
+A full collection holds the GIL for milliseconds (five with ten thousand partitions), and so every handler of both
+planes. Collections of young objects go on as usual.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 LOOK_EVERY_MS: Final = 30_000
-# A process that is never idle must not keep its garbage for ever either.
+# A process that is never idle must not keep its garbage for ever.
 BUSY_LOOKS: Final = 20
 _IDLE_SHARE: Final = 0.05  # of one core, over the time since the last look
 _NEVER: Final = 1 << 30
@@ -33,7 +33,7 @@ class FullCollections:
 
     @staticmethod
     def postpone() -> None:
-        """From now on only `look` begins a full collection."""
+        """From now on only `look` starts a full collection."""
         young, middle, _ = gc.get_threshold()
         gc.set_threshold(young, middle, _NEVER)
 

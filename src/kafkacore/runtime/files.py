@@ -1,7 +1,7 @@
-"""Whole small files: the seam through which checkpoints and the like reach a disk.
+"""Whole small files: the seam through which checkpoints and similar files reach a disk.
 
-Segments and indexes go through the native environment; what is read once and replaced whole goes through `Files`, so
-that a simulated disk can lose what was not synced.
+Segments and indexes go through the native environment. Files that are read once and replaced whole go through `Files`,
+so that a simulated disk can lose what was not synced.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from kafkacore._fast.world.environment import list_directory, list_each
 
 
 class Lock(Protocol):
-    """A lock that is held until it is closed."""
+    """A lock that its holder keeps until it closes it."""
 
     def lend(self) -> None:
-        """One process may take its `lock(path, lent=True)` from now on: others are kept out until both are closed."""
+        """From now on one process may take `lock(path, lent=True)`. Other processes stay out until both locks are
+        closed."""
 
     def close(self) -> None: ...
 
@@ -33,12 +34,12 @@ class Files(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def write(self, path: str, data: bytes) -> None:
-        """Makes or replaces the file and syncs it; not atomic, see `replace`."""
+        """Creates or replaces the file and syncs it. Not atomic, see `replace`."""
 
     def read_part(self, path: str, position: int, max_bytes: int) -> bytes: ...
 
     def write_part(self, path: str, position: int, data: bytes) -> None:
-        """Cuts the file off at `position`, or makes it where that is 0, and writes there; not synced."""
+        """Cuts the file off at `position`, or creates it where that is 0, and writes there. Does not sync."""
 
     def sync(self, path: str) -> None:
         """Makes a file's content durable."""
@@ -51,13 +52,13 @@ class Files(Protocol):
     def unlink(self, path: str) -> None: ...
 
     def remove_directory(self, path: str) -> None:
-        """An empty one."""
+        """Creates an empty directory."""
 
     def sync_directory(self, path: str) -> None:
         """Makes the names in a directory durable."""
 
     def make_directories(self, path: str) -> None:
-        """With those above it, durable; none is an error where it exists."""
+        """Creates a directory and those above it, durably. An existing one is not an error."""
 
     def list_directories(self, path: str) -> list[str]:
         """The names of the directories in a directory, sorted."""
@@ -70,12 +71,12 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def lock(self, path: str, *, lent: bool = False) -> Lock:
-        """Locks a file, made where it does not exist; or the part of it that its holder lends. Raises BlockingIOError
-        while another holder has it."""
+        """Locks a file, which it creates if needed, or the part of it that its holder lends. Raises BlockingIOError
+        while another holder has the lock."""
 
 
 def replace(files: Files, path: str, data: bytes) -> None:
-    """Replaces a file by `data` so that after a crash it is the old or the new one, whole. Raises OSError.
+    """Replaces a file by `data`: after a crash it is the old or the new one, whole. Raises OSError.
 
     The temporary file is `path` with `.tmp`, as Kafka's, which a start removes.
     """
@@ -138,7 +139,7 @@ class OsFiles:
             return
         above = os.path.dirname(os.path.abspath(path))
         self.make_directories(above)
-        with contextlib.suppress(FileExistsError):  # made by another meanwhile
+        with contextlib.suppress(FileExistsError):  # another process has made it meanwhile
             os.mkdir(path)
         self.sync_directory(above)
 
@@ -162,21 +163,23 @@ OS_FILES: Final = OsFiles()
 
 
 def names_in(paths: Sequence[str], files: Files) -> list[list[str]]:
-    """Of each of many directories, as `list` has them; the operating system is asked for all of them at once."""
+    """Lists each of many directories, as `list` does, and asks the operating system for all of them at once."""
     return list_each(paths) if files is OS_FILES else [files.list(path) for path in paths]
 
 
-# POSIX locks belong to the process: they neither keep another holder in it out, nor survive it closing any descriptor
-# of the file. So a holder here is found before the file is opened. Device and inode of the locked files.
+# POSIX locks belong to the process. They do not exclude another holder in the same process, and they end when it closes
+# any descriptor of the file. So this table of locked files, by device and inode, finds a holder in this process before
+# the file is opened.
 _held: Final[set[tuple[int, int]]] = set()
 _held_mutex: Final = threading.Lock()
-# A holder has the whole range of the file and lends one byte of it: who wants the whole is refused by either.
+# A holder locks the whole range of the file and lends one byte of it; either lock refuses a process that wants the
+# whole.
 _LENT_BYTE: Final = 1
 _FLOCK: Final = struct.Struct("hhqqi")  # type, whence, start, length, process
 
 
 class _PosixLock:
-    """fcntl's lock, which is what Java's FileChannel.lock takes, with the process's table of held files."""
+    """fcntl's lock, which Java's FileChannel.lock takes too, with the process's table of locked files."""
 
     def __init__(self, path: str, lent: bool) -> None:
         with _held_mutex:
@@ -216,9 +219,8 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def lock_holder(path: str) -> int | None:
-    """The process that keeps others from locking a file: 0 where it cannot be told from here (another host's, another
-    kind of lock), None where there is none. Raises OSError.
-    """
+    """The process that has locked a file. 0 when it is unknown (on another host, or another kind of lock), None when
+    nobody has. Raises OSError."""
     if _identity(os.stat(path)) in _held:
         return os.getpid()
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

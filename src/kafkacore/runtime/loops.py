@@ -35,7 +35,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, function: Callable[..., object], *arguments: object) -> None:
-        """Soon, on the loop."""
+        """Calls the function soon, on the loop."""
         self.loop.call_soon_threadsafe(function, *arguments)
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
@@ -65,7 +65,7 @@ class LoopThread:
         return max(0.0, 1.0 - busy_ns / max(time.monotonic_ns() - self._started_ns, 1))
 
     def stop(self) -> None:
-        """Cancels what still runs there and ends the thread."""
+        """Cancels the loop's tasks and ends the thread."""
         if self._thread.is_alive() and not self._held:
             self.submit(_cancel_tasks()).result(_STOP_SECONDS)
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -74,7 +74,7 @@ class LoopThread:
             self.loop.close()
 
     def hold(self) -> None:
-        """Keeps the thread, as it is, from doing anything more, for a process that ends with the loop running."""
+        """Stops the thread where it is, for a process that ends while the loop runs."""
         if self._thread.is_alive():
             self._held = True
             held = threading.Event()
@@ -82,7 +82,8 @@ class LoopThread:
             held.wait(_HOLD_SECONDS)
 
     def _main(self) -> None:
-        # Also a loop of the data plane: preempted with the GIL, it would keep the control plane's waiting.
+        # The data plane's loop is urgent too: if it were preempted while it has the GIL, the control plane's loop would
+        # wait.
         enter_thread(self.name, urgent=True)
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
@@ -93,9 +94,8 @@ _MADE: Final[weakref.WeakSet[LoopThread]] = weakref.WeakSet()
 
 @atexit.register
 def _hold_all() -> None:
-    """libuv calls the interpreter for every timer and socket; where that is gone already, the process crashes.
-    To stop the loops instead would cancel what runs there, which could then do and say anything.
-    """
+    """libuv calls the interpreter for every timer and socket; if the interpreter is gone already, the process
+    crashes. Stopping the loops instead would cancel their tasks, which could then do anything."""
     for each in tuple(_MADE):
         each.hold()
 

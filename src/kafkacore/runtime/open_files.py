@@ -1,4 +1,4 @@
-"""RLIMIT_NOFILE: how many files and connections a process may have open."""
+"""RLIMIT_NOFILE: the number of files and connections that a process may have open."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import resource
 from typing import Final
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
-SPARE_FILES: Final = 1000  # beside those of logs: connections, libraries, what is open for a moment
+SPARE_FILES: Final = 1000  # beside those of logs: connections, libraries, files that are open for a moment
 ADVICE: Final = (
     "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit): a partition has one open from its "
     "first append on, each of its older segments one more once it was read, and three once it was looked up in"
@@ -16,22 +16,22 @@ ADVICE: Final = (
 
 
 def raise_limit() -> None:
-    """The soft limit of this process becomes the hard one, as the JVM's does."""
+    """Raises the soft limit of this process to the hard one, as the JVM does."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:
-            LOG.warning("the limit of open files stays %d: %s", soft, error)
+            LOG.warning("the limit of open files could not be raised and stays %d: %s", soft, error)
 
 
 def warn_of(logs: int) -> None:
-    """Where so many logs cannot all be appended to."""
+    """Warns when the limit is too low to append to so many logs."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if limit != resource.RLIM_INFINITY and logs + SPARE_FILES > limit:
-        LOG.warning("%d logs, and no more than %d open files: %s", logs, limit, ADVICE)
+        LOG.warning("there are %d logs, and the limit of open files is %d: %s", logs, limit, ADVICE)
 
 
 def explain(error_number: int) -> str:
-    """What to do about an error, to be put behind it; nothing for most."""
+    """Advice to append to an error's text; empty for most errors."""
     return f"; {ADVICE}" if error_number in (errno.EMFILE, errno.ENFILE) else ""

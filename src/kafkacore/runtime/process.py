@@ -1,4 +1,5 @@
-"""What a process has once, however many nodes live in it: processors, acceptors, handler loops, the budget of spinning.
+"""The things that a process has once, however many nodes live in it: processors, acceptors, handler loops, the budget
+of spinning.
 
 Nodes take a share of the Runtime with `Runtime.shared()` and give it back with `release`; the last one ends the
 threads. Threads start when a plane of their kind first needs them.
@@ -22,7 +23,7 @@ CONTROLLER: Final = "controller"
 CONTROL: Final = "control"
 
 SPIN_US: Final = 80
-# Data processors give way to every thread that can hold the GIL: loops, and all threads of the control plane, run as
+# Data processors give way to every thread that can hold the GIL. Loops, and all threads of the control plane, run as
 # soon as they are woken.
 DATA_NICE: Final = 5
 
@@ -32,10 +33,11 @@ class _Inheritable(Protocol):
 
 
 class Runtime:
-    """The threads of a process that serve planes. A child after fork has none of them: its use raises ForkedNodeError.
+    """The threads of a process that serve planes. A child after fork has none of them: using the Runtime there raises
+    ForkedNodeError.
 
-    `data_processors` is how many serve the data planes; None: one for each two cores, at least 1, at most 8.
-    `spin_us` is how long one idle processor at a time looks for work before it sleeps; 0: never.
+    `data_processors` threads serve the data planes; None: one for every two cores, at least 1, at most 8. `spin_us` is
+    how long one idle processor at a time looks for work before it sleeps; 0: never.
     """
 
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -58,9 +60,8 @@ class Runtime:
 
     @classmethod
     def shared(cls, data_processors: int | None = None) -> Runtime:
-        """The process's own, counted: each call is to be met by one `release`. `data_processors` is num.network.threads
-        of a node that sets it; of several nodes in the process the one that wants most is followed.
-        """
+        """The process's shared Runtime. The caller owes one `release` for each call. `data_processors` is
+        num.network.threads of a node that sets it; among several nodes the largest number counts."""
         with cls._lock:
             if cls._shared is None or cls._shared._pid != os.getpid():
                 cls._shared = cls(data_processors)
@@ -89,7 +90,7 @@ class Runtime:
         self.close()
 
     def processors(self, kind: str) -> list[NativeProcessor]:
-        """Those that serve planes of a kind: several for data, one for each of the others (KIP-291)."""
+        """The processors for planes of a kind: several for data, one for each other kind (KIP-291)."""
         with self._mutex:
             self._check()
             count, nice = (self._data_processors, DATA_NICE) if kind == DATA else (1, 0)
@@ -97,7 +98,7 @@ class Runtime:
             for number in range(len(made), count):
                 name = f"kc-{kind}-{number}"
                 made.append(NativeProcessor(name, self.environment, self.spin_budget, nice, urgent=kind != DATA))
-            # A plane keeps those that it began with, also when a later one has more.
+            # A plane keeps its processors, also when a later one gets more.
             return list(made)
 
     def acceptor(self, kind: str) -> NativeAcceptor:
@@ -116,7 +117,7 @@ class Runtime:
             return self._loops[kind]
 
     def close(self) -> None:
-        """Ends all threads. Planes are closed before."""
+        """Ends all threads. The planes must be closed."""
         if os.getpid() != self._pid:
             return
         with self._mutex:
@@ -132,11 +133,11 @@ class Runtime:
             self._processors.clear()
 
     def watch_fork(self, plane: _Inheritable) -> None:
-        """Has `plane.close_inherited()` called in every child after fork."""
+        """Calls `plane.close_inherited()` in every child after fork."""
         self._planes.add(plane)
 
     def close_inherited(self) -> None:
-        """In a child after fork: peers and ports do not stay occupied by it."""
+        """Runs in a child after fork, which must not keep peers and ports occupied."""
         for plane in tuple(self._planes):
             plane.close_inherited()
         for processors in self._processors.values():
@@ -163,6 +164,7 @@ os.register_at_fork(after_in_child=_close_inherited)
 
 
 def default_processors() -> int:
-    """Processors of the data plane: each is busy with copying and checksums, and handlers need cores too."""
+    """The number of the data plane's processors: each is busy with copying and checksums, and handlers need cores
+    too."""
     cores = len(os.sched_getaffinity(0))
     return min(max(cores // 2, 1), 8)

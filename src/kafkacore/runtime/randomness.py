@@ -1,4 +1,4 @@
-"""Where random numbers come from: the system, or a seed that replays a run exactly."""
+"""The source of random numbers: the system, or a seed that replays a run exactly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 def randomness(seed: int | None = None) -> random.Random:
-    """A source for one node. Without a seed it is the system's, which cannot be foretold."""
+    """A source for one node. Without a seed it is the system's, which nobody can predict."""
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 

@@ -1,4 +1,4 @@
-"""Work that is due at a time: once or again and again, on a loop, by a clock that a test may move."""
+"""Work that is due at a time, once or periodically, on a loop, by a clock that a test may move."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacore.runtime.clock import Clock
 
 LOG: Final = logging.getLogger("kafkacore.runtime")
 _NS_OF_A_MS: Final = 1_000_000
-_LEAST_SWEPT: Final = 256  # pieces of work among which the cancelled ones are looked for
+_LEAST_SWEPT: Final = 256  # pieces of work after which cancelled ones are swept out
 
 
 class _Handle(Protocol):
@@ -24,7 +24,7 @@ class _Later(Protocol):
 
 
 class Scheduled:
-    """A piece of work that is due some time; `cancel` takes it back."""
+    """A piece of work that is due at some time; `cancel` takes it back."""
 
     __slots__ = ("cancelled", "due_ns", "function", "interval_ns", "name")
 
@@ -40,9 +40,9 @@ class Scheduled:
 
 
 class Scheduler:
-    """Belongs to one thread: that of the loop whose `call_later` it is given, or whoever calls `run_due`.
+    """Belongs to one thread: that of the loop whose `call_later` it gets, or the caller of `run_due`.
 
-    Work that raises is logged and, when it is periodic, comes again. A periodic piece that was late is not made up for.
+    Work that raises is logged; if it is periodic, it comes again. A late periodic piece is not made up for.
     """
 
     def __init__(self, clock: Clock, call_later: _Later | None = None) -> None:
@@ -55,19 +55,21 @@ class Scheduler:
         self._sweep_at = _LEAST_SWEPT
 
     def after(self, delay_ms: float, function: Callable[[], object], name: str = "") -> Scheduled:
-        """Once."""
+        """Runs the work once."""
         return self._add(name, function, delay_ms, 0)
 
     def every(
         self, interval_ms: float, function: Callable[[], object], name: str = "", delay_ms: float | None = None
     ) -> Scheduled:
-        """Again and again, first after `delay_ms` (an interval, where none is given). Raises ValueError below 1 ms."""
+        """Runs the work periodically, first after `delay_ms` (by default the interval). Raises ValueError below 1
+        ms."""
         if interval_ms < 1:
             raise ValueError(f"an interval is at least 1 ms, not {interval_ms}")
         return self._add(name, function, interval_ms if delay_ms is None else delay_ms, int(interval_ms * _NS_OF_A_MS))
 
     def run_due(self) -> int:
-        """Runs what is due by the clock; how many. A test calls it after it has moved the clock."""
+        """Runs the work that is due by the clock, and returns how many pieces ran. A test calls it after it has
+        moved the clock."""
         count = 0
         now_ns = self._clock.monotonic_ns()
         while self._queue and self._queue[0][0] <= now_ns:
@@ -85,7 +87,7 @@ class Scheduler:
         return count
 
     def catch_up(self) -> int:
-        """After somebody has moved the clock: runs what is due, and waits anew for the rest."""
+        """After a test has moved the clock: runs the work that is due, and waits anew for the rest."""
         count = self.run_due()
         if self._handle is not None:
             self._handle.cancel()
@@ -95,11 +97,11 @@ class Scheduler:
 
     @property
     def kept(self) -> int:
-        """Pieces that are kept, some of those that were taken back among them."""
+        """The number of pieces that are kept, cancelled ones among them."""
         return len(self._queue)
 
     def next_due_ns(self) -> int | None:
-        """When something is due next, by the clock."""
+        """The time at which the next piece is due, by the clock."""
         while self._queue and self._queue[0][2].cancelled:
             heapq.heappop(self._queue)
         return self._queue[0][0] if self._queue else None
@@ -118,7 +120,7 @@ class Scheduler:
 
     def _push(self, scheduled: Scheduled, due_ns: int) -> None:
         if len(self._queue) >= self._sweep_at:
-            # Deadlines that were met in time would stay until they are due: of many waits a minute's worth.
+            # Deadlines that were met in time would stay until they are due: a minute's worth of many waits.
             self._queue = [each for each in self._queue if not each[2].cancelled]
             heapq.heapify(self._queue)
             self._sweep_at = max(2 * len(self._queue), _LEAST_SWEPT)

@@ -1,9 +1,9 @@
 """Long work on an event loop, cut into slices of a few milliseconds, so that one request does not hold up the others.
 
-Work is a generator. It yields wherever it may be interrupted, often, because a step costs a tenth of a microsecond; it
-yields nothing in particular, and it returns its result. How many steps fill a slice is a question of time alone.
+Work is a generator. It yields wherever it may be interrupted, and does so often, because a step costs a tenth of a
+microsecond. It yields None and returns its result. Time alone decides how many steps fill a slice.
 
-A step itself cannot be cut: it must be short. A coroutine that loops over what a client names uses `Slice` instead.
+A step itself cannot be cut, so it must be short. A coroutine that loops over what a client names uses `Slice` instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STRIDE: Final = 64  # tiny steps between two looks at the clock
 
 
 def in_slices(work: Work[T]) -> T | Awaitable[T]:
-    """The result of work that one slice is enough for; else an awaitable of it. Raises what the work raises."""
+    """The result if one slice is enough for the work, else an awaitable of it. Raises what the work raises."""
     try:
         _run_slice(work)
     except StopIteration as end:
@@ -69,7 +69,7 @@ async def _rest(work: Work[T]) -> T:
 
 
 class Slice:
-    """The slice of a coroutine that awaits other things too."""
+    """The slice of a coroutine that also awaits other things."""
 
     __slots__ = ("_end",)
 

@@ -1,7 +1,6 @@
-"""A node's files that are not kept: whoever is killed cannot tidy up.
+"""A node's files that are not kept. A process that is killed cannot remove them.
 
-Each directory is held by a lock of its process; what nobody holds is removed by the next process that makes one
-beside it.
+A lock of its process holds each directory. The next process that makes one beside it removes those that nobody holds.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _swept: set[tuple[str, str]] = set()
 
 
 class TemporaryDirectory:
-    """Below `where`, named by `prefix` and something random. `logs` is for a broker; `close` removes it all, but not in
-    a child after fork. Raises OSError."""
+    """A directory below `where`, named `prefix` and something random. `logs` is for a broker. `close` removes all of
+    it, but not in a child after fork. Raises OSError."""
 
     def __init__(self, prefix: str, where: str | None = None) -> None:
         self._pid = os.getpid()
@@ -33,7 +32,7 @@ class TemporaryDirectory:
             self._path = tempfile.mkdtemp(prefix=prefix, dir=where)
             self._lock = _hold(os.path.join(self._path, _LOCK), os.O_CREAT)
             if self._lock >= 0:
-                break  # else somebody took it for abandoned before it was held, and removes it
+                break  # another process took it for abandoned before the lock was held, and removes it
         self.logs = os.path.join(self._path, _LOGS)
         os.mkdir(self.logs)
 
@@ -45,12 +44,12 @@ class TemporaryDirectory:
 
 
 def remove_abandoned(where: str, prefix: str) -> None:
-    """Directories whose processes are gone."""
+    """Removes directories whose processes are gone."""
     for name in os.listdir(where):
         path = os.path.join(where, name)
         if not name.startswith(prefix):
             continue
-        with contextlib.suppress(OSError):  # somebody else's, or going just now
+        with contextlib.suppress(OSError):  # another user's, or about to be removed
             lock = _hold(os.path.join(path, _LOCK), 0)
             if lock >= 0:
                 shutil.rmtree(path, ignore_errors=True)
@@ -58,7 +57,7 @@ def remove_abandoned(where: str, prefix: str) -> None:
 
 
 def _hold(path: str, flags: int) -> int:
-    """A descriptor that holds the lock, or -1 when another one does; also when it is of this process."""
+    """A descriptor that holds the lock, or -1 when another one does, also one of this process."""
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Tasks without which a node would only seem to live."""
+"""Tasks without which a node would only seem to be alive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads for what waits, whose number can be changed while they work."""
+"""Threads for work that waits. Their number can change while they work."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any
 
 
 class Workers(Executor):
-    """A thread pool behind which another one can take its place: what the former has begun or has waiting, it ends."""
+    """A thread pool that another one can replace: the former pool finishes the work that it has begun or has
+    waiting."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._name = name
         self._threads = threads
         self._mutex = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, name)
-        self._left: set[Future[Any]] = set()  # not done: a former pool has nobody else to wait for it
+        self._left: set[Future[Any]] = set()  # not finished; nobody else waits for a former pool
 
     @property
     def threads(self) -> int:
-        """As many work at once, as soon as those of before are through."""
+        """Lets this much work run at once, as soon as the former work is done."""
         return self._threads
 
     def submit(self, what: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
@@ -40,7 +41,7 @@ class Workers(Executor):
         former.shutdown(wait=False)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """As an executor's, of former pools too."""
+        """As an executor's, former pools included."""
         self._pool.shutdown(wait, cancel_futures=cancel_futures)
         left = tuple(self._left)
         if cancel_futures:

@@ -1,6 +1,6 @@
-"""Which operations a principal may do, as responses carry them (KIP-430): a bit for each of AclOperation's codes.
+"""The operations that a principal may do, as responses carry them (KIP-430): a bit for each of AclOperation's codes.
 
-Without an authorizer everybody may do everything that exists for the resource.
+Without an authorizer everyone may do everything that exists for the resource.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Topics that are brought into being by being asked for: by Metadata requests (auto.create.topics.enable), and the one
-of groups by a FindCoordinator.
+"""Topics that a request creates by naming them: Metadata requests create any topic (auto.create.topics.enable),
+FindCoordinator the topic of groups.
 
-The controller is asked once for a topic, however many clients want it.
+The controller gets one request for a topic, however many clients want it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MAX_IN_FLIGHT: Final = 10_000  # topics; a client that asks for more is told that they do not exist, and asks again
+MAX_IN_FLIGHT: Final = 10_000  # topics; for more, a client learns that they do not exist, and asks again
 
 
 class AutoTopics:
@@ -30,7 +30,8 @@ class AutoTopics:
         self._tasks: set[asyncio.Task[set[str]]] = set()
 
     def request(self, names: Iterable[str]) -> None:
-        """Asks for those that are not under way; their names are known to be valid. Not after `close`."""
+        """Asks the controller for the topics that are not under way; their names are known to be valid. Does nothing
+        after `close`."""
         if self._closed:
             return
         wanted = [name for name in names if name not in self._in_flight][: MAX_IN_FLIGHT - len(self._in_flight)]
@@ -41,15 +42,15 @@ class AutoTopics:
             task.add_done_callback(self._tasks.discard)
 
     async def asked(self, name: str) -> bool:
-        """Until the controller has answered for a topic that was requested; whether there is such a topic now."""
+        """Waits until the controller has answered for a requested topic, and returns whether the topic exists now."""
         task = self._in_flight.get(name)
         if task is None:
             return False
-        await asyncio.wait({task})  # it may be cancelled, which is not for its waiters to be
+        await asyncio.wait({task})  # if it is cancelled, its waiters are not
         return not task.cancelled() and name in task.result()
 
     async def _send(self, names: list[str]) -> set[str]:
-        """Those that exist afterwards."""
+        """Returns the names of the topics that exist afterwards."""
         from kafkacore.protocol.messages import CreateTopicsRequest
 
         there = set()
@@ -75,7 +76,7 @@ class AutoTopics:
 
 
 def _remedy(topic: Any) -> str:
-    """Kafka's defaults want three brokers for the topic of groups: whoever runs one meets that without having asked."""
+    """Kafka's defaults want three brokers for the topic of groups, so every user of one broker meets this refusal."""
     if topic.error_code != ErrorCode.INVALID_REPLICATION_FACTOR:
         return ""
     key = "offsets.topic.replication.factor" if topic.name == OFFSETS_TOPIC else "default.replication.factor"

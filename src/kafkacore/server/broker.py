@@ -54,15 +54,15 @@ if TYPE_CHECKING:
     from kafkacore.storage.cleaner import LogCleaner
 
 LOG: Final = logging.getLogger("kafkacore.server")
-SESSIONS_MEMORY_SHARE: Final = 64  # of the machine's memory: one part in so many is for fetch sessions
+SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use this fraction of the machine's memory: 1/64
 API_VERSIONS: Final = range(5)  # versions of ApiVersions that are published to the processors
 
 
 class BrokerServer:
     """Made, started and stopped on the data plane's loop. `publisher` is fed there, too.
 
-    `cluster_id` and `directory_ids` are what the log directories say; `previous_epoch` is -1 unless all were left
-    clean.
+    `cluster_id` and `directory_ids` come from the log directories; `previous_epoch` is -1 unless all of them were
+    closed cleanly.
     """
 
     def __init__(
@@ -93,9 +93,10 @@ class BrokerServer:
         self._asked_gate: GatePolicy | None = None
         self._deadlines: list[asyncio.TimerHandle] = []
         self._leaving: asyncio.Future[None] | None = None
-        # What clients wait for goes by the environment's clock; what keeps this broker in the cluster by the loop's.
+        # Clients' waits follow the environment's clock; the tasks that keep this broker in the cluster follow the
+        # loop's.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
-        self.cleaner: LogCleaner | None = None  # once logs are looked after
+        self.cleaner: LogCleaner | None = None  # None until the logs' upkeep has started
         sessions = _fetch_sessions(config)
         self._hot = HotState(sessions, config.fetch_max_bytes)
         self._channel = channel
@@ -168,8 +169,8 @@ class BrokerServer:
         return plane
 
     def intercept(self, around: Callable[[Answer], Answer] | None, gate: GatePolicy | None = None) -> None:
-        """A hand between clients and handlers, as Plane.intercept says; `gate` brings to Python what it asks for of
-        the requests that processors answer. On the loop."""
+        """Puts a test's code between clients and handlers, as Plane.intercept describes. `gate` brings requests that
+        processors answer to Python. Runs on the loop."""
         self.plane.intercept(around)
         self._intercepted, self._asked_gate = around is not None, gate
         self._set_gate()
@@ -180,11 +181,11 @@ class BrokerServer:
         self.plane.native.publish_api_versions(made)
 
     def _set_gate(self) -> None:
-        """A request log that misses none needs the hot APIs' requests as well."""
+        """A request log that misses none needs the requests of the hot APIs as well."""
         self.plane.native.publish_gate(GatePolicy("punt") if request_log.enabled() else self._asked_gate)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """What was changed at run time, but for logs, which their topics' settings reach."""
+        """Applies settings that changed at run time, except those of logs, which come with their topics' settings."""
         self.plane.set_limits(limits_from(config))
         self._blocking.resize(config.num_io_threads)
         self._logs.recover_with(config.num_recovery_threads_per_data_dir)
@@ -194,7 +195,6 @@ class BrokerServer:
             self.cleaner.configure(cleaner_settings(config))
 
     def _make_groups(self, environment: Environment) -> Groups:
-        # Not before there are any.
         from kafkacore._fast.hot.heartbeats import PublishedGroups
         from kafkacore.server.groups import Groups
 
@@ -208,7 +208,7 @@ class BrokerServer:
         return made
 
     def _advertised(self) -> list[AdvertisedListener]:
-        """What clients are told: a port 0 is the one that was bound, the wildcard is this machine's name."""
+        """The listeners as clients see them: a port 0 becomes the bound one, the wildcard this machine's name."""
         told = []
         for each in self.config.advertised_listeners:
             host = each.host or socket.getfqdn()
@@ -220,14 +220,15 @@ class BrokerServer:
     # --- life ---
 
     async def start(self) -> None:
-        """Serves when this returns. Raises RegistrationRefused, TimeoutError, LogDirectoryError."""
+        """Returns when the broker serves. Raises RegistrationRefused, TimeoutError, LogDirectoryError."""
         lifecycle = self.registrar.lifecycle
-        # Before anybody can tell of what has changed.
+        # Before any handler can answer from an older root.
         self._publisher.subscribe(self._forget_answers)
         self._publisher.subscribe(self._nudge)
         self.registrar.start()
         await self._reached(BrokerState.RECOVERY, BrokerState.RUNNING)
-        # What a log's topic is configured to is known now, and what of the directories is no log of ours.
+        # The configuration of each log's topic is known now, and so are the directories that are not logs of this
+        # broker.
         self.replicas.take_config(self._publisher.image)
         await asyncio.get_running_loop().run_in_executor(self._blocking, self._load)
         self._publisher.subscribe(self._apply)
@@ -235,7 +236,7 @@ class BrokerServer:
         lifecycle.want_unfenced()
         self.registrar.nudge()
         await self._reached(BrokerState.RUNNING)
-        # The first answer about brokers must have this one in it.
+        # The first Metadata answer must contain this broker.
         while self._publisher.image.brokers[self.node_id].fenced:
             await self._applied()
         await self.plane.start()
@@ -255,10 +256,9 @@ class BrokerServer:
         self._logs.load(self._publisher.image, self.node_id)
 
     async def stop(self, controlled_ms: int, drain_ms: int) -> None:
-        """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers what it has
-        begun, and closes its partitions.
-        """
-        # A topic that a client asked for moments ago is not created any more: nobody would serve it here.
+        """Hands its leaderships over for at most `controlled_ms` (controlled.shutdown.enable), answers the requests
+        under way, and closes its partitions."""
+        # A topic that a client asked for moments ago is not created any more: this broker would not serve it.
         self.context.auto_topics.close()
         if self.config.controlled_shutdown_enable and self.registrar.lifecycle.want_shutdown():
             await self._leave(controlled_ms)
@@ -282,17 +282,20 @@ class BrokerServer:
         if self._leaving.done() and not self._leaving.cancelled() and self._leaving.exception() is None:
             return
         self._leaving.cancel()
-        LOG.warning("broker %d leaves before its controller let it go", self.node_id)
+        LOG.warning(
+            "broker %d stops without its controller's consent: its leaderships move when its session ends", self.node_id
+        )
 
     def abandon(self) -> None:
-        """The node cannot go on: nobody is waited for that would let this broker go."""
+        """The node cannot go on, so nobody waits for the controller to let this broker go."""
         if self._leaving is not None:
             self._leaving.cancel()
 
     async def create_topics(
         self, topics: list[tuple[str, int]], configs: Mapping[str, str] = MappingProxyType({})
     ) -> list[tuple[str, int, str | None]]:
-        """As an administrator would, all with `configs`; those that were created are served when this returns."""
+        """Creates topics as an administrator would, all with `configs`. When this returns, the broker serves those
+        that were created."""
         from kafkacore.protocol.messages import CreateTopicsRequest
 
         set_to = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
@@ -307,20 +310,21 @@ class BrokerServer:
         return [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics]
 
     async def run_timers(self) -> int | None:
-        """The environment's clock was moved: what is due on the loop happens. When something is due next."""
+        """Runs the timers that are due after a test has moved the environment's clock; returns when the next one is
+        due."""
         self.timers.catch_up()
         if self.context.groups_made is not None:
             await self.context.groups.runtime.settled()
         return self.timers.next_due_ns()
 
     async def _applied(self) -> None:
-        """Until a newer root is published."""
+        """Waits until a newer root is published."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaiting.append(future)
         await future
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """The controller is told, and gives what was led there to others (KIP-858)."""
+        """Reports the directory to the controller, which gives its leaderships to other brokers (KIP-858)."""
         self.registrar.lifecycle.log_dir_failed(directory_id)
         self.registrar.nudge()
         limit_s = self.config.log_dir_failure_timeout_ms / 1000
@@ -328,13 +332,13 @@ class BrokerServer:
         self._deadlines.append(check)
 
     def _check_told(self, directory_id: Uuid) -> None:
-        """Partitions that nobody can reach would keep this broker as their leader for as long as that takes."""
+        """Without the controller's answer this broker would stay the leader of partitions that nobody can reach."""
         if not self.registrar.lifecycle.offline_log_dirs[directory_id]:
             limit_ms = self.config.log_dir_failure_timeout_ms
             told = f"no controller took that log directory {directory_id} has failed"
             self._on_fault(TimeoutError(f"{told} within log.dir.failure.timeout.ms={limit_ms}"))
 
-    # --- what the committed metadata says ---
+    # --- the committed metadata ---
 
     def _apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.replicas.apply(image, delta)
@@ -356,13 +360,14 @@ class BrokerServer:
             self._publish_api_versions()
 
     def _tell_cordoned(self, image: MetadataImage) -> None:
-        """The controller hears which directories are cordoned once metadata.version has a place for it (KIP-1066)."""
+        """Reports the cordoned directories to the controller once metadata.version has a place for them (KIP-1066)."""
         lifecycle, cordoned = self.registrar.lifecycle, self._logs.cordoned_ids
         told = cordoned if image.metadata_version.cordoned_log_dirs_supported else None
         if told is None and cordoned:
             LOG.warning(
-                "cordoned.log.dirs: the controller cannot be told, which takes metadata.version 4.3-IV0 and it is %s; "
-                "new replicas go to other log directories of this broker, or to the first where all are cordoned",
+                "cordoned.log.dirs: the controller cannot be informed, because metadata.version is %s and that takes "
+                "4.3-IV0; "
+                "new replicas go to this broker's other log directories, or to the first one if all are cordoned",
                 image.metadata_version.name,
             )
         if told != lifecycle.cordoned_log_dirs:
@@ -370,7 +375,7 @@ class BrokerServer:
             self.registrar.nudge()
 
     def _forget_answers(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """Those about topics that changed; all of them where brokers did."""
+        """Drops lasting answers about topics that changed; all of them when brokers did."""
         if delta is None or delta.brokers:
             self.plane.forget(None)
             return

@@ -1,4 +1,4 @@
-"""The broker's logs as its replica manager asks for them: from the log manager, which waits for disks, off the loop."""
+"""The broker's logs for its replica manager. They come from the log manager, which waits for disks, off the loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from kafkacore.storage.managed_directory import Key
 from kafkacore.storage.names import Kind, partition_directory_name
 
 LOG: Final = logging.getLogger("kafkacore.server")
-MAX_PREFERRED: Final = 100_000  # directories chosen for partitions that are not here yet; then the oldest are forgotten
+# directories chosen for partitions that do not exist yet; beyond that the oldest are forgotten
+MAX_PREFERRED: Final = 100_000
 
 
 class BrokerLogs:
@@ -36,12 +37,12 @@ class BrokerLogs:
         self._cordoned: frozenset[str] = frozenset()
 
     def recover_with(self, threads: int) -> None:
-        """So many threads of each directory load what it holds (num.recovery.threads.per.data.dir)."""
+        """Sets the number of threads that load each directory (num.recovery.threads.per.data.dir)."""
         self._manager.recovery_threads = threads
 
     def load(self, image: MetadataImage, node_id: int) -> None:
-        """Takes up what the directories hold, and puts aside what is no replica of this broker's. Waits for disks.
-        Raises LogDirectoryError."""
+        """Opens the logs in the directories, and puts aside the ones that are not replicas of this broker. Waits for
+        disks. Raises LogDirectoryError."""
 
         def place_of(name: str, index: int) -> str | None:
             topic = image.topic(name)
@@ -57,11 +58,12 @@ class BrokerLogs:
     def open(
         self, topic: str, topic_id: Uuid, indexes: Sequence[int], directory: Uuid, settings: LogSettings
     ) -> list[PartitionHandle]:
-        """The logs that were found at start, or new ones that cost no file until their first append."""
+        """Returns the logs found at start, or new ones, which cost no file until their first append."""
         for index in indexes if self._leaving else ():
             leaving = self._leaving.pop((topic, index), None)
             if leaving is not None:
-                # Deleted and made again at once: the old directory must be renamed before the new one takes its name.
+                # The topic was deleted and created again at once: the old directory must be renamed before the new one
+                # takes its name.
                 leaving.result()
         wanted = self._path_of(directory)
         if self._preferred:
@@ -80,8 +82,8 @@ class BrokerLogs:
                 self._manager.create(topic, topic_id, [index], path, settings)
 
     def _path_of(self, directory: Uuid) -> str | None:
-        """None where any will do. What was told to lie in a directory that is not here lies in one that could not be
-        opened, if there is such a one: a second log of it elsewhere would begin at 0."""
+        """The path of a directory; None where any directory will do. A replica of an unknown directory gets the path
+        of one that could not be opened, if there is one: a second log elsewhere would begin at 0."""
         known = self._paths.get(directory)
         if known is not None or directory == UNASSIGNED_DIRECTORY:
             return known
@@ -89,22 +91,22 @@ class BrokerLogs:
         return unopened[0] if unopened else None
 
     def take_placed(self) -> dict[tuple[Uuid, int], Uuid]:
-        """The directories of replicas that were opened elsewhere than the metadata says, since this was last asked."""
+        """The directories of replicas that were opened elsewhere than the metadata says, since the last call."""
         placed, self._placed = self._placed, {}
         return placed
 
     def delete(self, partition: PartitionHandle) -> None:
-        """Renamed soon, unlinked after file.delete.delay.ms."""
+        """Renames the log's directory soon, and unlinks it after file.delete.delay.ms."""
         key = (partition.topic, partition.index)
         future = self._leaving[key] = self._blocking.submit(self._manager.delete, [key])
         future.add_done_callback(lambda done: self._left(key, done))
 
     def _left(self, key: Key, done: Future[None]) -> None:
-        """On the thread that did it."""
+        """Runs on the thread that deleted the log."""
         if self._leaving.get(key) is done:
             self._leaving.pop(key, None)
         if not done.cancelled() and done.exception() is not None:
-            LOG.error("deleting %s-%d failed", *key, exc_info=done.exception())
+            LOG.error("the log of %s-%d could not be deleted", *key, exc_info=done.exception())
 
     def cordon(self, paths: Sequence[str]) -> None:
         cordoned = frozenset(paths)
@@ -114,16 +116,16 @@ class BrokerLogs:
             self._cordoned = cordoned
 
     def is_cordoned(self, path: str) -> bool:
-        """Whether it takes no new replicas (cordoned.log.dirs)."""
+        """Whether the directory takes no new replicas (cordoned.log.dirs)."""
         return os.path.abspath(path) in map(os.path.abspath, self._cordoned)
 
     @property
     def cordoned_ids(self) -> frozenset[Uuid]:
-        """Of those that could be opened."""
+        """The ids of the cordoned directories that could be opened."""
         return frozenset(self._ids[path] for path in self._cordoned if path in self._ids)
 
     def by_directory(self) -> list[tuple[str, bool, list[PartitionHandle]]]:
-        """Absolute path, whether it serves, and what lies there, for each log directory."""
+        """Absolute path, whether it serves, and the partitions in it, for each log directory."""
         directories = self._manager.directories()
         held: dict[str, list[PartitionHandle]] = {path: [] for path, _ in directories}
         for partition in (*self._manager, *(future.handle for future in self._manager.futures.all())):
@@ -131,7 +133,7 @@ class BrokerLogs:
         return [(os.path.abspath(path), serves, held[path]) for path, serves in directories]
 
     def directory_path(self, absolute: str) -> str | None:
-        """A log directory as the configuration names it; None where it has none such."""
+        """The log directory as the configuration writes it; None where there is no such directory."""
         return next((path for path, _ in self._manager.directories() if os.path.abspath(path) == absolute), None)
 
     def serves(self, path: str) -> bool:
@@ -142,7 +144,8 @@ class BrokerLogs:
         return all(serves for _, serves in self._manager.directories())
 
     def prefer(self, topic: str, index: int, path: str) -> None:
-        """Where a partition goes that is not here yet, whatever the metadata says (AlterReplicaLogDirs)."""
+        """Chooses the directory of a partition that does not exist yet, whatever the metadata says
+        (AlterReplicaLogDirs)."""
         while len(self._preferred) >= MAX_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[topic, index] = path
@@ -154,7 +157,8 @@ class BrokerLogs:
         limit: Callable[[], int],
         backoff_ms: int,
     ) -> LogDirMoves:
-        """What moves replicas between the directories; `told` tells the controller of a replica's directory."""
+        """The object that moves replicas between the directories; `told` reports a replica's directory to the
+        controller."""
 
         async def assign(replica: tuple[Uuid, int], path: str) -> None:
             await told(replica, self._ids[path])
@@ -162,13 +166,14 @@ class BrokerLogs:
         return LogDirMoves(self._manager, assign, threads, limit, backoff_ms)
 
     def future_of(self, partition: PartitionHandle) -> PartitionHandle | None:
-        """The log that is being filled in another directory to take the place of this one."""
+        """The log that is being filled in another directory to replace this one."""
         future = self._manager.futures.get((partition.topic, partition.index))
         return None if future is None else future.handle
 
     def _put_strays_aside(self, image: MetadataImage, node_id: int) -> None:
-        """What was found at start and is no replica of this broker's (KAFKA-14616). A future log is judged by itself:
-        one of an earlier topic of the name, or that a crash left without a topic id, says nothing of the log in use."""
+        """Puts aside logs found at start that are not replicas of this broker (KAFKA-14616). A future log is judged
+        by itself: one of an earlier topic of the name, or one that a crash left without a topic id, says nothing
+        about the log in use."""
 
         def why_stray(partition: PartitionHandle) -> str | None:
             topic = image.topic(partition.topic)
@@ -177,14 +182,15 @@ class BrokerLogs:
             if node_id not in image.replicas(topic, partition.index):
                 return "no replica of the partition is here"
             if partition.topic_id == ZERO:
-                # It is on the disk before the first record is (KIP-516); as in Apache Kafka 4.3 nobody guesses.
+                # The topic id is on the disk before the first record is (KIP-516); as in Apache Kafka 4.3, nobody
+                # guesses it.
                 return f"it has no {partition_metadata.NAME}, which says of which topic it is"
             if partition.topic_id != topic.topic_id:
                 return f"it is of topic id {partition.topic_id} and the topic's is {topic.topic_id}"
             return None
 
         def tell(path: str, reason: str) -> None:
-            LOG.warning("%s: %s; the directory is kept and gets the end -stray", path, reason)
+            LOG.warning("%s: %s; the directory is kept under a name that ends with -stray", path, reason)
 
         for future in self._manager.futures.all():
             reason = why_stray(future.handle)
@@ -197,12 +203,16 @@ class BrokerLogs:
         self._manager.delete([(log.topic, log.index) for log, _ in strays], Kind.STRAY)
 
     def _promote_abandoned(self, place_of: Callable[[str, int], str | None]) -> None:
-        """A move that was interrupted when all that was missing was the name: the metadata says that the future log is
-        the replica, and there is no other."""
+        """Finishes a move that was interrupted just before the rename: the metadata says that the future log is the
+        replica, and there is no other."""
         for future in self._manager.futures.all():
             key = future.handle.topic, future.handle.index
             if self._manager.get(*key) is None and place_of(*key) == future.directory.path:
-                LOG.warning("%s-%d: the future log in %s is the only one, and taken for it", *key, future.path)
+                LOG.warning(
+                    "%s-%d: the future log in %s is the only log of the partition, and becomes its log",
+                    *key,
+                    future.path,
+                )
                 try:
                     self._manager.futures.promote(key)
                 except OSError:

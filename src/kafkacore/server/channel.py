@@ -1,4 +1,4 @@
-"""How a node reaches the active controller: in this process where it is that one, else over the network."""
+"""A node's way to the active controller: in this process if it is that one, else over the network."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from kafkacore.server.metadata_replica import FORWARD_TIMEOUT_MS, MetadataReplic
 
 LOG: Final = logging.getLogger("kafkacore.server")
 OWN_PRINCIPAL: Final = "User:ANONYMOUS"
-# Of clients' requests: the others wait on the broker's loop. The controller's own listener then waits for one of them
-# at most: with four at a time the p99 of a CreateTopics there doubles while hundreds of clients ask for more.
+# Clients' requests at the controller; further ones wait on the broker's loop. So the controller's own listener waits
+# for one of them at most: with four at a time the p99 of a CreateTopics there doubles while hundreds of clients ask for
+# more.
 FORWARDED_AT_ONCE: Final = 1
 _PRINCIPAL_VERSION: Final = 0
 
 
 class ActiveController:
     """Belongs to the loop of the replica, and is one of its listeners. `local` answers when this node is the active
-    one.
-    """
+    controller."""
 
     def __init__(self, replica: MetadataReplica, local: Dispatcher | None, listener: str, retry_ms: int) -> None:
         self._replica = replica
@@ -37,12 +37,12 @@ class ActiveController:
         self._listener = listener
         self._retry_s = retry_ms / 1000
         self._leads = False
-        self._changed = asyncio.Event()  # set once: who waits holds the one that was there when its attempt began
+        self._changed = asyncio.Event()  # set once: a waiter holds the event that was there when its attempt began
 
     async def ask(self, call: RequestContext | None, request: Message, timeout_ms: int) -> Any:
-        """Asks until there is a controller that is active. `call` is a client's, None for a request of this node's own.
+        """Asks until a controller is active. `call` is a client's, or None for a request of this node's own.
 
-        Raises TimeoutError, and the KafkaError of an answer that says more than that another one is active.
+        Raises TimeoutError, and the KafkaError of an answer unless it only says that another node is active.
         """
         async with asyncio.timeout(timeout_ms / 1000):
             while True:
@@ -84,10 +84,10 @@ class ActiveController:
         version = apis.api(request.API_KEY).highest
         return RequestContext(request.API_KEY, version, 0, None, self._listener, "", principal=OWN_PRINCIPAL)
 
-    # --- what the metadata log tells ---
+    # --- events of the metadata log ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
-        """Who waits for a commit is told by the controller."""
+        """The controller answers those who wait for a commit."""
 
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
         """Likewise."""
@@ -105,7 +105,8 @@ class ActiveController:
 
 
 class ControllerChannel:
-    """A broker's way to the active controller, for the data plane's loop: requests cross to the replica's as they are.
+    """A broker's way to the active controller, for the data plane's loop. Requests cross to the replica's loop as they
+    are.
 
     Every call raises KafkaError, OSError or TimeoutError when there is no answer.
     """
@@ -117,11 +118,11 @@ class ControllerChannel:
         self._forwarding = asyncio.Semaphore(FORWARDED_AT_ONCE)
 
     async def send(self, request: Message) -> Any:
-        """A request of the broker's own, at its newest version."""
+        """Sends a request of the broker's own, at its newest version."""
         return await asyncio.wrap_future(self._loop.submit(self._active.ask(None, request, self._timeout_ms)))
 
     async def forward(self, call: RequestContext, request: Message) -> Message:
-        """A client's request as it came: with its version, its principal and its address (KIP-590)."""
+        """Forwards a client's request unchanged: with its version, its principal and its address (KIP-590)."""
         try:
             async with asyncio.timeout(FORWARD_TIMEOUT_MS / 1000), self._forwarding:
                 asked = self._active.ask(call, request, FORWARD_TIMEOUT_MS)
@@ -132,7 +133,7 @@ class ControllerChannel:
 
 
 def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
-    """Whether another node is the active controller. That error is the answer's only one: its first code tells."""
+    """Whether another node is the active controller. Such an answer has no other error, so its first code decides."""
     version = apis.api(answer.API_KEY).highest if call is None else call.api_version
     return next(error_codes(answer, version), ErrorCode.NONE) == ErrorCode.NOT_CONTROLLER
 

@@ -1,4 +1,4 @@
-"""What of a broker its handlers may use, and nothing else of it."""
+"""The parts of a broker that its handlers may use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class BrokerContext:
-    """Belongs to the data plane's loop. `read_image` gives the committed root; `blocking` is for what waits."""
+    """Belongs to the data plane's loop. `read_image` returns the committed root; `blocking` runs work that waits."""
 
     def __init__(
         self,
@@ -58,23 +58,23 @@ class BrokerContext:
         self.producer_ids = producer_ids
         self.auto_topics = auto_topics
         self.waits = waits
-        self.timers = timers  # by the environment's clock, which a test may move
+        self.timers = timers  # follows the environment's clock, which a test may move
         self.fetch_sessions = fetch_sessions
         self.blocking = blocking
         self._make_groups = make_groups
         self._read_kraft_version = read_kraft_version
         self.partition_answers: dict[tuple[str, int], PartitionAnswers] = {}  # by listener and version
         self.api_ranges: Sequence[ApiRange] = ()
-        self.transactions_refused = False  # the log has said that there are none
+        self.transactions_refused = False  # whether the log has said that there are no transactions
         self.values_in_effect: Mapping[str, str] = {}
         self.moves: LogDirMoves
-        # Called when a level has changed that a client may set.
+        # Called when a client has changed the level of a logger.
         self.loggers_changed: Callable[[], None] = lambda: None
-        self.finalized_epoch = -1  # the offset at which the finalised features were as they are
+        self.finalized_epoch = -1  # the offset at which the finalised features last changed
 
     @cached_property
     def whole_answers(self) -> WholeAnswers:
-        from kafkacore.metadata.answers import WholeAnswers  # not needed before somebody asks for Metadata
+        from kafkacore.metadata.answers import WholeAnswers  # made when a client first asks for Metadata
 
         return WholeAnswers()
 
@@ -84,7 +84,7 @@ class BrokerContext:
 
     @property
     def groups_made(self) -> Groups | None:
-        """None as long as nobody has needed them."""
+        """None until a request has needed them."""
         return self.__dict__.get("groups")
 
     @property
@@ -93,11 +93,11 @@ class BrokerContext:
 
     @property
     def config(self) -> BrokerConfig:
-        """With what was changed at run time."""
+        """The configuration with its changes at run time."""
         return self.replicas.config
 
     def endpoint_of(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where a broker in the committed metadata is reached on a listener."""
+        """The address of a broker in the committed metadata on a listener."""
         broker = self.image.brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener)
 

@@ -40,14 +40,14 @@ from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.names import metadata_directory
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Given each committed root with what changed; None: everything may have.
+# Called with each committed root and its changes; None: everything may have changed.
 OnRoot = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
 class ControllerServer:
     """Made on a thread that may wait for the disk. Then it belongs to the controller plane's loop.
 
-    `on_fault` is told what this controller cannot go on after.
+    `on_fault` is called with the error after which this controller cannot go on.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ControllerServer:
         self._on_root(image, delta)
 
     def _advertised(self) -> Endpoints:
-        """What other nodes are told: a port 0 is the one that was bound, the wildcard is this machine's name."""
+        """The listeners as other nodes see them: a port 0 becomes the bound one, the wildcard this machine's name."""
         return tuple(
             (each.listener, each.host or socket.getfqdn(), each.port or self.bound[each.listener][1])
             for each in self.config.advertised_controller_listeners
@@ -111,9 +111,10 @@ class ControllerServer:
     # --- life, on the loop ---
 
     async def start(self) -> None:
-        """Takes part in the quorum from now on; whether it leads is told to the listeners of its replica.
+        """Takes part in the quorum from now on. The listeners of its replica learn whether it leads.
 
-        Raises LogDirectoryError where it can never have a leader."""
+        Raises LogDirectoryError when the quorum can never have a leader.
+        """
         await self.replica.start()
         self._check_voters()
         self._tick()
@@ -122,7 +123,7 @@ class ControllerServer:
         watch(self._registering, self._on_fault)
 
     def _check_voters(self) -> None:
-        """Who is no voter waits for one that is; where nobody else is known, for ever."""
+        """A node that is not a voter waits for a voter; if it knows of no other node, it would wait for ever."""
         raft = self.replica.raft.raft
         others = [voter for voter in raft.voters.latest.voters() if voter.key.replica_id != self.node_id]
         here = {(host, port) for _, host, port in self.endpoints}
@@ -157,13 +158,13 @@ class ControllerServer:
         try:
             self.quorum.tick()
         except Exception:
-            # The next one must come: without it no broker is fenced any more.
-            LOG.exception("what a controller does from time to time has failed, and is tried again")
+            # The next tick must come: without it no broker would be fenced.
+            LOG.exception("a periodic task of the controller has failed; it runs again")
         finally:
             self._ticking = loop.call_later(self.quorum.tick_interval_ms / 1000, self._tick)
 
     async def _register(self) -> None:
-        """This controller tells the active one where it listens (KIP-919)."""
+        """Reports this controller's listeners to the active one (KIP-919)."""
         request = ControllerRegistrationRequest(
             controller_id=self.node_id,
             incarnation_id=Uuid.random(),
@@ -189,7 +190,7 @@ class ControllerServer:
                 answer = await self.active.ask(None, request, retry_ms)
                 if not answer.error_code:
                     return
-                LOG.info("controller %d is not registered: error %d", self.node_id, answer.error_code)
+                LOG.info("controller %d is not registered yet: error %d", self.node_id, answer.error_code)
             except (KafkaError, TimeoutError) as error:
                 LOG.info("controller %d is not registered: %s", self.node_id, str(error) or "no controller is active")
             await asyncio.sleep(retry_ms / 1000)

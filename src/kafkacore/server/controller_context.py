@@ -1,4 +1,4 @@
-"""What of a controller its handlers may use, and nothing else of it."""
+"""The parts of a controller that its handlers may use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ControllerContext:
 
     @property
     def config(self) -> BrokerConfig:
-        """With what was changed at run time."""
+        """The configuration with its changes at run time."""
         return self.quorum.config
 
     @property

@@ -1,8 +1,8 @@
-"""The controller of a node in a process of its own (`isolation=process`): started, watched and ended by the node.
+"""The controller of a node in a process of its own (`isolation=process`). The node starts, watches and ends it.
 
-What the two say to each other beyond Kafka's protocol is little: the configuration goes to the child's standard input,
-which then stays open until the child is to end (so it ends with its parent, however that ends), and one line with the
-controller's address comes back.
+The two talk through Kafka's protocol, with two exceptions. The node writes the configuration to the child's standard
+input, which stays open until the child is to end: so the child ends with its parent, however that ends. The child
+writes one line with the controller's address.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _STOP_SECONDS: Final = 30.0
 
 
 class ControllerProcess:
-    """`on_end` is told, on a thread of its own, when the controller ended though nobody asked it to."""
+    """Calls `on_end`, on a thread of its own, when the controller ends unasked."""
 
     def __init__(self, config: BrokerConfig, on_end: Callable[[BaseException], None]) -> None:
         self._node_id = config.node_id
         self._on_end = on_end
         self._stopping = False
-        # Of a session of its own: what a terminal sends to its foreground is the node's to answer.
-        # And -P: nothing is imported from wherever the node was started.
+        # The child gets a session of its own: signals from a terminal go to the node, which answers them. And -P:
+        # nothing is imported from the directory in which the node was started.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -44,7 +44,7 @@ class ControllerProcess:
         self._input.flush()
 
     def wait_ready(self, limit_ms: int) -> tuple[str, int]:
-        """Where the controller listens. Raises ChildProcessError, TimeoutError."""
+        """Waits until the controller listens, and returns its address. Raises ChildProcessError, TimeoutError."""
         deadline, line = time.monotonic() + min(limit_ms / 1000, threading.TIMEOUT_MAX), b""
         while not line.endswith(b"\n"):
             left = deadline - time.monotonic()
@@ -55,18 +55,20 @@ class ControllerProcess:
             if not got:
                 raise ChildProcessError(
                     f"the controller of node {self._node_id} did not start: its process ended with status "
-                    f"{self._process.wait()}; what it said is above"
+                    f"{self._process.wait()}; see its output above"
                 )
             line += got
         try:
             host, port = json.loads(line)
         except ValueError:
-            raise ChildProcessError(f"the controller of node {self._node_id} said {line!r} for its address") from None
+            raise ChildProcessError(
+                f"the controller of node {self._node_id} wrote {line!r} in place of its address"
+            ) from None
         threading.Thread(target=self._watch, name="kafkacore-controller-process", daemon=True).start()
         return host, port
 
     def close_inherited(self) -> None:
-        """In a child after fork: the input that is to end with this process must not live on in that one."""
+        """Runs in a child after fork: that process must not keep the controller's input open."""
         self._input.close()
         self._output.close()
 
@@ -75,13 +77,13 @@ class ControllerProcess:
         return self._process.pid
 
     def stop(self) -> None:
-        """Lets it end in order, and waits for that."""
+        """Ends the controller in order, and waits for that."""
         self._stopping = True
         self._input.close()
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            LOG.warning("the controller of node %d did not end within %g s and is killed", self._node_id, _STOP_SECONDS)
+            LOG.warning("the controller of node %d did not end within %g s; it is killed", self._node_id, _STOP_SECONDS)
             self._process.kill()
             self._process.wait()
         self._output.close()
@@ -93,7 +95,7 @@ class ControllerProcess:
 
 
 def properties(config: BrokerConfig) -> dict[str, str]:
-    """What the controller of a node with both roles is configured with, alone."""
+    """The configuration of the controller alone, from a node with both roles."""
     made = {
         **config.static,
         "process.roles": "controller",
@@ -103,7 +105,7 @@ def properties(config: BrokerConfig) -> dict[str, str]:
         "metadata.log.dir": config.metadata_log_dir,
         "metrics.port": "-1",
     }
-    for name in ("inter.broker.listener.name", "cordoned.log.dirs"):  # the broker's
+    for name in ("inter.broker.listener.name", "cordoned.log.dirs"):  # keys of the broker
         made.pop(name, None)
     if made.pop("advertised.listeners", None) is not None:
         told = [str(each) for each in config.advertised_controller_listeners]

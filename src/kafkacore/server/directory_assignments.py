@@ -1,6 +1,7 @@
-"""Tells the controller in which log directory each replica lies (KIP-858): it must know what a failed disk takes along.
+"""Reports to the controller in which log directory each replica lies (KIP-858): it must know what a failed disk takes
+along.
 
-A broker of one directory has nothing to tell: there the controller knows already.
+A broker of one directory has nothing to report: the controller knows already.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Replica = tuple[Uuid, int]  # topic id and partition
 
 
 class DirectoryAssignments:
-    """Belongs to one loop. `send` sends a request to the active controller; `broker_epoch` is asked for each one."""
+    """Belongs to one loop. `send` sends a request to the active controller; `broker_epoch` is read for each one."""
 
     def __init__(
         self,
@@ -41,14 +42,16 @@ class DirectoryAssignments:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, placed: Mapping[Replica, Uuid]) -> None:
-        """What lies elsewhere than the committed metadata says. It is told until the controller has taken it."""
+        """Reports replicas that lie elsewhere than the committed metadata says, again and again until the controller
+        accepts."""
         self._untold.update(placed)
         if self._untold and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
             watch(self._task, self._on_fault)
 
     async def told(self, replica: Replica, directory: Uuid) -> None:
-        """The same, until the controller has taken it, or another directory is told for the replica."""
+        """Reports a replica's directory, and returns when the controller has accepted it or when another directory
+        is reported."""
         before = self._awaited.pop(replica, None)
         if before is not None and not before.done():
             before.set_result(None)
@@ -63,15 +66,19 @@ class DirectoryAssignments:
                 answer = await self._send(self._request(part))
                 taken = answer.error_code == ErrorCode.NONE
                 if not taken:
-                    LOG.info("%d assignments to log directories wait: error %d", len(part), answer.error_code)
+                    LOG.info(
+                        "the controller refused %d assignments to log directories, which are sent again: error %d",
+                        len(part),
+                        answer.error_code,
+                    )
             except (KafkaError, OSError, TimeoutError) as error:
-                LOG.info("%d assignments to log directories wait: %s", len(part), error)
+                LOG.info("%d assignments to log directories could not be sent and are sent again: %s", len(part), error)
                 taken = False
             if not taken:
                 await asyncio.sleep(RETRY_S)
                 continue
             for replica, directory in part.items():
-                # It may have moved on meanwhile; a replica that the controller does not know any more is nobody's.
+                # The replica may have moved on meanwhile. One that the controller no longer knows is dropped.
                 if self._untold.get(replica) == directory:
                     del self._untold[replica]
                     awaited = self._awaited.pop(replica, None)

@@ -1,4 +1,4 @@
-"""The feature levels that this release supports, as registrations and ApiVersions tell them."""
+"""The feature levels that this release supports, as registrations and ApiVersions carry them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""This broker's part in coordinating groups: `__consumer_offsets`, the shards of its partitions that are led here, and
-whom a request about a group goes to.
+"""This broker's part in coordinating groups: `__consumer_offsets`, the shards of the partitions that it leads, and the
+coordinator of each group.
 
-Made when the topic exists or somebody first asks for a coordinator: a node without groups pays nothing for them.
+Made when the topic exists or a client first asks for a coordinator: a node without groups pays nothing for them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
-CREATION_PATIENCE_S: Final = 2.0  # who asks first waits so long for the topic; then the client asks again
-_LEAST: Final = -(1 << 31)  # of Java's ints: it has no absolute value
+CREATION_PATIENCE_S: Final = 2.0  # a FindCoordinator waits this long for the topic; then the client asks again
+_LEAST: Final = -(1 << 31)  # the least int of Java, which has no absolute value
 
 Operation = Callable[[GroupShard, asyncio.Future[Any], int], Effects]
 
@@ -87,7 +87,7 @@ class Groups:
             RuntimePorts(clock, timers, self._run_blocking, self._wait, self._max_batch_bytes),
         )
 
-    # --- what the runtime is given ---
+    # --- ports of the runtime ---
 
     def _make_shard(self) -> GroupShard:
         return GroupShard(self.settings, self._new_uuid, self._rolls, self.counts)
@@ -105,10 +105,10 @@ class Groups:
             self._limit_bytes = self._replicas.topic_config(image, OFFSETS_TOPIC).max_message_bytes
         return self._limit_bytes
 
-    # --- what the committed metadata says ---
+    # --- the committed metadata ---
 
     def apply(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
-        """After the replica manager: partitions have their roles."""
+        """Runs after the replica manager, which gives partitions their roles."""
         if self._closed:
             return
         if delta is not None and delta.topics_deleted:
@@ -133,7 +133,7 @@ class Groups:
             if log is not None and log.role == "leader":
                 yield log
 
-    # --- whose partition a group is ---
+    # --- the partition of a group ---
 
     def partition_of(self, group_id: str) -> int:
         image = self._read_image()
@@ -144,14 +144,14 @@ class Groups:
         return java_hash(group_id) % self._count
 
     def coordinator_of(self, group_id: str) -> int:
-        """The id of the broker that leads its partition; -1: nobody does."""
+        """The id of the broker that leads the group's partition; -1: there is none."""
         image = self._read_image()
         topic = image.topic(OFFSETS_TOPIC)
         partition = None if topic is None else image.partition(topic, self.partition_of(group_id))
         return -1 if partition is None else partition.leader
 
     async def create_topic(self) -> None:
-        """Until it is here, or was refused, or the client had better ask again."""
+        """Waits until the topic exists, was refused, or the client had better ask again."""
         self._auto_topics.request([OFFSETS_TOPIC])
         try:
             async with asyncio.timeout(CREATION_PATIENCE_S):
@@ -159,7 +159,7 @@ class Groups:
                     while self._read_image().topic(OFFSETS_TOPIC) is None:
                         await self._applied()
         except TimeoutError:
-            LOG.warning("%s is not there after %.0f s; clients ask again", OFFSETS_TOPIC, CREATION_PATIENCE_S)
+            LOG.warning("%s does not exist after %.0f s; clients ask again", OFFSETS_TOPIC, CREATION_PATIENCE_S)
 
     async def _applied(self) -> None:
         future: asyncio.Future[None] = self._loop.create_future()
@@ -167,7 +167,7 @@ class Groups:
         try:
             await future
         finally:
-            self._awaiting.pop(future, None)  # who lost patience is not kept until the metadata changes
+            self._awaiting.pop(future, None)  # a waiter that gave up is not kept until the metadata changes
 
     # --- requests ---
 
@@ -182,7 +182,7 @@ class Groups:
         return self.runtime.shard(self.partition_of(group_id))
 
     def now_ms(self) -> int:
-        """As the runtime tells it to shards: what is asked of one without the runtime has no other time."""
+        """The time that the runtime gives to shards. Callers that use a shard without the runtime must use it too."""
         return self.runtime.now_ms()
 
     def _check_open(self) -> None:
@@ -190,7 +190,7 @@ class Groups:
             raise error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def close(self) -> None:
-        """Whoever waits is told to look for another coordinator."""
+        """Every waiter learns that it must look for another coordinator."""
         self._closed = True
         await self.runtime.close()
 

@@ -1,6 +1,6 @@
 """A broker's life as its controller sees it: registration, heartbeats, fencing, controlled shutdown (KIP-631).
 
-A state machine without clock or socket: the driver asks what to send next and when, and gives it the answers. The
+A state machine without clock or socket: the registrar asks what to send next and when, and passes the answers on. The
 states are Kafka's BrokerState.
 """
 
@@ -14,7 +14,7 @@ from kafkacore.protocol.messages import BrokerHeartbeatRequest, BrokerRegistrati
 from kafkacore.protocol.uuid import Uuid
 
 FIRST_RETRY_MS: Final = 100
-# A broker that asked to leave hears of it soon: leaderships move in well under the heartbeat interval.
+# A broker that asked to leave polls often: leaderships move in well under the heartbeat interval.
 SHUTDOWN_POLL_MS: Final = 50
 NONE: Final = 0
 
@@ -40,7 +40,8 @@ class AdvertisedListener(NamedTuple):
 
 
 class BrokerLifecycle:
-    """What this broker tells its controller, and what it was told. Delays are milliseconds."""
+    """The messages of this broker to its controller, and the state that the answers put it in. Delays are
+    milliseconds."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class BrokerLifecycle:
         self.registered = False
         self.ready_to_unfence = False
         self.failed_attempts = 0
-        self.offline_log_dirs: dict[Uuid, bool] = {}  # to whether the controller knows
+        self.offline_log_dirs: dict[Uuid, bool] = {}  # whether the controller knows of each
         # None until the broker knows, and where the metadata has no place for it (KIP-1066).
         self.cordoned_log_dirs: frozenset[Uuid] | None = None
 
@@ -114,7 +115,7 @@ class BrokerLifecycle:
         )
 
     def heartbeat(self, metadata_offset: int) -> BrokerHeartbeatRequest:
-        """`metadata_offset` is of the last record that this broker applied."""
+        """`metadata_offset` is the offset of the last record that this broker applied."""
         return BrokerHeartbeatRequest(
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,

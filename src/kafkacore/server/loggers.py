@@ -1,4 +1,5 @@
-"""Loggers as a broker's configuration shows and changes them (KIP-412): until the process ends, for all nodes in it."""
+"""Loggers as a broker's configuration shows and changes them (KIP-412). Changes last until the process ends, and
+hold for all its nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from kafkacore.protocol.errors import ErrorCode, error_for
 
 LOG: Final = logging.getLogger("kafkacore.server")
 ROOT: Final = "root"
-# What is not below them is other people's.
+# Other loggers belong to other libraries.
 OURS: Final = ("kafkacore", "kafka")
 TRACE: Final = 5
 LEVELS: Final = {
@@ -25,13 +26,13 @@ LEVELS: Final = {
 
 
 def levels() -> dict[str, str]:
-    """Kafka's name of each logger's level, its own or that of the next above it that has one."""
+    """Kafka's name of each logger's level: its own, or that of the nearest parent that has one."""
     return {name: _level_name(logging.getLogger(name).getEffectiveLevel()) for name in _names()}
 
 
 def alter(node_id: int, resource: Any, *, validate_only: bool) -> None:
-    """One resource of an IncrementalAlterConfigs request: all of its changes or none. Raises INVALID_REQUEST,
-    INVALID_CONFIG."""
+    """Applies one resource of an IncrementalAlterConfigs request: all of its changes or none. Raises
+    INVALID_REQUEST, INVALID_CONFIG."""
     _check_node(node_id, resource.resource_name)
     known = set(_names())
     for config in resource.configs:
@@ -55,7 +56,7 @@ def _below() -> Iterator[str]:
 
 
 def _level_name(level: int) -> str:
-    """Of the most talkative of Kafka's levels that says no more than `level` lets through; OFF and ALL beyond them."""
+    """The most verbose of Kafka's levels that shows no more than `level` does; OFF and ALL beyond them."""
     found = [name for name, number in LEVELS.items() if number >= level]
     if level <= logging.NOTSET:
         return "ALL"

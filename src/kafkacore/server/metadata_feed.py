@@ -1,4 +1,4 @@
-"""Brings what is committed from the replica of the metadata log to the broker's publisher, on the broker's loop."""
+"""Carries committed metadata from the replica of the metadata log to the broker's publisher, on the broker's loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class MetadataFeed:
     """`on_root` takes roots from a controller of the same node; without one, the feed is a listener of the broker's
     replica.
 
-    `on_fault` is told of metadata that this broker cannot apply: it must not go on.
+    `on_fault` is called with metadata that this broker cannot apply: the node must not go on.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class MetadataFeed:
         """Likewise."""
 
     def snapshot(self) -> Contents | None:
-        """What the broker has applied: for a replica without a controller. Nothing before there is a
+        """The state that the broker has applied, for a replica without a controller. None before there is a
         metadata.version."""
         from kafkacore.metadata.records import RecordWriter
         from kafkacore.metadata.snapshot import records_of

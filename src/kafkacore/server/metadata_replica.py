@@ -35,14 +35,15 @@ class QuorumClients:
         self._clients: dict[tuple[str, int], NodeClient] = {}
 
     async def send(self, host: str, port: int, request: Message) -> Any:
-        """Raises OSError, TimeoutError, KafkaError, ProtocolError."""
+        """Raises OSError, TimeoutError, KafkaError."""
         client = self._clients.get((host, port))
         if client is None:
             client = self._clients[host, port] = self._client(host, port)
         return await client.request(request)
 
     def _client(self, host: str, port: int) -> NodeClient:
-        from kafkacore.network.client import ClientLimits, NodeClient  # an only controller needs no connection
+        # a node with the controller role alone needs no connection
+        from kafkacore.network.client import ClientLimits, NodeClient
 
         limits = ClientLimits(
             connection_setup_timeout_ms=self._connection_setup_timeout_ms, request_timeout_ms=self._request_timeout_ms
@@ -55,14 +56,14 @@ class QuorumClients:
 
 
 class Quorum(NamedTuple):
-    """Where the controllers are, as far as the configuration tells; what the log says goes before it (KIP-853)."""
+    """The controllers' addresses from the configuration; those in the log take precedence (KIP-853)."""
 
     voters: VoterSet
     bootstrap: tuple[tuple[str, int], ...]
 
     @classmethod
     def configured(cls, config: BrokerConfig) -> Quorum:
-        """By controller.quorum.voters and controller.quorum.bootstrap.servers."""
+        """From controller.quorum.voters and controller.quorum.bootstrap.servers."""
         listener = config.controller_listener_names[0]
         return cls(
             VoterSet(
@@ -73,17 +74,17 @@ class Quorum(NamedTuple):
         )
 
     def with_controller(self, node_id: int, listener: str, address: tuple[str, int]) -> Quorum:
-        """One of them is known to be at `address`: it is asked first."""
+        """The quorum with a controller that is known to be at `address`; the node asks it first."""
         here = Voter(ReplicaKey(node_id), ((listener, *address),))
         voters = self.voters if self.voters.get(node_id) is None else self.voters.with_voter(here)
         return Quorum(voters, (address, *(each for each in self.bootstrap if each != (address[0], 0))))
 
 
 class MetadataReplica:
-    """Made on any thread; then it belongs to the loop it is started on.
+    """Made on any thread; then it belongs to the loop that starts it.
 
-    `me` is what others know it by; `endpoints` are this controller's own listeners, none of a replica that only
-    follows; `on_fault` is told what this node cannot go on after.
+    Other nodes know it as `me`. `endpoints` are this controller's own listeners; a replica that only follows has none.
+    `on_fault` is called with the error after which this node cannot go on.
     """
 
     def __init__(
@@ -104,10 +105,10 @@ class MetadataReplica:
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
         timeout_ms = config.controller_quorum_request_timeout_ms
-        # A connection is answered in order, and a Fetch of the metadata log waits for half a second: nothing of the
-        # node's own, nor of its clients, may stand behind it, nor a heartbeat behind what clients forward.
-        # A request that changes something is not sent again while its answer may still come: it would be refused as
-        # done already.
+        # A connection is answered in order, and a Fetch of the metadata log waits for half a second. So requests of the
+        # node and of its clients have other connections, and heartbeats do not wait behind forwarded requests. A
+        # request that changes something is not repeated while its answer may still come: the controller would refuse it
+        # as done already.
         self._fetching, self.own_requests, self.forwarded = (
             QuorumClients(f"node-{config.node_id}", timeout_ms, each)
             for each in (timeout_ms, FORWARD_TIMEOUT_MS, FORWARD_TIMEOUT_MS)
@@ -147,7 +148,8 @@ class MetadataReplica:
         return self._environment.monotonic_ns() // 1_000_000
 
     def make_snapshots(self, log: CleanableLog, contents: Callable[[], Contents | None]) -> None:
-        """Of what `contents` gives, after the listeners that were added before; `log` is the store's."""
+        """Writes snapshots of what `contents` returns, after the listeners that were added before; `log` is the
+        store's."""
         limits = SnapshotLimits(
             bytes_between=self._config.metadata_log_max_record_bytes_between_snapshots,
             interval_ms=self._config.metadata_log_max_snapshot_interval_ms,

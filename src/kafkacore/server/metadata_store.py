@@ -1,4 +1,4 @@
-"""Where a node's replica of the metadata log is kept: on disk, or in memory beside a controller that has it on disk."""
+"""The place of a node's replica of the metadata log: on disk, or in memory beside a controller that has it on disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MetadataStore(Protocol):
     def log(self) -> SyncedLog: ...
     @property
     def state(self) -> QuorumState | None:
-        """As the last run left it."""
+        """The quorum state that the last run left."""
 
     def persist(self, state: QuorumState, version: int) -> None:
         """Blocking."""
@@ -54,7 +54,7 @@ class MetadataOnDisk:
 
 
 class MetadataInMemory:
-    """Of an observer: what it votes and knows of the quorum is of no use to its next run."""
+    """For an observer: the next run has no use for its votes and its knowledge of the quorum."""
 
     state: QuorumState | None = None
 
@@ -64,7 +64,7 @@ class MetadataInMemory:
         self.log = TailLog()
 
     def persist(self, state: QuorumState, version: int) -> None:
-        """Nothing is kept."""
+        """Nothing outlives the process."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """No file is open."""

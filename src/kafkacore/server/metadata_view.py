@@ -10,7 +10,7 @@ from kafkacore.metadata.registrations import BrokerRegistration, Endpoint
 
 
 class MetadataView:
-    """One root through one listener. Cheap to make, and good for one request: it keeps what it looked up."""
+    """One root through one listener. Cheap to make, and valid for one request: it caches lookups."""
 
     def __init__(self, image: MetadataImage, listener: str) -> None:
         self.image = image
@@ -18,7 +18,7 @@ class MetadataView:
         self._endpoints: dict[int, Endpoint | None] = {}
 
     def endpoint(self, broker_id: int) -> Endpoint | None:
-        """Where a registered broker, fenced or not, is reached; None when it is unknown or has no such listener."""
+        """The address of a registered broker, fenced or not; None when it is unknown or has no such listener."""
         try:
             return self._endpoints[broker_id]
         except KeyError:
@@ -27,7 +27,7 @@ class MetadataView:
             return found
 
     def alive_endpoint(self, broker_id: int) -> Endpoint | None:
-        """The same of a broker that is not fenced."""
+        """The address of a broker that is not fenced."""
         where = self.endpoint(broker_id)
         return None if where is None or self.image.brokers[broker_id].fenced else where
 
@@ -41,7 +41,8 @@ class MetadataView:
         return alive
 
     def any_alive_broker(self, preferred: int) -> int:
-        """`preferred` when it is alive; -1 when nobody is. Clients take it for the controller (KIP-590)."""
+        """`preferred` if it is alive, else another broker; -1 when none is. Clients take it for the controller
+        (KIP-590)."""
         alive = [broker_id for broker_id, broker in self.image.brokers.items() if not broker.fenced]
         return preferred if preferred in alive else min(alive, default=-1)
 

@@ -1,4 +1,4 @@
-"""A broker's own metrics: its state, what it leads, the bytes of its partitions."""
+"""A broker's own metrics: its state, its leaderships, the bytes of its partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GROUPS: Final = "group-coordinator-metrics"
 
 
 def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
-    """A source for a MetricRegistry. Read on whatever thread scrapes: every value is a snapshot of its own."""
+    """A source for a MetricRegistry. Runs on the thread that scrapes: every value is a snapshot of its own."""
     state = broker.registrar.lifecycle.state
     yield Sample(_SERVER, "KafkaServer", "BrokerState", Kind.GAUGE, int(state))
     partitions = list(broker.replicas.hosted())
@@ -56,7 +56,7 @@ def broker_metrics(broker: BrokerServer) -> Iterator[Sample]:
 
 
 def group_metrics(groups: Groups) -> Iterator[Sample]:
-    """Of the groups that are coordinated here."""
+    """Metrics of the groups that this broker coordinates."""
     runtime = groups.runtime
     for state, count in runtime.states().items():
         yield Sample(_SERVER, _GROUPS, "num-partitions", Kind.GAUGE, count, (("state", state.value),))
@@ -96,7 +96,7 @@ def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
 
 
 def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
-    """How much of a start's loads remains, while they go on (KIP-831): logs of each directory, and segments of the log
+    """What remains of a start's recovery while it goes on (KIP-831): logs of each directory, and segments of the log
     that each of its threads recovers."""
     for load in manager.loads:
         tags = (("dir", os.path.abspath(load.directory.path)),)
@@ -107,7 +107,7 @@ def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
 
 
 def cleaner_metrics(cleaner: LogCleaner) -> Iterator[Sample]:
-    """As LogCleaner and LogCleanerManager show them."""
+    """The metrics of LogCleaner and LogCleanerManager."""
     rounds = cleaner.last_rounds()
     read_bytes = max(sum(one.read_bytes for one in rounds), 1)
     for name, value in (

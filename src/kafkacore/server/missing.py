@@ -1,4 +1,4 @@
-"""Settings that a node must not start with while it cannot keep what they promise."""
+"""Settings with which a node must not start, because it cannot keep their promise yet."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from kafkacore.config.listeners import PLAINTEXT
 def refuse_what_is_missing(config: BrokerConfig) -> None:
     """Raises ConfigError.
 
-    A key without effect is a warning. But who asks for encryption or access control and does not get it has a node
-    that is open to everyone and does not look so.
+    A key without effect is a warning. But a node that was asked for encryption or access control and has none would be
+    open to everyone without showing it.
     """
     if config.zookeeper_mode:
-        raise ConfigError("process.roles", None, "ZooKeeper mode is not there yet: set it to broker,controller")
+        raise ConfigError("process.roles", None, "ZooKeeper mode is not supported yet: set it to broker,controller")
     for endpoint in config.listeners:
         if endpoint.security_protocol != PLAINTEXT:
             raise ConfigError(
                 "listeners",
                 endpoint,
-                f"{endpoint.security_protocol} is not there yet, and anything less would be served in the clear: "
+                f"{endpoint.security_protocol} is not supported yet, and this listener would serve it in the clear: "
                 f"only listeners of {PLAINTEXT} can be started",
             )
     if authorizer := config.get("authorizer.class.name"):
         raise ConfigError(
             "authorizer.class.name",
             authorizer,
-            "access control is not there yet, and a node without it lets everyone do everything: leave it out",
+            "access control is not supported yet, and this node would let everyone do everything: remove the key",
         )

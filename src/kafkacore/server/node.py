@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from kafkacore.storage.log_upkeep import LogUpkeep
 
 LOG: Final = logging.getLogger("kafkacore.server")
-CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits so long for its leaderships to be handed over
-DRAIN_MS: Final = 2_000  # how long connections may take their last answers
+CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits this long for its leaderships to be handed over
+DRAIN_MS: Final = 2_000  # connections have this long to take their last answers
 _STOP_SECONDS: Final = 60.0
 _CREATE_SECONDS: Final = 60.0
 _TURN_SECONDS: Final = 0.00005
 
 
 class NodeFailed(Exception):
-    """The node met what it cannot go on after; the log has the details."""
+    """An error after which the node cannot go on; the log has the details."""
 
 
 class Node:
-    """One Kafka node in this process, by its configuration. `start` and `stop` are called from any thread but a loop's.
+    """One Kafka node in this process, by its configuration. Call `start` and `stop` from any thread except a loop's.
 
-    Raises from `start`: LogDirectoryError, ConfigError, OSError (a port that is taken, a disk that is full),
-    RegistrationRefused, TimeoutError, NodeFailed (metadata that this release cannot take); then everything that was
-    begun is undone.
+    `start` raises LogDirectoryError, ConfigError, OSError (a port that is taken, a disk that is full),
+    RegistrationRefused, TimeoutError, NodeFailed (metadata that this release cannot take). Then everything that it
+    began is undone.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Node:
         """`lent_locks`: a process of this same node holds its directories, and lends them to this one.
 
         `environment` is the world of its logs and clients: a clock that a test moves, a disk that fails. Such a node
-        has threads of its own. What keeps it in the cluster (quorum, heartbeats, their log) lives in the real world:
-        an hour that a test lets pass is none in which the broker was silent. With `files`, which are those of its disk,
-        the metadata and every small file lie there too.
+        has threads of its own. The quorum, the heartbeats and their log, which keep it in the cluster, live in the real
+        world: when a test lets an hour pass, the broker has not been silent. With `files`, which belong to the
+        environment's disk, the metadata and every small file lie on that disk too.
         """
         self.config = config
         self._lent_locks = lent_locks
         self._environment = environment
         self._files = files
-        self._isolated: dict[str, tuple[str, int]] = {}  # where its controller listens, in a process of its own
+        self._isolated: dict[str, tuple[str, int]] = {}  # the controller's address, if it has a process of its own
         self._undo: list[Callable[[], object]] = []
         self._mutex = threading.Lock()
         self._broker: BrokerServer | None = None
@@ -108,7 +108,7 @@ class Node:
                 raise
 
     def stop(self) -> None:
-        """Hands over what it leads, answers what it has begun, and marks its directories clean. Idempotent."""
+        """Hands over its leaderships, answers the requests under way, and marks its directories clean. Idempotent."""
         with self._mutex:
             self._stop()
 
@@ -119,18 +119,18 @@ class Node:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # --- where it is ---
+    # --- addresses ---
 
     @property
     def addresses(self) -> dict[str, str]:
-        """`host:port` by listener, as bound. Empty while it does not run."""
+        """`host:port` by listener, as bound. Empty while the node does not run."""
         bound = dict(self._broker.bound) if self._broker is not None else {}
         bound |= self._controller.bound if self._controller is not None else self._isolated
         return {name: f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for name, (host, port) in bound.items()}
 
     @property
     def bootstrap(self) -> str | None:
-        """Where clients connect to: the first listener of the broker."""
+        """The address for clients: the first listener of the broker."""
         endpoints = self.config.data_plane_listeners
         return self.addresses.get(endpoints[0].listener) if self._broker is not None and endpoints else None
 
@@ -141,21 +141,21 @@ class Node:
 
     @property
     def broker(self) -> BrokerServer:
-        """Raises RuntimeError where none runs."""
+        """Raises RuntimeError when no broker runs."""
         if self._broker is None:
-            raise RuntimeError(f"node {self.config.node_id} has no broker that runs")
+            raise RuntimeError(f"node {self.config.node_id} runs no broker")
         return self._broker
 
     def run_timers(self, limit_seconds: float) -> int | None:
-        """What is due on the broker's loop by the environment's clock happens; when something is due next, in ns.
+        """Runs what is due on the broker's loop by the environment's clock; returns when something is due next, in ns.
 
         Raises TimeoutError.
         """
         return self.broker.plane.loop.run(self.broker.run_timers(), limit_seconds)
 
     def catch_up(self, limit_seconds: float) -> list[str]:
-        """After somebody has moved the environment's clock: what is due has happened when this returns, but for what
-        is told, by name."""
+        """Runs everything that is due after a test has moved the environment's clock. Returns the names of the parts
+        that did not finish in time."""
         late = []
         deadline = time.monotonic() + limit_seconds
         if self._upkeep is not None and not self._upkeep.catch_up(limit_seconds):
@@ -172,7 +172,7 @@ class Node:
             if time.monotonic() > deadline:
                 late.append("requests that wait")
                 break
-            time.sleep(_TURN_SECONDS)  # they ring no bell when a turn ends
+            time.sleep(_TURN_SECONDS)  # processors send no signal when a turn ends
         return late
 
     def create_topics(
@@ -180,12 +180,12 @@ class Node:
     ) -> list[tuple[str, int, str | None]]:
         """Asks the active controller for topics, `(name, partitions)` each, and waits until this broker has them.
 
-        Name, Kafka's error code and message of each. Raises RuntimeError where this node has no broker, KafkaError,
+        Returns name, error code and message of each. Raises RuntimeError if this node has no broker, KafkaError,
         TimeoutError.
         """
         return self.broker.plane.loop.run(self.broker.create_topics(list(topics), configs), _CREATE_SECONDS)
 
-    # --- starting, in order; what is begun is undone in the opposite one ---
+    # --- the start, in order; the stop undoes it in the opposite order ---
 
     def _start(self) -> None:
         config, environment, own, files = self.config, Environment(), self._environment, self._files
@@ -197,7 +197,7 @@ class Node:
         locks = DirectoryLocks(directories.directory_ids, files, lent=self._lent_locks, dispensable=data_dirs)
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)
-        # What is not asked for is left to the machine: Kafka's default of 3 is too many for few cores.
+        # An unset key leaves the number to the machine: Kafka's default of 3 is too many for few cores.
         processors = config.num_network_threads if config.is_set("num.network.threads") else None
         runtime = Runtime.shared(processors) if own is None else Runtime(processors, environment=own)
         self._undo.append(runtime.release)
@@ -260,7 +260,8 @@ class Node:
     def _start_isolated_controller(
         self, runtime: Runtime, environment: Environment, directories: NodeDirectories
     ) -> None:
-        """The metadata log on disk is the controller's; this process follows it in memory, and nobody knows it."""
+        """The metadata log on disk belongs to the controller. This process follows it in memory, and the quorum does
+        not know it."""
         from kafkacore.server.controller_process import ControllerProcess
 
         config, listener = self.config, self.config.controller_listeners[0]
@@ -285,7 +286,7 @@ class Node:
         store: MetadataStore,
         quorum: Quorum,
     ) -> MetadataReplica:
-        """The replica of a broker, to be started."""
+        """Makes the replica of a broker, which the caller starts."""
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         replica = self._replica = MetadataReplica(
@@ -305,18 +306,18 @@ class Node:
         return replica
 
     def _start_broker(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
-        # Not before now: the controller, when it is here, waits for its disk meanwhile.
+        # The imports come this late because the controller beside this broker waits for its disk meanwhile.
         from kafkacore.server.broker import BrokerServer
         from kafkacore.server.broker_logs import BrokerLogs
         from kafkacore.storage.log_manager import LogManager
 
         config, loop = self.config, runtime.loop(DATA)
         publisher = self._feed.publisher
-        # Of handlers that wait for a disk; what is more than they can do waits its turn.
+        # For handlers that wait for a disk; further ones wait for a free thread.
         blocking = Workers(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
-        # What is not there was not left in order.
+        # A missing directory may not have been closed cleanly.
         previous_epoch = (
             clean_shutdown.common_epoch(ids.values(), self._files) if len(ids) == len(config.log_dirs) else NO_EPOCH
         )
@@ -365,11 +366,12 @@ class Node:
         self._undo.append(upkeep.close)
 
     def _hand_over_ms(self) -> int:
-        """Who cannot go on waits for nobody, least of all for a controller that may be why."""
+        """A node that cannot go on waits for nobody, least of all for a controller that may be the reason."""
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
 
     def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
-        """As long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends it."""
+        """Waits as long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends
+        the wait."""
         limit_ms = self.config.server_max_startup_time_ms
         future = loop.submit(start)
         wait([future, self._faulted], min(limit_ms / 1000, threading.TIMEOUT_MAX), FIRST_COMPLETED)
@@ -378,7 +380,7 @@ class Node:
             self.raise_fault()
             raise TimeoutError(
                 f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "
-                "see what its log waits for, or raise the limit"
+                "see in the log what it waits for, or raise the limit"
             )
         future.result()
 
@@ -388,7 +390,8 @@ class Node:
             raise NodeFailed(f"node {self.config.node_id} cannot go on: {self.fault}") from self.fault
 
     def _directory_failed(self, manager: LogManager, path: str, ids: dict[Uuid, str]) -> None:
-        """Any thread. A broker goes on as long as one of its directories serves, and that of the metadata log."""
+        """Runs on any thread. A broker goes on as long as one of its directories serves, and that of the metadata
+        log."""
         broker = self._broker
         why = None
         if not manager.native_directories:
@@ -403,19 +406,19 @@ class Node:
                     broker.plane.loop.call(broker.directory_failed, directory_id)
 
     def _close_logs(self, manager: LogManager, broker: BrokerServer, previous_epoch: int) -> None:
-        # Who was never let in has served nothing: the directories are as clean as they were found (KIP-966).
+        # A broker that was never let in has served nothing: the directories are as clean as they were found (KIP-966).
         epoch = broker.registrar.lifecycle.broker_epoch
         manager.close(epoch if epoch >= 0 else previous_epoch)
         self._broker = None
 
     def _start_metrics(self, runtime: Runtime) -> None:
-        """Before the broker, whose logs may take long to recover."""
+        """Starts before the broker, whose logs may take long to recover."""
         from kafkacore.observability.metrics import MetricRegistry
         from kafkacore.observability.prometheus import MetricsServer
 
         loop = runtime.loop(DATA if "broker" in self.config.process_roles else CONTROLLER)
         self._metrics = MetricRegistry()
-        # Where the first listener is: whoever may connect there may see how it fares.
+        # On the address of the first listener: a client that may connect there may read the metrics.
         host = self.config.listeners[0].host
         server = MetricsServer(self._metrics)
         loop.run(server.start(host, self.config.metrics_port))
@@ -423,7 +426,7 @@ class Node:
         self.metrics_address = f"http://{host or 'localhost'}:{server.port}/metrics"
 
     def _show(self, source: Source) -> None:
-        """Until what was begun before is undone."""
+        """Shows the source until the stop undoes this."""
         registry = self._metrics
         if registry is not None:
             registry.add(source)
@@ -464,8 +467,8 @@ class Node:
             self.__dict__.pop(part, None)
 
     def _failed(self, error: BaseException) -> None:
-        """Any thread: this node cannot go on. Whoever runs it stops it."""
-        # What the data or the system is to blame for says so itself; of anything else, where it came from.
+        """Runs on any thread. This node cannot go on; its owner stops it."""
+        # Faults of data or system explain themselves; for any other error the log shows where it came from.
         where = None if isinstance(error, (MetadataError, OSError, RegistrationRefused)) else error
         LOG.critical("node %d cannot go on: %s", self.config.node_id, error, exc_info=where)
         self.fault = error

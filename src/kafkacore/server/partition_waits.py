@@ -1,4 +1,4 @@
-"""Coroutines that wait for partitions: the punt path's purgatory."""
+"""Coroutines that wait for partitions: the purgatory of the handler loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacore.runtime.slices import Slice
 
 
 class PartitionWaits:
-    """Belongs to the running loop, as `timers` does, which goes by `clock`. `close` before the loop ends."""
+    """Belongs to the running loop, as `timers` does, which follows `clock`. Call `close` before the loop ends."""
 
     def __init__(self, clock: Clock, timers: Scheduler) -> None:
         self._loop = asyncio.get_running_loop()
@@ -25,17 +25,16 @@ class PartitionWaits:
 
     @property
     def count(self) -> int:
-        """Coroutines that wait."""
+        """The number of coroutines that wait."""
         return len(self._futures)
 
     def now_ms(self) -> float:
-        """What deadlines are counted from."""
+        """The clock that deadlines are counted by."""
         return self._clock.monotonic_ns() / 1e6
 
     async def any(self, waits: Iterable[tuple[PartitionHandle, int, int]], timeout_ms: float) -> bool:
-        """Until one of `(partition, kind, offset)` is satisfied or its partition changes hands; False: the time is
-        over.
-        """
+        """Waits until one of `(partition, kind, offset)` is satisfied or its partition changes hands. False: the
+        time is over."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._futures[future] = future
         try:

@@ -1,6 +1,6 @@
 """Producer ids for this broker's idempotent producers, from blocks that the controller has made durable (KIP-730).
 
-No id is given twice: a block is this broker's alone, and what is left of one is forgotten with the process.
+No id is used twice: a block belongs to this broker alone, and the rest of a block is lost with the process.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-# The next block is asked for when this share of the present one is used, so that InitProducerId rarely waits for a
+# The next block is requested when this share of the present one is used, so that InitProducerId rarely waits for a
 # commit.
 PREFETCH_AT: Final = 0.9
 
@@ -28,7 +28,7 @@ class ProducerIds:
         self._following: asyncio.Task[ProducerIdBlock] | None = None
 
     async def generate(self) -> int:
-        """An id that was never given before. Raises what `allocate` raises; the next call then asks again."""
+        """A new id. Raises what `allocate` raises; the next call then asks again."""
         while self._next >= self._end:
             # One waiter that gives up must not cancel the request that the others wait for.
             await asyncio.shield(self._request())

@@ -1,6 +1,5 @@
-"""Drives a broker's lifecycle: sends what it wants to say, waits as long as it says, and tells when a state is
-reached.
-"""
+"""Drives a broker's lifecycle: sends its messages, waits as long as it asks for, and reports the states that it
+reaches."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.lifecycle import BrokerLifecycle, BrokerState
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# Errors after which the broker is not the one that the controller knows.
+# Errors that mean that the controller does not know this broker.
 _UNKNOWN_HERE: Final = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
 
 
 class RegistrationRefused(Exception):
-    """The controller will not have this broker; the message says why and what to do."""
+    """The controller refuses this broker for good; the message says why and what to do."""
 
 
 # Errors that asking again does not cure.
@@ -33,9 +32,8 @@ _FINAL: Final = {
 
 
 class Registrar:
-    """Belongs to the data plane's loop. `applied_offset` tells the last metadata record that this broker has
-    applied.
-    """
+    """Belongs to the data plane's loop. `applied_offset` returns the last metadata record that this broker has
+    applied."""
 
     def __init__(
         self, lifecycle: BrokerLifecycle, channel: ControllerChannel, applied_offset: Callable[[], int]
@@ -43,7 +41,7 @@ class Registrar:
         self.lifecycle = lifecycle
         self._channel = channel
         self._applied_offset = applied_offset
-        self._changed = asyncio.Event()  # of this broker: something new is to be said
+        self._changed = asyncio.Event()  # set when this broker has something new to say
         self._waiting: list[asyncio.Future[None]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -52,19 +50,19 @@ class Registrar:
         self._task = asyncio.create_task(self._run())
 
     def watch(self, on_fault: Callable[[BaseException], None]) -> None:
-        """Reports from now on when the broker can no longer speak with its controller, RegistrationRefused among the
-        reasons: it would serve on, fenced for ever. Before, `reached` raises that."""
+        """Reports from now on when the broker can no longer talk to its controller, for example after
+        RegistrationRefused: otherwise it would serve on, fenced for ever. Before this call, `reached` raises that
+        error."""
         assert self._task is not None
         watch(self._task, on_fault)
 
     def nudge(self) -> None:
-        """There is something new to say, or metadata has been applied: do not wait for the next heartbeat."""
+        """Does not wait for the next heartbeat: there is something new to say, or metadata has been applied."""
         self._changed.set()
 
     async def reached(self, *states: BrokerState) -> None:
-        """Until the lifecycle is in one of the states. Raises RegistrationRefused; RuntimeError when the broker leaves
-        before.
-        """
+        """Waits until the lifecycle is in one of the states. Raises RegistrationRefused, and RuntimeError when the
+        broker leaves before."""
         assert self._task is not None
         while self.lifecycle.state not in states:
             if self._task.done():
@@ -94,7 +92,7 @@ class Registrar:
                 told.set_result(None)
 
     async def _pause(self, delay_ms: int) -> None:
-        """The delay; less when there is something new to say, unless the last message failed."""
+        """Waits for the delay, or less when there is something new to say, unless the last message failed."""
         if self.lifecycle.failed_attempts:
             await asyncio.sleep(delay_ms / 1000)
         elif delay_ms > 0:
@@ -114,7 +112,7 @@ class Registrar:
         if refused in _FINAL:
             raise RegistrationRefused(f"broker {lifecycle.node_id} was refused: {refused.name}, {_FINAL[refused]}")
         if refused != ErrorCode.NONE:
-            LOG.info("broker %d was not registered: %s", lifecycle.node_id, refused.name)
+            LOG.info("broker %d is not registered yet: %s", lifecycle.node_id, refused.name)
         return lifecycle.registration_answered(refused, answer.broker_epoch)
 
     async def _beat(self) -> int:

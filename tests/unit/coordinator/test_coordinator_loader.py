@@ -59,4 +59,4 @@ def test_what_the_shard_refuses_is_left_out_and_the_others_are_loaded(caplog: py
     assert (summary.records, summary.end_offset) == (5, 5)
     described = [shard.describe_group(Client(), each) for each in ("first", "undecided", "last")]
     assert [each.group_state for each in described] == ["Stable", "Dead", "Stable"]
-    assert [f"offset {offset} is left out" in caplog.text for offset in range(5)] == [False, True, True, True, False]
+    assert [f"offset {offset} cannot be read" in caplog.text for offset in range(5)] == [False, True, True, True, False]

@@ -454,8 +454,8 @@ def test_control_batches_tell_the_ends_of_transactions_and_unreadable_records_ar
         assert shard.ends == [(7, True)]
 
     play(story)
-    assert "offset 2 is left out: what is this?" in caplog.text
-    assert "offset 3 is left out: it has no key" in caplog.text
+    assert "offset 2 cannot be read and is skipped: what is this?" in caplog.text
+    assert "offset 3 cannot be read and is skipped: it has no key" in caplog.text
 
 
 def test_a_corrupt_log_refuses_its_own_groups_alone(play: Any, tmp_path: Path) -> None:

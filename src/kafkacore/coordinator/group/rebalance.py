@@ -77,7 +77,7 @@ def _session_expired(core: Core, group: ClassicGroup, member_id: str) -> None:
     if not core.is_here(group):
         return
     if member_id in group.pending_members:
-        LOG.info("Group %s: member %s was told its id and did not join.", group.group_id, member_id)
+        LOG.info("Group %s: member %s got its id and did not join in time.", group.group_id, member_id)
         group.remove(member_id)
         if group.state == PREPARING_REBALANCE and group.has_all_joined:
             complete_join(core, group)
@@ -85,10 +85,10 @@ def _session_expired(core: Core, group: ClassicGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is None or member.excused or _was_heard(core, member):
         return
-    LOG.info("Group %s: member %s was not heard of for too long and is removed.", group.group_id, member_id)
+    LOG.info("Group %s: member %s was silent for longer than its session and is removed.", group.group_id, member_id)
     remove_member(core, group, member)
     if group.state in (STABLE, COMPLETING_REBALANCE):
-        prepare(core, group, f"member {member_id} was not heard of")
+        prepare(core, group, f"member {member_id} was silent")
     elif group.state == PREPARING_REBALANCE and group.has_all_joined:
         complete_join(core, group)
 

@@ -1,6 +1,6 @@
-"""One module for each API: `handle(context, call, request)` gives the response, or a coroutine of it.
+"""One module for each API. Its `handle(context, call, request)` returns the response, a coroutine, or work in slices.
 
-`TABLES` says what each kind of listener serves. A module is imported when its API is first asked for.
+`TABLES` lists the APIs of each kind of listener. A module is imported when its API is first asked for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""ApiVersions: what this listener speaks, which features the node supports, and which the cluster has finalised.
+"""ApiVersions: the APIs of this listener, the features that the node supports, and those that the cluster has
+finalised.
 
-The answer changes only with the finalised features: a node publishes it to the processors, which then answer by
-themselves whatever is not malformed, and this handler is asked before there is metadata.
+The answer changes only with the finalised features. A node publishes it to the processors, which then answer every
+well-formed request; this handler answers before there is metadata.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
-SOFTWARE_SINCE: Final = 3  # the client tells its name and version (KIP-511)
+SOFTWARE_SINCE: Final = 3  # the client gives its name and version (KIP-511)
 ZERO_LEVELS_SINCE: Final = 4  # older clients fail on a feature whose least level is 0 (KAFKA-17011)
 
 
 class FeatureView(Protocol):
-    """What both kinds of context tell."""
+    """The part of both kinds of context that this API shows."""
 
     @property
     def api_ranges(self) -> Sequence[ApiRange]: ...
@@ -31,12 +32,12 @@ class FeatureView(Protocol):
     def finalized_features(self) -> Mapping[str, int]: ...
     @property
     def finalized_epoch(self) -> int:
-        """The metadata offset at which the finalised features are known; -1 before there are any."""
+        """The metadata offset at which the finalised features last changed; -1 before there are any."""
 
 
 @cache
 def _software() -> re.Pattern[str]:
-    """What a client may call itself. Compiled when a client first does: most are answered by the processors."""
+    """The form of a client's name and version. Compiled on demand: processors answer most requests."""
     return re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -49,7 +50,7 @@ def handle(context: FeatureView, call: RequestContext, request: ApiVersionsReque
 
 
 def bodies(context: FeatureView, api_versions: Iterable[int]) -> list[bytes]:
-    """The encoded responses of several versions: what they say differs only at one."""
+    """The encoded responses of several versions, which differ only from ZERO_LEVELS_SINCE on."""
     older, newer = response(context, ZERO_LEVELS_SINCE - 1), response(context, ZERO_LEVELS_SINCE)
     return [(newer if version >= ZERO_LEVELS_SINCE else older).encode(version) for version in api_versions]
 

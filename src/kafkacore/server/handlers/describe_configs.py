@@ -36,7 +36,7 @@ class ConfigView(Protocol):
     def image(self) -> MetadataImage: ...
     @property
     def values_in_effect(self) -> Mapping[str, str]:
-        """Values of keys that nobody has set, where they are not Kafka's defaults."""
+        """Values of keys that nobody has set, where this node does not use Kafka's defaults."""
 
     def topic_overrides(self, name: str) -> Mapping[str, str] | None:
         """The settings of a topic; None when there is no such topic."""
@@ -66,8 +66,8 @@ def handle(context: ConfigView, call: RequestContext, request: DescribeConfigsRe
 
 
 class _Description:
-    """One request's. Thousands of topics share their entries but for what each of them sets, so an entry that is
-    inherited is made once."""
+    """The description of one request. Thousands of topics share all entries except their own settings, so an
+    inherited entry is made once."""
 
     def __init__(self, context: ConfigView, request: DescribeConfigsRequest) -> None:
         self._context = context
@@ -154,7 +154,7 @@ class _Description:
         return described._replace(value=value, synonyms=synonyms)
 
     def _defaults_of_brokers(self, resource: Resource) -> list[Entry]:
-        """Only what was changed for all brokers."""
+        """Only the keys that were changed for all brokers."""
         config, entries = self._config, []
         source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
         for name in _wanted(config.dynamic_default, resource):

@@ -1,6 +1,6 @@
 """APIs that Apache Kafka knows and this node does not serve: an error in the API's own response.
 
-They are not advertised, so a client that looks at ApiVersions does not send them. One that does gets the error that
+They are not advertised, so a client that looks at ApiVersions does not send them. Another client gets the error that
 Apache Kafka gives where the feature is turned off, and keeps its connection.
 """
 

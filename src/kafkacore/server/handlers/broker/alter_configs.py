@@ -1,5 +1,5 @@
-"""AlterConfigs and IncrementalAlterConfigs on a broker (KIP-133, KIP-339, KIP-412): what only it can judge is judged
-here, what is its own is done here, and the rest is passed on to the active controller."""
+"""AlterConfigs and IncrementalAlterConfigs on a broker (KIP-133, KIP-339, KIP-412). The broker checks what only it
+can check, changes its own loggers, and forwards the rest to the active controller."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 
 LOG: Final = logging.getLogger("kafkacore.server")
-# What no log and no broker looks at, so that nobody else would tell that it has no effect.
+# No log and no broker reads these, so nothing else would warn that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 _UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller has told nothing of it.")
-Settled = dict[int, tuple[int, str | None]]  # error and message of a resource of the request, by its place there
-Told = dict[tuple[int, str], tuple[int, str | None]]  # by type and name: what the controller has answered
+Settled = dict[int, tuple[int, str | None]]  # error and message by the resource's place in the request
+Told = dict[tuple[int, str], tuple[int, str | None]]  # the controller's answers, by type and name
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> Message:
@@ -69,7 +69,7 @@ def _tell(resource: Any) -> None:
 
 
 def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Work[Settled]:
-    """The resources that no controller needs to hear of."""
+    """The resources that the controller need not see."""
     settled: Settled = {}
     counts: dict[tuple[int, str], int] = Counter()
     for each in request.resources:
@@ -108,9 +108,9 @@ def _deletes(call: RequestContext, config: Any) -> bool:
 
 
 def _check_broker(broker: BrokerContext, call: RequestContext, resource: Any) -> None:
-    """Of this broker or of all. Raises INVALID_REQUEST for what they must not be together, as Kafka does
-    (KAFKA-13609), and INVALID_CONFIG for a list that is none."""
-    from kafkacore.config.dynamic import check_change  # not needed before somebody asks
+    """Checks the settings of this broker or of all. Raises INVALID_REQUEST for values that contradict each other, as
+    Kafka does (KAFKA-13609), and INVALID_CONFIG for an operation on a list if the key is not one."""
+    from kafkacore.config.dynamic import check_change
 
     name = resource.resource_name
     if name:

@@ -35,7 +35,7 @@ async def handle(
 
 
 async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -> ErrorCode:
-    """Refuses in the order in which Kafka does; what is begun goes on when this returns."""
+    """Refuses in the same order as Kafka; a move that it begins goes on after it returns."""
     key, logs, moves = (topic, index), broker.logs, broker.moves
     path = logs.directory_path(absolute)
     if not future_name_fits(topic, index):
@@ -50,7 +50,7 @@ async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -
     if error == ErrorCode.KAFKA_STORAGE_ERROR:
         return error
     if partition is None:
-        # Where it will be made, should it ever be.
+        # The partition goes there if it is created later.
         logs.prefer(topic, index, path)
         return ErrorCode.REPLICA_NOT_AVAILABLE if error == ErrorCode.NOT_LEADER_OR_FOLLOWER else error
     future = logs.future_of(partition)
@@ -59,7 +59,7 @@ async def _alter(broker: BrokerContext, topic: str, index: int, absolute: str) -
     if path in (partition.directory.path, moves.destination(key)):
         return ErrorCode.NONE
     if not logs.all_serve:
-        # What was begun in the directory that is offline now must not be begun again elsewhere.
+        # A move that began in the directory that is offline now must not begin again elsewhere.
         return ErrorCode.KAFKA_STORAGE_ERROR
     try:
         moves.begin(key, path)

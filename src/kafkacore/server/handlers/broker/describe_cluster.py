@@ -23,7 +23,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: DescribeCluster
     response = DescribeClusterResponse(
         cluster_id=broker.cluster_id,
         endpoint_type=BROKERS,
-        # Clients send what is for the controller to any broker, which passes it on (KIP-590).
+        # Clients send requests for the controller to any broker, which forwards them (KIP-590).
         controller_id=view.any_alive_broker(broker.node_id),
     )
     for broker_id, each in sorted(view.image.brokers.items()):
@@ -39,9 +39,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: DescribeCluster
 
 
 def check_endpoint_type(asked: int, own: int) -> None:
-    """Raises MISMATCHED_ENDPOINT_TYPE for the other kind of listener, UNSUPPORTED_ENDPOINT_TYPE for none that
-    exists.
-    """
+    """Raises MISMATCHED_ENDPOINT_TYPE for the other kind of listener, UNSUPPORTED_ENDPOINT_TYPE for an unknown kind."""
     if asked == own:
         return
     if asked not in (BROKERS, CONTROLLERS):

@@ -1,5 +1,5 @@
-"""DescribeLogDirs: what lies in each log directory, and how much room is left on its file system (KIP-113, KIP-827),
-and whether it takes new replicas (KIP-1066)."""
+"""DescribeLogDirs: the partitions in each log directory, the room left on its file system (KIP-113, KIP-827), and
+whether it takes new replicas (KIP-1066)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def handle(
         response.results.append(result)
         if serves:
             try:
-                # A file system may take its time, a network one above all.
+                # A file system may be slow, above all a network one.
                 space = await asyncio.get_running_loop().run_in_executor(broker.blocking, os.statvfs, path)
             except OSError:
                 continue
@@ -62,8 +62,8 @@ def _topics(
         name, index = each.topic, each.index
         if wanted is None or (name, index) in wanted:
             topic = topics.get(name) or topics.setdefault(name, Topic(name=name))
-            # How far the log is behind its own high watermark: a follower's that is catching up. A future log is
-            # behind the current one.
+            # The distance of the log's end from its high watermark, as a follower that catches up has it. A future
+            # log's distance is from the current log.
             is_future = broker.logs.future_of(each) is each
             current = broker.replicas.by_name(name, index) if is_future else None
             behind = each.high_watermark if current is None else current.end_offset

@@ -35,7 +35,7 @@ def handle(
         names = yield from sorted_in_slices(_from_cursor(request, asked))
     else:
         _check_index(request)
-        # A topic has a partition at least: more topics than partitions cannot be shown.
+        # A topic has at least one partition, so a page has room for no more topics than partitions.
         names = yield from _first_names(view.image, request, limit + 1)
     response = DescribeTopicPartitionsResponse()
     left = limit

@@ -1,8 +1,10 @@
-"""Fetch on the handler loop: what the processors punt. The same native reads and waits, without the copy-free send.
+"""Fetch on the handler loop, for requests that the processors do not serve. It has the same native reads and waits,
+without the copy-free send.
 
-It grants no fetch session, and ends those there are: a client whose Fetch comes here (the request log is on, a test has
-ordered faults or records requests, or it says that it is a follower) is told once that its session is not known, as
-after an eviction, and names all of its partitions each time until a processor serves it again (KIP-227).
+It grants no fetch session and ends existing ones. Fetches come here when the request log is on, when a test has ordered
+faults or records requests, or when the client says that it is a follower. Such a client learns once that its session is
+unknown, as after an eviction, and then names all of its partitions each time until a processor serves it again
+(KIP-227).
 """
 
 from __future__ import annotations
@@ -50,8 +52,8 @@ class Part:
 
     @property
     def answers_at_once(self) -> bool:
-        """A partition that does not exist hurries nobody: a consumer of several topics, one of them deleted, would
-        fetch without a pause."""
+        """A partition that does not exist does not end the wait: a consumer of several topics, one of them deleted,
+        would fetch without a pause."""
         if not self.exists:
             return False
         return self.error != ErrorCode.NONE or (self.read is not None and self.read.diverging_end_offset >= 0)
@@ -104,8 +106,8 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
 
 
 def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> tuple[int, bool]:
-    """Bytes in all, at least one batch and then what fits, and whether a partition makes the answer due at once. Runs
-    on a thread that may wait for the disk."""
+    """Reads at least one batch and then what fits. Returns the bytes in all, and whether a partition makes the
+    answer due at once. Runs on a thread that may wait for the disk."""
     room, total = min(request.max_bytes, broker.config.fetch_max_bytes), 0
     for part in parts:
         if part.partition is None or (part.error != ErrorCode.NONE and part.read is None):

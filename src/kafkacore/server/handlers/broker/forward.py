@@ -1,4 +1,4 @@
-"""What a broker passes on to the active controller, and its answer back (KIP-590)."""
+"""Requests that a broker forwards to the active controller (KIP-590)."""
 
 from __future__ import annotations
 

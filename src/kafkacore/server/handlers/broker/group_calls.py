@@ -1,4 +1,4 @@
-"""What the handlers of groups share: they ask one group's shard, and give its answer in the API's form."""
+"""Code that the handlers of groups share: they ask one group's shard, and give its answer in the API's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat: a member lives, and hears whether its group rebalances."""
+"""Heartbeat: a member shows that it is alive, and learns whether its group rebalances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JoinGroup: a member comes, or comes again; answered when the group's rebalance is over."""
+"""JoinGroup: a member joins, or joins again. The answer comes when the group's rebalance is over."""
 
 from __future__ import annotations
 

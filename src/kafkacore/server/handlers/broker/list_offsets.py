@@ -25,7 +25,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 SINCE: Final = {
     LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11,
 }  # fmt: skip
-CONSUMER: Final = -1  # replica ids that are none
+CONSUMER: Final = -1  # replica ids that are not brokers
 DEBUGGER: Final = -2
 READ_COMMITTED: Final = 1
 EPOCH_SINCE: Final = 4
@@ -89,7 +89,7 @@ async def _find(
 
 
 def _bound(partition: PartitionHandle, request: ListOffsetsRequest) -> int:
-    """What a reader of this kind may see ends here."""
+    """The end of the log for a reader of this kind."""
     if request.replica_id != CONSUMER:
         return partition.end_offset
     return partition.last_stable_offset if request.isolation_level == READ_COMMITTED else partition.high_watermark
@@ -105,7 +105,7 @@ async def _offset(
         return start, -1, next((epoch for epoch, begins in partition.leader_epochs()[:1] if begins <= start), -1)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1, -1
-    # An index on disk may have to be read: not on this loop.
+    # An index on disk may have to be read, so not on this loop.
     loop = asyncio.get_running_loop()
     if timestamp == MAX_TIMESTAMP:
         found: tuple[int, int, int] = await loop.run_in_executor(broker.blocking, partition.offset_of_max_timestamp)

@@ -1,4 +1,5 @@
-"""Metadata: brokers, topics and who leads their partitions, from the committed image; may bring topics into being."""
+"""Metadata: brokers, topics and the leaders of their partitions, from the committed image. A request may create
+topics."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
         return Cacheable((yield from _all_topics(broker, call, request, view, shape)), None)
     topics = yield from _wanted(broker, call, request, image, shape)
     response = _response(broker, request, view, topics)
-    # One that is missing may come into being by being asked for.
+    # A missing topic may be created by this request.
     if any(topic.error_code for topic in topics):
         return response
     return Cacheable(response, frozenset(topic.topic_id for topic in topics))
@@ -47,7 +48,7 @@ def handle(broker: BrokerContext, call: RequestContext, request: MetadataRequest
 def _all_topics(
     broker: BrokerContext, call: RequestContext, request: MetadataRequest, view: MetadataView, shape: _Shape
 ) -> Work[bytes]:
-    """The same for everybody who asks the same way, until something in it changes."""
+    """All requests of the same form get the same body, until something in it changes."""
     operations = request.include_topic_authorized_operations, request.include_cluster_authorized_operations
     key = (call.listener, call.api_version, *operations)
     body = broker.whole_answers.get(key, view.image)
@@ -101,7 +102,7 @@ def _response(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
         ),
         cluster_id=broker.cluster_id,
-        # Clients send what is for the controller to any broker, which passes it on (KIP-590).
+        # Clients send requests for the controller to any broker, which forwards them (KIP-590).
         controller_id=view.any_alive_broker(broker.node_id),
         topics=topics,
     )
@@ -125,7 +126,7 @@ def _by_id(shape: _Shape, topic_id: Uuid, topic: TopicImage | None) -> Topic:
 
 
 def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> Work[list[Topic]]:
-    """Clients ask again after UNKNOWN_TOPIC_OR_PARTITION, and a topic that is being created is there then."""
+    """Clients ask again after UNKNOWN_TOPIC_OR_PARTITION; a topic that is being created is there by then."""
     topics: list[Topic] = []
     legal: list[str] = []
     for name in names:
@@ -141,7 +142,7 @@ def _absent(broker: BrokerContext, names: Sequence[str], *, create: bool) -> Wor
 
 
 class _Shape:
-    """How partitions look to one listener in one version."""
+    """The form of partitions for one listener in one version."""
 
     def __init__(self, broker: BrokerContext, view: MetadataView, call: RequestContext) -> None:
         self._view = view
@@ -151,7 +152,7 @@ class _Shape:
             encoded = broker.partition_answers[key] = PartitionAnswers(*key)
         self._encoded = encoded
         self._alive = {each.broker_id for each, _ in view.alive_brokers()}
-        # Version 0 leaves out replicas that cannot be reached; later ones name them and say that they are offline.
+        # Version 0 leaves out replicas that cannot be reached; later versions list them as offline.
         self._filter = call.api_version == 0
         self._no_listener = (
             ErrorCode.LISTENER_NOT_FOUND

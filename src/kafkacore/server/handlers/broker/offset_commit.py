@@ -1,4 +1,5 @@
-"""OffsetCommit: how far a group has come. Partitions that do not exist are refused here, the others by the group."""
+"""OffsetCommit: stores how far a group has read. This handler refuses partitions that do not exist; the group
+decides about the others."""
 
 from __future__ import annotations
 

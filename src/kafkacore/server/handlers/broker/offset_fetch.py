@@ -169,8 +169,8 @@ async def _fetch_in_batches(
 
 
 async def _batches(broker: BrokerContext, group: AskedGroup) -> list[list[AskedTopic]]:
-    """The topics of a group in parts that are asked for at once. One part is empty where nothing is asked: the group
-    is asked all the same, because the member may not be one of it."""
+    """The topics of a group, in parts that are asked for at once. If nothing is asked for, one part is empty: the
+    group is asked all the same, because the member may not belong to it."""
     topics = group.topics
     if topics is None:
         shard = broker.groups.shard_of(group.group_id)

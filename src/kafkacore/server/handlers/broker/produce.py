@@ -1,6 +1,5 @@
-"""Produce on the handler loop: what the processors punt. The same native append, so the same checks and the same
-answers.
-"""
+"""Produce on the handler loop, for requests that the processors do not serve. It has the same native append, so the
+same checks and the same answers."""
 
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from kafkacore.storage.names import INTERNAL_TOPICS
 
 NO_ACKS: Final = 0
 ALL_ACKS: Final = -1
-MESSAGES_SINCE: Final = 8  # which record, and why (KIP-467)
+MESSAGES_SINCE: Final = 8  # the record and the reason of an error (KIP-467)
 LEADERS_SINCE: Final = 10
 TOPIC_IDS_SINCE: Final = 13
-ADMIN_CLIENT_ID: Final = "__admin_client"  # who calls itself so may write to Kafka's own topics
+ADMIN_CLIENT_ID: Final = "__admin_client"  # a client of this name may write to Kafka's own topics
 
 AskedTopic = ProduceRequest.TopicProduceData
 Asked = ProduceRequest.PartitionProduceData
@@ -82,7 +81,7 @@ async def _append(
         return answer, None, None
     if partition is None:
         return answer, None, None
-    # It may wait for its log to be made or rolled: not on this loop.
+    # The append may wait for its log to be created or rolled, so not on this loop.
     done = await asyncio.get_running_loop().run_in_executor(
         broker.blocking, partition.append, data.records or b"", acks, False
     )
@@ -108,7 +107,8 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
 
 
 async def _acknowledged(broker: BrokerContext, call: RequestContext, waiting: list[_Wait], timeout_ms: int) -> None:
-    """Until every replica in sync has what was appended, and it is flushed where that was due, or the time is over."""
+    """Waits until every replica in sync has the records, and they are flushed where that was due, or the time is
+    over."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
     for partition, (kind, end), answer in waiting:
         while answer.error_code == ErrorCode.NONE and not partition.satisfies(kind, end):

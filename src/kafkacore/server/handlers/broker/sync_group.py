@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings everybody's assignment, and each member takes its own."""
+"""SyncGroup: the leader brings the assignments of all members, and each member fetches its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacore.protocol.messages import Message, SyncGroupRequest
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import group_calls
 
-PROTOCOL_SINCE: Final = 5  # type and name of the protocol must be said (KIP-559)
+PROTOCOL_SINCE: Final = 5  # the request must name type and name of the protocol (KIP-559)
 
 
 def handle(broker: BrokerContext, call: RequestContext, request: SyncGroupRequest) -> Message | Awaitable[Message]:

@@ -1,6 +1,6 @@
-"""What the quorum controller decides: validated, written to the metadata log, answered once it is committed.
+"""Requests that the quorum controller decides: validated, written to the metadata log, answered once committed.
 
-Each request is a method of QuorumController, which says what errors it raises.
+Each request is a method of QuorumController, which documents its errors.
 """
 
 from __future__ import annotations

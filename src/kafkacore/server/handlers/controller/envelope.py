@@ -1,4 +1,4 @@
-"""Envelope: a client's request that a broker passes on, with the client's name and address (KIP-590)."""
+"""Envelope: a client's request that a broker forwards, with the client's name and address (KIP-590)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ async def handle(controller: ControllerContext, call: RequestContext, request: E
     except ValueError as error:
         raise error_for(ErrorCode.INVALID_REQUEST, f"The envelope holds no request: {error}") from None
     if inner.api_key not in FORWARDABLE:
-        raise error_for(ErrorCode.INVALID_REQUEST, f"{apis.api(inner.api_key).name} is not passed on in an envelope.")
+        raise error_for(
+            ErrorCode.INVALID_REQUEST, f"{apis.api(inner.api_key).name} may not be forwarded in an envelope."
+        )
     if inner.api_key != ApiKey.DESCRIBE_QUORUM and not controller.quorum.active:
         raise error_for(ErrorCode.NOT_CONTROLLER)
     answer: Any = controller.dispatcher.answer(inner, request.request_data[header.size :])
@@ -67,7 +69,7 @@ def _principal(data: bytes | None) -> str:
     """`User:alice`. Raises PRINCIPAL_DESERIALIZATION_FAILURE."""
     try:
         if data is None:
-            raise ProtocolError("there is none")
+            raise ProtocolError("the request has none")
         version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
         principal = DefaultPrincipalData.decode(data[_VERSION_BYTES:], version)
     except (ProtocolError, UnsupportedVersionError) as error:

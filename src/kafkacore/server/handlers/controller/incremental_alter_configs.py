@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs on a controller's listener (KIP-919): its own loggers, and what goes into the metadata."""
+"""IncrementalAlterConfigs on a controller's listener (KIP-919): its own loggers, and changes of the metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left of a log beside what Apache Kafka's own cleaner leaves of it: the same batches, the same records."""
+"""Our compaction compared with Apache Kafka's own cleaner: it leaves the same batches and the same records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.peer("apache-4.3")
 JUDGE = Path(__file__).parent / "java" / "CleanerJudge.java"
 RELEASE = "4.3.1"
 RETENTION_MS = 1000
-ROUNDS = (NOW, NOW + 500, NOW + 3000)  # before and behind the horizon that the first one sets
+ROUNDS = (NOW, NOW + 500, NOW + 3000)  # before and after the horizon that the first round sets
 LOGS = 24
 JAVA_TIMEOUT_S = 120
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
@@ -33,7 +33,7 @@ KEYS = [None, b"", *(b"key %d" % i for i in range(8))]
 
 
 def write(directory: Path, seed: int) -> None:
-    """Three segments and an active one, as a broker that crashed leaves them. The first logs begin with messages of
+    """Writes three segments and an active one, as a crashed broker leaves them. The first logs begin with messages of
     magic 0 and 1."""
     chance = random.Random(seed)
     raws: list[tuple[int, bytes]] = []
@@ -60,7 +60,7 @@ def write(directory: Path, seed: int) -> None:
 
 
 def ours(root: Path) -> None:
-    """The same rounds as the judge's, over the whole log each time."""
+    """Runs the same rounds as the judge, over the whole log each time."""
     settings = LogSettings(compact_policy=True, delete_policy=False)
     manager = LogManager(Environment(), [str(root)], lambda topic: settings)
     manager.load()
@@ -109,13 +109,13 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(LOGS))
-def test_what_is_left_is_what_apache_kafka_leaves(compacted: Path, seed: int) -> None:
+def test_compaction_leaves_the_records_that_apache_kafka_leaves(compacted: Path, seed: int) -> None:
     mine, its = compacted / "ours" / str(seed), compacted / "theirs" / str(seed)
     assert batches(mine) == batches(its)
     assert aborted(mine) == aborted(its)
 
 
-def test_kafka_dump_log_reads_what_we_left(compacted: Path) -> None:
+def test_kafka_dump_log_reads_our_compacted_segments(compacted: Path) -> None:
     path = min((compacted / "ours" / "20").glob("orders-0/*.log"))
     with contextlib.closing(KafkaTools("apache-4.3")) as tools:
         out = tools.run("kafka-dump-log", "--files", path, "--deep-iteration").out

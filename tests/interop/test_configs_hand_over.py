@@ -1,4 +1,4 @@
-"""What was configured on one of us and Apache Kafka 4.3 is what the other one shows, on the same directory."""
+"""Apache Kafka 4.3 shows the configurations that were made on kafkacore, and the reverse, on the same directory."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from brokers import InTurns
 
 TOPIC = "configured"
-# Entity, and what is set for it.
+# Entities and their settings.
 CHANGES = [
     (["--entity-type", "topics", "--entity-name", TOPIC], "retention.ms=77000,cleanup.policy=[compact,delete]"),
     (["--entity-type", "brokers", "--entity-name", "1"], "message.max.bytes=500000,num.io.threads=12"),
@@ -31,7 +31,7 @@ def node(tmp_path, tools):
 
 
 def told(tools, node):
-    """Whatever each entity has, with where it comes from; in no order."""
+    """All settings of each entity with their sources, as a set."""
     shown = {}
     for entity, _ in CHANGES:
         out = tools.run("kafka-configs", "--bootstrap-server", node.bootstrap, "--describe", *entity).out
@@ -47,7 +47,7 @@ def configure(tools, node, *changes):
         )  # fmt: skip
 
 
-def test_configurations_go_to_apache_kafka_and_back(node, tools):
+def test_configurations_pass_to_apache_kafka_and_back(node, tools):
     node.give_to_us()
     tools.run("kafka-topics", "--bootstrap-server", node.bootstrap, "--create", "--topic", TOPIC)
     configure(tools, node, *CHANGES)

@@ -1,4 +1,4 @@
-"""What our configuration says of itself is what Apache Kafka's DescribeConfigs answers for the same properties."""
+"""Our configuration describes itself as Apache Kafka's DescribeConfigs does for the same properties."""
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
@@ -19,12 +19,12 @@ STATIC = {
     "num.partitions": "3",
 }
 TOPIC = {"retention.ms": "5000", "cleanup.policy": "compact,delete", "min.insync.replicas": "1"}
-# Where eligible leader replicas are on, the controller makes the least ISR a setting of the whole cluster (KIP-966).
+# With eligible leader replicas, the controller makes min.insync.replicas a setting of the whole cluster (KIP-966).
 DYNAMIC = {"min.insync.replicas": "1"}
 # Ours and Kafka's, whose buffers of 100 KiB slow a connection down.
 OWN_DEFAULTS = {"socket.send.buffer.bytes": ("-1", "102400"), "socket.receive.buffer.bytes": ("-1", "102400")}
 TIMEOUT_S = 30
-# 3.9 names its keys of KRaft for ZooKeeper mode too; here it runs in KRaft mode, where our defaults are 4.3's.
+# 3.9 lists its KRaft keys in ZooKeeper mode too. Here it runs in KRaft mode, where our defaults are those of 4.3.
 RELEASE = "apache-4.3"
 
 
@@ -40,7 +40,7 @@ def described(kafka, kind, name):
 
 
 def same(ours, theirs):
-    """One entry as both tell it; confluent-kafka gives synonyms as a dictionary, their order is not kept."""
+    """One entry in a common form. confluent-kafka gives synonyms as a dictionary without their order."""
     assert ours.value == theirs.value, ours.name
     assert ours.source == theirs.source, ours.name
     assert ours.read_only == theirs.is_read_only, ours.name
@@ -51,7 +51,7 @@ def same(ours, theirs):
     ), ours.name
 
 
-def test_a_broker(kafka):
+def test_broker_is_described_like_apache_kafka(kafka):
     assert kafka.release == APACHE[RELEASE]
     config = BrokerConfig(load(str(kafka.properties)), dynamic_default=DYNAMIC)
     theirs = described(kafka, ResourceType.BROKER, "1")
@@ -64,7 +64,7 @@ def test_a_broker(kafka):
             same(config.describe(name), entry)
 
 
-def test_a_topic(kafka):
+def test_topic_is_described_like_apache_kafka(kafka):
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     admin.create_topics([NewTopic("described", 1, 1, config=TOPIC)])["described"].result(TIMEOUT_S)
     config = TopicConfig(BrokerConfig(load(str(kafka.properties)), dynamic_default=DYNAMIC), TOPIC)

@@ -1,4 +1,5 @@
-"""`kafkacore dump-log` beside Apache Kafka 4.3's kafka-dump-log: the same lines of the same files, broken ones too."""
+"""`kafkacore dump-log` compared with kafka-dump-log of Apache Kafka 4.3: the same lines for the same files, also
+damaged."""
 
 import json
 import random
@@ -45,7 +46,8 @@ DECODERS = {
 
 
 def produce(bootstrap):
-    """Records of every codec with both types of timestamps, null keys and values, headers, bytes that are no UTF-8."""
+    """Produces records of every codec with both timestamp types, null keys and values, headers, and bytes that are not
+    UTF-8."""
     now = int(time.time() * 1000)
     for codec in CODECS:
         producer = Producer(
@@ -75,7 +77,7 @@ def commit_and_abort(bootstrap):
 
 
 def commit_offsets(bootstrap):
-    """A member of a group of the classic protocol, and offsets that it committed."""
+    """Makes a member of a classic group commit offsets."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["create"])
     deadline = time.monotonic() + 30
@@ -87,7 +89,7 @@ def commit_offsets(bootstrap):
 
 @pytest.fixture(scope="module")
 def their_data(apache_kafka):
-    """The log directory of a node of Apache Kafka that was stopped in order."""
+    """The log directory of an Apache Kafka node that was stopped in order."""
     broker = apache_kafka(
         "apache-4.3",
         {
@@ -113,7 +115,7 @@ def their_data(apache_kafka):
 
 @pytest.fixture(scope="module")
 def tools(their_data):
-    """Apache Kafka's; where it is not on this machine, `their_data` says so."""
+    """Apache Kafka's tools. If they are missing, `their_data` skips the test."""
     del their_data
     with closing(KafkaTools("apache-4.3")) as made:
         yield made
@@ -134,7 +136,7 @@ def ours(capfdbinary):
 
 
 def compare(tools, ours, paths):
-    """Asserts that both print the same of each file; how many dumps that were."""
+    """Asserts that both print the same for each file. Returns the number of dumps."""
     dumps = 0
     for path in paths:
         options = list(OPTIONS.get(path.suffix, [()]))
@@ -148,18 +150,18 @@ def compare(tools, ours, paths):
     return dumps
 
 
-def test_every_file_that_apache_kafka_wrote(tools, their_data, ours):
+def test_files_of_apache_kafka_are_dumped_alike(tools, their_data, ours):
     found = files(their_data)
     assert {path.suffix for path in found} == SUFFIXES
     assert compare(tools, ours, found) > len(found)
 
 
-def test_and_all_of_them_are_sound(their_data, capfd):
+def test_files_of_apache_kafka_are_sound(their_data, capfd):
     logs = [str(path) for path in files(their_data)]
     assert main(["dump-log", "--verify", "--deep-iteration", *logs]) == 0, capfd.readouterr()
 
 
-def test_every_file_that_we_wrote(tools, start_node, ours):
+def test_files_of_ours_are_dumped_alike(tools, start_node, ours):
     node = start_node("--topic", "create", "--topic", "append", overrides={"log.index.interval.bytes": "100"})
     produce(node.bootstrap)
     assert node.stop() == 0, node.child.tail()
@@ -168,14 +170,14 @@ def test_every_file_that_we_wrote(tools, start_node, ours):
     assert compare(tools, ours, found) > len(found)
 
 
-def test_segments_of_old_releases(tools, ours, tmp_path):
+def test_segments_of_old_releases_are_dumped_alike(tools, ours, tmp_path):
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(old_messages.segment())
     assert compare(tools, ours, [path]) == len(OPTIONS[".log"])
 
 
 @pytest.mark.parametrize(("key", "value"), [("Long", "Integer"), ("Integer", None), (None, "Long")])
-def test_keys_and_values_that_are_numbers(tools, ours, tmp_path, key, value):
+def test_numeric_keys_and_values_are_dumped_alike(tools, ours, tmp_path, key, value):
     path = tmp_path / "00000000000000000000.log"
     builder = RecordBatchBuilder()
     for number in (0, 1, -1, 2**63 - 1, -(2**63)):
@@ -189,8 +191,8 @@ def test_keys_and_values_that_are_numbers(tools, ours, tmp_path, key, value):
     assert ours(path, *options) == (0, theirs.out, theirs.err)
 
 
-def test_metadata_records_of_every_type(tools, ours, tmp_path):
-    """Those that Apache Kafka made at random for its own images."""
+def test_metadata_records_of_every_type_are_dumped_alike(tools, ours, tmp_path):
+    """Records that Apache Kafka made at random for its own images."""
     path = tmp_path / "00000000000000000000.log"
     values = [
         bytes.fromhex(value)
@@ -225,9 +227,9 @@ def damaged(rng, data):
     return bytes(changed)
 
 
-def test_damaged_files(tools, their_data, ours, tmp_path):
-    """What kafka-dump-log prints before it fails, or goes on to print; where it ends with a stack trace, we end with a
-    line that names the file.
+def test_damaged_files_are_dumped_alike(tools, their_data, ours, tmp_path):
+    """Ours prints the lines that kafka-dump-log prints before it fails, or all of them. Where that ends with a stack
+    trace, ours ends with a line that names the file.
     """
     rng = random.Random(1)
     sound = [path for path in files(their_data) if path.suffix in {".log", ".index", ".timeindex"}]
@@ -247,8 +249,8 @@ def test_damaged_files(tools, their_data, ours, tmp_path):
     assert 0 < failures < DAMAGED
 
 
-def test_producer_snapshots_that_are_damaged(tools, their_data, ours, tmp_path):
-    """Which are told by kafka-dump-log are told here; they make a failure of it, where that goes by without one."""
+def test_damaged_producer_snapshots_are_reported(tools, their_data, ours, tmp_path):
+    """Ours reports the snapshots that kafka-dump-log reports, and exits with an error where that exits with 0."""
     rng = random.Random(1)
     sound = [path for path in files(their_data) if path.suffix == ".snapshot"]
     for _ in range(DAMAGED // 3):
@@ -261,7 +263,7 @@ def test_producer_snapshots_that_are_damaged(tools, their_data, ours, tmp_path):
         assert (code, err.startswith(f"{broken}: ")) == ((1, True) if theirs.err else (0, False)), theirs.err
 
 
-def test_a_reader_that_has_seen_enough(their_data):
+def test_dump_ends_quietly_when_its_reader_closes_the_pipe(their_data):
     path = next(path for path in files(their_data) if path.suffix == ".log" and path.stat().st_size > 1000)
     command = f".venv/bin/kafkacore dump-log --print-data-log {path} {path} {path} | head -1"
     done = subprocess.run(["bash", "-c", command], check=True, capture_output=True, text=True, timeout=20)

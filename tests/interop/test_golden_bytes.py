@@ -1,7 +1,7 @@
-"""Ours against Apache Kafka's own serializers: the same bytes, the same values, every message in every version.
+"""Our codec compared with Apache Kafka's own serializers: the same bytes and values for every message in every version.
 
-`ci/golden` has Kafka fill and write each message; here its bytes are decoded, compared with Kafka's JSON rendering, and
-encoded again.
+`ci/golden` makes Kafka fill and write each message. The test decodes the bytes, compares them with Kafka's JSON, and
+encodes them again.
 """
 
 import base64
@@ -15,9 +15,9 @@ from kafkacore._fast.schema import tables
 from kafkacore.protocol.messages import message_class
 from kafkacore.protocol.uuid import Uuid
 
-# 3.9 tells a coordinator's keys apart by version; 4.3 gives each a message of its own, at version 0.
+# 3.9 distinguishes a coordinator's keys by version; 4.3 has a message for each, at version 0.
 KEYS_OF_3_9 = {"OffsetCommitKey": {0: "LegacyOffsetCommitKey"}}
-# Share groups were early access in 3.9: 4.3 changed these at the same version.
+# Share groups were early access in 3.9; 4.3 changed these without a new version.
 CHANGED_SINCE_3_9 = {"ReadShareGroupStateSummaryResponse", "ShareGroupMetadataValue"}
 
 
@@ -37,7 +37,7 @@ def golden():
 
 
 def our_name(name):
-    """Kafka's classes of requests, responses and headers have `Data` behind the table's name."""
+    """Our name of a message: Kafka's classes have `Data` behind the name of the table."""
     return name if name in KNOWN else name.removesuffix("Data")
 
 
@@ -46,7 +46,7 @@ def plain(name):
 
 
 def value_of(rendered, ours):
-    """Kafka's JSON rendering as the Python value that `ours` should be."""
+    """Kafka's JSON as the Python value that `ours` should have."""
     if isinstance(rendered, dict):
         return ours if differences(rendered, ours) == [] else rendered
     if isinstance(rendered, list):
@@ -61,7 +61,7 @@ def value_of(rendered, ours):
 
 
 def differences(rendered, ours):
-    """Fields whose values are not what Kafka's JSON says; it leaves out tagged fields at their default."""
+    """Fields whose values differ from Kafka's JSON, which leaves out tagged fields at their defaults."""
     named = {plain(name): name for name in ours.FIELDS}
     found = []
     for key, value in rendered.items():
@@ -80,7 +80,7 @@ def differences(rendered, ours):
 
 
 def target(release, name, version):
-    """Our message and version for a golden row's; None when 4.3 has changed a version that 3.9 had marked unstable."""
+    """Our message and version for a golden row, or None if 4.3 changed a version that was unstable in 3.9."""
     if release == "3.9" and name in CHANGED_SINCE_3_9:
         return None
     table = tables.release_table(f"kafka-{release}", name)
@@ -93,7 +93,7 @@ def target(release, name, version):
 
 @pytest.mark.parametrize("name", sorted(KNOWN))
 @pytest.mark.parametrize("release", RELEASES)
-def test_golden_bytes_are_read_and_written_as_kafka_does(golden, release, name):
+def test_golden_bytes_are_read_and_written_as_in_kafka(golden, release, name):
     table = tables.release_table(f"kafka-{release}", name)
     rows = golden[release, name]
     versions = {row["version"] for row in rows}
@@ -107,6 +107,7 @@ def test_golden_bytes_are_read_and_written_as_kafka_does(golden, release, name):
         data = bytes.fromhex(row["hex"])
         decoded = message_class(ours).decode(data, version)
         assert decoded.encode(version) == data, where
-        # Where 4.3 rules a version that 3.9 has too, the bytes are the same but fields may have other names.
+        # For a version in both releases the names are those of 4.3: the bytes are the same, fields may have other
+        # names.
         if tables.message(ours).table(version) == table:
             assert differences(row["json"], decoded) == [], where

@@ -1,4 +1,5 @@
-"""Damaged and odd log directories beside Apache Kafka's own LogManager: what a client finds in them is the same."""
+"""Damaged and odd log directories: a client finds the same in them with kafkacore and with Apache Kafka's
+LogManager."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ def fields(line: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], list[str]]]:
-    """Our lines and Apache Kafka's about a copy each of every row's directory, by one Java process."""
+    """Our lines and Apache Kafka's for copies of the directory of every row; one Java process reads them all."""
     need_jars(RELEASE)
     root, now_ms = tmp_path_factory.mktemp("judge"), int(time.time() * 1000) - 100_000
     for number, row in enumerate(ROWS):
@@ -52,7 +53,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], li
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.name for row in ROWS])
-def test_a_client_finds_what_apache_kafka_finds(judged: list[tuple[list[str], list[str]]], number: int) -> None:
+def test_client_finds_the_same_as_with_apache_kafka(judged: list[tuple[list[str], list[str]]], number: int) -> None:
     row, (ours, theirs) = ROWS[number], judged[number]
     if "all" in row.differs:
         assert theirs == ["refused KafkaStorageException"]

@@ -1,4 +1,5 @@
-"""Our validation beside Apache Kafka's LogValidator, on sound and broken batches, and batches passed both ways."""
+"""Our validation compared with Apache Kafka's LogValidator on sound and broken batches, and batches passed both
+ways."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ CASES = int(os.environ.get("KAFKACORE_JUDGE_CASES", "4000"))
 UNKNOWN_SERVER_ERROR, NONE, CORRUPT_MESSAGE, INVALID_TIMESTAMP = -1, 0, 2, 32
 UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD = 76, 87
 
-# (theirs, ours): where we differ, and why. Never is a batch taken that Apache Kafka refuses.
+# (theirs, ours): the differences and their reasons. We never accept a batch that Apache Kafka refuses.
 DIFFERENCES = {
     (UNKNOWN_SERVER_ERROR, INVALID_RECORD): "a body that does not inflate, a varint that does not end",
     (UNKNOWN_SERVER_ERROR, UNSUPPORTED_COMPRESSION_TYPE): "a codec that nobody knows",
@@ -66,7 +67,8 @@ def cases(rng: random.Random) -> list[tuple[int, bytes]]:
 def another_zstd_refuses(data: bytes) -> bool:
     """Whether cramjam's libzstd (1.5.6 like zstd-jni's, which judges) refuses records that this machine's inflates.
 
-    Releases before 1.5.5 take a block of sequences that ends where it should not; a node has the library it finds.
+    Releases before 1.5.5 accept a block of sequences that ends at a wrong place. A node uses the library of its
+    machine.
     """
     if CODECS[data[22] & 7] != "zstd":
         return False
@@ -77,7 +79,7 @@ def another_zstd_refuses(data: bytes) -> bool:
     return False
 
 
-def test_nothing_is_taken_that_log_validator_refuses_and_what_both_take_is_stored_alike(tmp_path: Path) -> None:
+def test_batch_is_refused_when_log_validator_refuses_it_and_else_stored_alike(tmp_path: Path) -> None:
     judged = cases(random.Random(SEED))
     (tmp_path / "in").write_bytes(b"".join(struct.pack(">iB", len(data), rules) + data for rules, data in judged))
     java("judge", tmp_path / "in", tmp_path / "out")
@@ -132,7 +134,7 @@ def test_batches_pass_both_ways(tmp_path: Path) -> None:
             for part in (record.key, record.value, b"header", b"h%d" % index):
                 crc = zlib.crc32(part, crc)
         built = builder.build()
-        if codec in ("none", "lz4") and count == "1":  # what does not compress is framed alike, too
+        if codec in ("none", "lz4") and count == "1":  # an incompressible body is framed alike, too
             assert built == data
         (ours / path.name).write_bytes(built)
         expected[path.name] = f"{count} {crc}"

@@ -1,4 +1,5 @@
-"""Messages as JSON, beside Apache Kafka's own JsonConverters: every message in every version, filled by `ci/golden`."""
+"""Messages as JSON compared with Apache Kafka's JsonConverters: every message in every version, filled by
+`ci/golden`."""
 
 import json
 
@@ -10,8 +11,8 @@ from kafkacore.protocol.messages import message_class
 KNOWN = frozenset(tables.names())
 
 
-def test_every_message_is_rendered_as_apache_kafka_renders_it():
-    """With the same names, in the same order. Kafka was asked not to write out records: those messages are left out."""
+def test_every_message_has_the_json_of_apache_kafka():
+    """The same names in the same order. Messages with records are left out, because Kafka's output has no records."""
     compared = set()
     with golden_file("4.3", "Golden").open(encoding="utf-8") as lines:
         for line in lines:

@@ -1,4 +1,4 @@
-"""Metrics of the group coordinator and of the log cleaner are called as Apache Kafka 4.3 calls its own."""
+"""Metrics of the group coordinator and of the log cleaner have the names of Apache Kafka 4.3."""
 
 import re
 
@@ -26,7 +26,7 @@ CLASSES = {
     ),
 }
 NAME = re.compile(r"[a-z]+(-[a-z]+)+|Num(Groups|Offsets)[A-Za-z]*|DeadThreadCount")
-# Literals that look like names and name something else: files, throttlers, the groups of metrics themselves.
+# Literals that look like names of metrics and are not: files, throttlers, groups of metrics.
 NO_METRICS = {"cleaner-offset-checkpoint", "cleaner-io", "group-coordinator-metrics"}
 
 ABSENT = {
@@ -60,7 +60,7 @@ def ours():
         return {sample.name for sample in broker_metrics(server) if sample.type in types}
 
 
-def test_every_name_is_there_or_has_a_reason_not_to_be(ours):
+def test_every_metric_exists_or_has_a_reason_to_be_missing(ours):
     theirs = names_in_the_jars()
     assert {"NumOffsets", "offset-commit-count", "event-queue-size", "max-dirty-percent", "DeadThreadCount"} <= theirs
     missing = theirs - ours
@@ -69,5 +69,5 @@ def test_every_name_is_there_or_has_a_reason_not_to_be(ours):
         assert any(re.fullmatch(pattern, name) for name in missing), f"nothing is absent by the name of {pattern}"
 
 
-def test_no_name_is_of_our_own_making(ours):
+def test_no_metric_has_a_name_that_kafka_lacks(ours):
     assert ours - names_in_the_jars() == set()

@@ -1,4 +1,4 @@
-"""Ours against what Apache Kafka says of itself: errors, APIs, headers, metadata versions and feature levels."""
+"""Our errors, APIs, headers, metadata versions and feature levels compared with those of Apache Kafka."""
 
 import json
 
@@ -8,7 +8,7 @@ from golden import RELEASES, golden_file
 from kafkacore.protocol import apis, features
 from kafkacore.protocol.errors import ErrorCode
 
-# An API of 3.9 that has another name since (KIP-1142).
+# An API of 3.9 that was renamed since (KIP-1142).
 RENAMED = {"LIST_CLIENT_METRICS_RESOURCES": "LIST_CONFIG_RESOURCES"}
 
 
@@ -36,7 +36,7 @@ def test_every_api_has_kafka_s_stable_versions_listeners_and_headers(facts, rele
         assert [api.response_header_version(version) for version in versions] == row["response_headers"]
 
 
-def test_every_metadata_version_prescribes_what_it_does_in_kafka(facts):
+def test_every_metadata_version_has_kafka_s_record_versions(facts):
     rows = {each["level"]: each for each in facts["4.3"]["metadata_versions"] if each["production"]}
     for version in features.METADATA_VERSIONS:
         row = rows[version.level]
@@ -55,7 +55,7 @@ def test_every_feature_has_kafka_s_levels_and_defaults(facts):
     for name, row in rows.items():
         feature = features.FEATURES[name]
         assert (feature.lowest, feature.highest) == (row["lowest"], row["highest"])
-        # The level of kraft.version is the formatter's choice: by the kind of quorum.
+        # The formatter chooses the level of kraft.version by the kind of quorum.
         if name != features.KRAFT_VERSION:
             for version in features.METADATA_VERSIONS:
                 assert feature.default_level(version) == row["defaults"][str(version.level)], (name, version.name)

@@ -1,5 +1,5 @@
-"""`kafkacore storage format` beside Apache Kafka's kafka-storage.sh: the same files (each starts on the other's:
-test_handovers.py)."""
+"""`kafkacore storage format` writes the same files as Apache Kafka's kafka-storage.sh. In test_handovers.py each starts
+on the files of the other."""
 
 import shutil
 
@@ -29,7 +29,7 @@ def release(request):
 
 @pytest.fixture
 def kafka_storage(tools_of_either):
-    """`kafka_storage(release, "format", ...)` returns what it printed."""
+    """`kafka_storage(release, "format", ...)` returns the output."""
     return lambda release, *arguments: tools_of_either[release].run("kafka-storage", *arguments).out
 
 
@@ -44,7 +44,7 @@ def properties(path, directory, *, dynamic):
     return str(path)
 
 
-def test_the_first_snapshots_are_apache_kafkas(kafka_storage, release, tmp_path):
+def test_first_snapshots_equal_those_of_apache_kafka(kafka_storage, release, tmp_path):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=True)
     kafka_storage(release, "format", "-c", file, "-t", CLUSTER_ID, "--standalone")
     version = parse_metadata_version(APACHE[release])
@@ -56,14 +56,14 @@ def test_the_first_snapshots_are_apache_kafkas(kafka_storage, release, tmp_path)
     assert same_but_for_time(bootstrap.encode_voters_checkpoint([ours], "CONTROLLER", 0), theirs)
 
 
-def test_directories_formatted_by_apache_kafka_are_taken(kafka_storage, release, tmp_path):
+def test_directory_formatted_by_apache_kafka_is_accepted(kafka_storage, release, tmp_path):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=False)
     kafka_storage(release, "format", "-c", file, "-t", CLUSTER_ID)
     opened = open_directories(BrokerConfig.load(file), 0)
     assert opened.cluster_id == CLUSTER_ID
     assert list(opened.directory_ids) == [f"{tmp_path}/a", f"{tmp_path}/b"]
     assert bootstrap.read_bootstrap(f"{tmp_path}/a")
-    # The lines of meta.properties, in their order; the second is the date.
+    # The lines of meta.properties in order; the second is the date.
     found = meta_properties.read(f"{tmp_path}/a")
     theirs = (tmp_path / "a" / "meta.properties").read_text().splitlines()
     ours = meta_properties.encode(found, 0).decode().splitlines()
@@ -71,7 +71,7 @@ def test_directories_formatted_by_apache_kafka_are_taken(kafka_storage, release,
     assert len(theirs[1].split()) == len(ours[1].split())
 
 
-def test_apache_kafka_tells_of_our_directories_what_we_tell(kafka_storage, release, tmp_path, capsys):
+def test_storage_info_of_our_directory_equals_that_of_apache_kafka(kafka_storage, release, tmp_path, capsys):
     file = properties(tmp_path / "server.properties", tmp_path, dynamic=True)
     assert main(["storage", "format", "-c", file, "-t", CLUSTER_ID, "--standalone"]) == 0
     capsys.readouterr()
@@ -100,7 +100,7 @@ VOTERS = {node_id: f"{node_id}@host{node_id}:9093:{DIRECTORY_IDS[node_id]}" for 
     ],
     ids=["voter", "not-a-voter", "no-voters", "3.9", "users"],
 )
-def test_a_quorum_of_several_is_formatted_as_4_3_does(kafka_storage, tmp_path, capsys, options):
+def test_quorum_of_several_is_formatted_like_4_3(kafka_storage, tmp_path, capsys, options):
     all_features = [f"{name}.version={level}" for name, level in
                     (("transaction", 2), ("group", 1), ("share", 1), ("streams", 1))]  # fmt: skip
     if "3.9" in options:

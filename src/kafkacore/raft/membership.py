@@ -14,6 +14,7 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.protocol.uuid import ZERO
 from kafkacore.raft import control, election, replication
+from kafkacore.raft.answer_checks import check_leader
 from kafkacore.raft.roles import Destination, Follower, Leader, VoterChange
 from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
 
@@ -277,9 +278,11 @@ def update_myself(raft: Raft, role: Follower) -> bool:
 
 
 def on_update_voter_response(raft: Raft, sent: InFlight, response: Any) -> None:
-    """Nothing to do: the new set comes with the log, and a refusal is tried again when the next update is due."""
+    """Nothing to do: the new set comes with the log, and a refusal is tried again when the next update is due.
+    Raises ImpossibleAnswerError."""
     del sent
     leader = response.current_leader
     if leader.leader_epoch >= 0:
+        check_leader(leader.leader_id, leader.leader_epoch)
         endpoint = (leader.host, leader.port) if leader.host else None
         raft.hear(leader.leader_epoch, leader.leader_id, endpoint)

@@ -11,6 +11,8 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import (
     FetchRequest,
     FetchResponse,
+    UpdateRaftVoterRequest,
+    UpdateRaftVoterResponse,
     VoteRequest,
     VotersRecord,
 )
@@ -97,7 +99,28 @@ def test_answer_that_names_an_impossible_leader_changes_nothing(
     assert replica.raft.epoch == epoch
     assert replica.states == written
     [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
-    assert ("is impossible" in line.getMessage() and "n2:9093" in line.getMessage()) or "n3:9093" in line.getMessage()
+    assert "is impossible" in line.getMessage()
+    assert f"n{send.to.node_id}:9093" in line.getMessage()
+
+
+@pytest.mark.parametrize("leader", [(2, LAST_EPOCH), (-1, LAST_EPOCH), (-5, 7)])
+def test_answer_to_a_voter_update_that_names_an_impossible_leader_changes_nothing(
+    leader: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    replica = Replica(1, 2, 3)
+    replica.follow(5, b"a")
+    send = replica.next_send()
+    epoch, written = replica.raft.epoch, list(replica.states)
+    in_flight = replica.raft._in_flight
+    in_flight[send.to.node_id] = in_flight[send.to.node_id]._replace(request=UpdateRaftVoterRequest())
+    caplog.clear()
+    named = UpdateRaftVoterResponse.CurrentLeader(leader_id=leader[0], leader_epoch=leader[1], host="n2", port=9093)
+    replica.raft.response(send.correlation, UpdateRaftVoterResponse(current_leader=named), replica.now)
+    replica.settle()
+    assert replica.raft.epoch == epoch
+    assert replica.states == written
+    [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
+    assert "is impossible" in line.getMessage()
 
 
 def snapshot(end_offset: int, epoch: int) -> dict[str, Any]:

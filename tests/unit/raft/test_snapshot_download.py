@@ -69,6 +69,38 @@ def test_whole_snapshot_takes_the_place_of_the_log(file_log: FileLog, snapshot_i
     assert replica.raft.high_watermark == snapshot_id.offset + 1
 
 
+def test_snapshot_of_an_earlier_epoch_takes_the_place_of_a_log_that_ends_below_it(file_log: FileLog) -> None:
+    """The record of epoch 5 was never committed: the leader of epoch 6 had not heard of it, and made its snapshot of
+    records of epoch 4."""
+    replica = Replica(1, 2, 3, log=file_log)
+    replica.follow(3, b"a", b"b")
+    replica.follow(5, b"c")
+    replica.raft.become_follower(6, 2, ("n2", 9093))
+    offer(replica, AHEAD)
+    send_parts(replica, AHEAD, snapshot_of(AHEAD, b"a", b"b"))
+    assert file_log.snapshots() == [AHEAD] == [replica.raft.loaded_snapshot]
+    assert (file_log.start_offset, file_log.end_offset) == (AHEAD.offset, AHEAD.offset)
+    replica.answer(records=data_batch([b"x"], AHEAD.offset, 6, 0), high_watermark=AHEAD.offset + 1)
+    assert replica.raft.high_watermark == AHEAD.offset + 1
+
+
+def test_start_empties_a_log_that_ends_below_its_snapshot_of_an_earlier_epoch(tmp_path: Path) -> None:
+    """The download was whole, and the node crashed before it emptied the log."""
+    directory = LogDirectory(Environment(), str(tmp_path))
+    log = FileLog(directory)
+    for offset, epoch in ((0, 3), (1, 3), (2, 5)):
+        data = data_batch([b"x"], offset, epoch, 0)
+        assert data is not None
+        log.append(data)
+    log.write_snapshot(AHEAD, 0, snapshot_of(AHEAD, b"a", b"b"))
+    log.finish_snapshot(AHEAD)
+    log.close()
+    again = FileLog(directory)
+    assert (again.start_offset, again.end_offset) == (AHEAD.offset, AHEAD.offset)
+    again.close()
+    directory.close()
+
+
 WHOLE = snapshot_of(AHEAD, b"a" * 50, b"b" * 50)
 FOOTER = len(control_batch([SnapshotFooterRecord(version=0)], 0, 4, 0))
 

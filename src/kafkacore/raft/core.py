@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import Message
 from kafkacore.raft import control, election, membership, messages, replication, transfer
-from kafkacore.raft.answer_checks import ImpossibleAnswerError
+from kafkacore.raft.answer_checks import ImpossibleAnswerError, check_leader
 from kafkacore.raft.log import OffsetAndEpoch, RaftLog
 from kafkacore.raft.roles import (
     NOBODY,
@@ -358,7 +358,9 @@ class Raft:
     def hear(
         self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None = None, from_leader: bool = False
     ) -> bool:
-        """Takes an epoch, and maybe its leader, from another replica. True when this replica's role changed."""
+        """Takes an epoch, and maybe its leader, from another replica. True when this replica's role changed. Raises
+        ImpossibleAnswerError."""
+        check_leader(leader_id, epoch)
         if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:
             return False
         # A replica that doubts its leader does not believe others that still follow it.

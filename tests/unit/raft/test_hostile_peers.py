@@ -17,6 +17,7 @@ from kafkacore.protocol.messages import (
     VotersRecord,
 )
 from kafkacore.raft import messages
+from kafkacore.raft.answer_checks import ImpossibleAnswerError
 from kafkacore.raft.control import control_batch, data_batch
 from kafkacore.raft.core import Send
 from kafkacore.raft.log import OffsetAndEpoch
@@ -161,9 +162,6 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
     assert (replica.log.end_offset, replica.raft.high_watermark) == (4, 4)
 
 
-BAD_VOTERS = control_batch([VotersRecord(version=0)], 1, 3, 0)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -191,6 +189,24 @@ def test_follower_throws_records_away_when_they_are_damaged_or_do_not_follow(
     assert "is impossible" in line.getMessage()
     replica.answer(records=good, high_watermark=2)
     assert (replica.log.end_offset, replica.raft.high_watermark) == (2, 2)
+
+
+def test_epoch_without_a_successor_is_never_entered_whatever_names_it() -> None:
+    """UpdateRaftVoter, too, is answered with a leader and its epoch."""
+    replica = Replica(1, 2, 3)
+    replica.follow(3, b"a")
+    for leader_id in (-1, 2, 3):
+        with pytest.raises(ImpossibleAnswerError):
+            replica.raft.hear(LAST_EPOCH, leader_id)
+    assert (replica.raft.epoch, replica.raft.leader_id) == (3, 2)
+
+
+def test_follower_refuses_a_set_without_voters(caplog: pytest.LogCaptureFixture) -> None:
+    replica = Replica(1, 2, 3)
+    replica.follow(3, b"a")
+    replica.answer(records=control_batch([VotersRecord(version=0)], 1, 3, 0), high_watermark=2)
+    assert replica.log.end_offset == 1 and len(replica.raft.voters.latest) == 3
+    assert "is impossible, and is ignored: an empty set of voters at offset 1" in caplog.text
 
 
 def test_follower_refuses_a_control_record_that_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:

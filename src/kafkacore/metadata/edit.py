@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kafkacore.metadata import image as images
+from kafkacore.metadata.client_quotas import entity_of, kept_key
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import FreeRow, MetadataImage, Topic, Transaction
 from kafkacore.metadata.partition_records import ChangeRun, PartitionRecords, PartitionRun, Record, Records
@@ -428,8 +429,6 @@ def _dropped(kept: str, *fields: str) -> Replayer:
 
 
 def _quota(edit: Edit, record: Any, offset: int) -> None:
-    from kafkacore.metadata.client_quotas import entity_of, kept_key  # most clusters have none
-
     edit.keep(kept_key(entity_of(record.entity), record.key), None if record.remove else record)
 
 

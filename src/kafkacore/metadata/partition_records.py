@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkacore._fast.schema.columns import RowCodec
 from kafkacore.metadata.partitions import NOTHING_RARE, Ids, PartitionColumns, Rare, consecutive
 from kafkacore.protocol.errors import ProtocolError
 from kafkacore.protocol.messages import Message, message_class
@@ -21,8 +22,6 @@ from kafkacore.protocol.uuid import Uuid
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-    from kafkacore._fast.schema.columns import RowCodec
 
 NAME: Final = "PartitionRecord"
 API_KEY: Final = 3  # its number in a frame
@@ -254,8 +253,6 @@ def parted(records: Records, most: int) -> Iterator[list[Record]]:
 
 @cache
 def _codec(version: int) -> RowCodec:
-    from kafkacore._fast.schema.columns import RowCodec  # not needed before a partition is made
-
     return RowCodec(NAME, version)
 
 

@@ -11,6 +11,7 @@ from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import next_root
 from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Record, Records, record_count
+from kafkacore.metadata.snapshot import image_of
 
 # What changed since the root that the subscriber was last given; None: everything may have (a snapshot was loaded).
 Subscriber = Callable[[MetadataImage, MetadataDelta | None], None]
@@ -47,8 +48,6 @@ class MetadataPublisher:
 
     def load_snapshot(self, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> None:
         """In place of all that was applied. `offset` is of the last record that the snapshot stands for."""
-        from kafkacore.metadata.snapshot import image_of  # not needed by a log without one
-
         self._head = image_of(records, offset, epoch, timestamp_ms)
         self._unpublished = MetadataDelta()
         self._publish(None)

@@ -11,6 +11,7 @@ from kafkacore.metadata.image import BROKER, MetadataImage
 from kafkacore.metadata.records import MetadataError
 from kafkacore.protocol.features import ELIGIBLE_LEADER_REPLICAS_VERSION, METADATA_VERSION, check_finalized
 from kafkacore.protocol.messages import (
+    AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
     EndTransactionRecord,
@@ -25,8 +26,6 @@ def activation_records(image: MetadataImage, settings: Settings, bootstrap: Sequ
     has no metadata.version, and for a level that this release does not know."""
     records: list[Message] = []
     if image.transaction is not None:
-        from kafkacore.protocol.messages import AbortTransactionRecord  # it is made when it is first asked for
-
         records.append(AbortTransactionRecord(reason="Controller failover"))
         image = image.transaction.before
     if METADATA_VERSION in image.features:

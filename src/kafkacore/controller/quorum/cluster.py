@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from kafkacore.controller.quorum.decisions import Decision, Settings
+from kafkacore.controller.quorum.leaders import LeaderChanges
 from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.partition_records import Record
@@ -280,8 +281,6 @@ def _led_anew(image: MetadataImage, settings: Settings, rows: Iterable[int], **b
     """What becomes of those partitions, as LeaderChanges says; `broker` is the one that comes or goes."""
     if not image.partition_chunks:
         return []
-    from kafkacore.controller.quorum.leaders import LeaderChanges  # not before there is a partition
-
     return LeaderChanges(image, settings, **broker).records(rows)
 
 

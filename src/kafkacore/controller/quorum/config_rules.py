@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
 from kafkacore.config import ConfigError, TopicConfig
+from kafkacore.config.client_metrics import ClientMetricsConfig, MatchError
+from kafkacore.config.group import GroupConfig
 from kafkacore.config.keys import TOPIC as TOPIC_KEYS
 from kafkacore.config.values import parse
 from kafkacore.controller.quorum.decisions import Settings
@@ -78,8 +80,6 @@ def _check_broker_values(settings: Settings, values: Mapping[str, str]) -> None:
 
 
 def _check_group(settings: Settings, name: str, values: Mapping[str, str]) -> None:
-    from kafkacore.config.group import GroupConfig
-
     if not name:
         raise error_for(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     try:
@@ -89,8 +89,6 @@ def _check_group(settings: Settings, name: str, values: Mapping[str, str]) -> No
 
 
 def _check_client_metrics(name: str, values: Mapping[str, str]) -> None:
-    from kafkacore.config.client_metrics import ClientMetricsConfig, MatchError
-
     if not name:
         raise error_for(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     try:

@@ -12,26 +12,39 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from kafkacore.config import BrokerConfig
-from kafkacore.controller.quorum import activation, cluster
+from kafkacore.config.dynamic import adopted
+from kafkacore.controller.quorum import (
+    activation,
+    cluster,
+    deletion,
+    directories,
+    features,
+    producer_ids,
+    quotas,
+    reassignments,
+    scram_users,
+)
+from kafkacore.controller.quorum.configuration import ConfigAlteration
 from kafkacore.controller.quorum.decisions import Decision, Settings
+from kafkacore.controller.quorum.elections import LeaderElection
 from kafkacore.controller.quorum.liveness import Liveness
+from kafkacore.controller.quorum.reassignments import Reassignment
+from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation, TopicDescriptions
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Records, parted
 from kafkacore.metadata.records import RecordWriter, Value, decode_record
+from kafkacore.metadata.snapshot import image_of, records_of
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.protocol.features import METADATA_VERSION, metadata_version
 from kafkacore.protocol.messages import Message, NoOpRecord
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.raft.snapshotting import Contents
-
-if TYPE_CHECKING:
-    from kafkacore.controller.quorum.topics import TopicDescriptions
 
 LOG: Final = logging.getLogger("kafkacore.controller")
 
@@ -113,8 +126,6 @@ class QuorumController:
 
     async def create_topics(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION for too much at once, REQUEST_TIMED_OUT."""
-        from kafkacore.controller.quorum.topics import TopicCreation  # not needed before somebody asks
-
         return await self._user_write(
             request,
             lambda: TopicCreation(self._head, self._settings, self._new_uuid, self._descriptions).decide(request),
@@ -122,16 +133,12 @@ class QuorumController:
 
     async def delete_topics(self, caller: Caller, request: Any) -> Any:
         """TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        from kafkacore.controller.quorum import deletion  # not needed before somebody asks
-
         return await self._user_write(
             request, lambda: deletion.delete_topics(self._head, self._settings, request, caller.api_version)
         )
 
     async def create_partitions(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        from kafkacore.controller.quorum.topics import PartitionGrowth  # not needed before somebody asks
-
         return await self._user_write(request, lambda: PartitionGrowth(self._head, self._settings).decide(request))
 
     async def register_broker(self, caller: Caller, request: Any) -> Any:
@@ -164,65 +171,46 @@ class QuorumController:
 
     async def allocate_producer_ids(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
-        from kafkacore.controller.quorum import producer_ids  # not needed before somebody asks
-
         return await self._write(lambda: producer_ids.allocate(self._head, request))
 
     async def assign_replicas_to_dirs(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
-        from kafkacore.controller.quorum import directories  # not needed before somebody asks
-
         return await self._write(lambda: directories.assign(self._head, self._settings, request))
 
     async def alter_configs(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
-        from kafkacore.controller.quorum.configuration import ConfigAlteration  # not needed before somebody asks
-
         return await self._write(
             lambda: ConfigAlteration(self._head, self._settings, forwarded=caller.forwarded).legacy(request)
         )
 
     async def incremental_alter_configs(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
-        from kafkacore.controller.quorum.configuration import ConfigAlteration  # not needed before somebody asks
-
         return await self._write(
             lambda: ConfigAlteration(self._head, self._settings, forwarded=caller.forwarded).incremental(request)
         )
 
     async def alter_client_quotas(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
-        from kafkacore.controller.quorum import quotas  # not needed before somebody asks
-
         return await self._write(lambda: quotas.alter_client_quotas(self._head, request))
 
     async def alter_user_scram_credentials(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
-        from kafkacore.controller.quorum import scram_users  # not needed before somebody asks
-
         return await self._write(lambda: scram_users.alter_users(self._head, request))
 
     async def elect_leaders(self, caller: Caller, request: Any) -> Any:
         """INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        from kafkacore.controller.quorum.elections import LeaderElection  # not needed before somebody asks
-
         return await self._user_write(request, lambda: LeaderElection(self._head, self._settings).decide(request))
 
     async def alter_partition_reassignments(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        from kafkacore.controller.quorum.reassignments import Reassignment  # not needed before somebody asks
-
         return await self._user_write(request, lambda: Reassignment(self._head, self._settings).decide(request))
 
     async def list_partition_reassignments(self, caller: Caller, request: Any) -> Any:
-        from kafkacore.controller.quorum import reassignments  # not needed before somebody asks
-
         self._require_active()
         return reassignments.list_reassignments(self.image, request)
 
     async def update_features(self, caller: Caller, request: Any) -> Any:
         """REQUEST_TIMED_OUT."""
-        from kafkacore.controller.quorum import features  # not needed before somebody asks
 
         def decide() -> Decision:
             kraft_version = self._quorum.kraft_version
@@ -254,8 +242,6 @@ class QuorumController:
 
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
         """In place of all before it; `offset` is of the last record it stands for."""
-        from kafkacore.metadata.snapshot import image_of  # not needed by a log without one
-
         self._head = image_of(records, offset, epoch, timestamp_ms)
         self._commit(self._head, None)
 
@@ -318,8 +304,6 @@ class QuorumController:
     def snapshot(self) -> Contents | None:
         """The committed root, without a transaction that is under way: what a Snapshotter asks for. Nothing while there
         is no metadata.version: the bootstrap records, which may be such a transaction, are not committed yet."""
-        from kafkacore.metadata.snapshot import records_of  # not needed before one is due
-
         image = self.image if self.image.transaction is None else self.image.transaction.before
         if METADATA_VERSION not in image.features:
             return None
@@ -330,8 +314,6 @@ class QuorumController:
 
     @cached_property
     def _descriptions(self) -> TopicDescriptions:
-        from kafkacore.controller.quorum.topics import TopicDescriptions
-
         return TopicDescriptions(self._settings.config)
 
     def _commit(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
@@ -345,8 +327,6 @@ class QuorumController:
         config = self._settings.config
         default, own = image.set_config(BROKER, ""), image.set_config(BROKER, str(config.node_id))
         if default or own or config.dynamic_default or config.dynamic_broker:
-            from kafkacore.config.dynamic import adopted  # not needed before something was changed
-
             # The broker of the same node tells what there is to tell.
             config = adopted(config, default, own, tell="broker" not in config.process_roles)
             self._settings = self._settings._replace(config=config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -111,8 +112,6 @@ def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
 
 def _address_problem(address: str | None) -> str | None:
     """Apache Kafka looks names up as well; a controller of ours, which waits for nobody, takes what is an address."""
-    import ipaddress
-
     try:
         if address is not None:
             ipaddress.ip_address(address)

@@ -434,7 +434,7 @@ def test_a_broker_that_cannot_be_fenced_is_tried_again_and_keeps_no_other(run, m
             harness.controller.tick()
         await harness.until(lambda: harness.controller.image.brokers[2].fenced)
         assert not harness.controller.image.brokers[1].fenced
-        assert "broker 1 is silent and could not be fenced" in caplog.text
+        assert "broker 1 sends no heartbeats and could not be fenced" in caplog.text
         failing.clear()
         harness.controller.tick()
         await harness.until(lambda: harness.controller.image.brokers[1].fenced)

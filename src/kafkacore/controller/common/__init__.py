@@ -1,1 +1,1 @@
-"""Algorithms without state: where replicas go, who leads, what a partition becomes."""
+"""Algorithms without state: the placement of replicas, and the changes of a partition."""

@@ -1,8 +1,7 @@
-"""What becomes of a partition when its ISR, its replicas or the brokers that live change: leader, ISR and ELR
-(KIP-966).
+"""The next leader, ISR and ELR of a partition when its ISR, its replicas or the live brokers change (KIP-966).
 
-A new leader comes from the ISR; from the ELR when the ISR is empty; with neither it is the last known leader, marked as
-recovering; and only where unclean elections are allowed any replica that lives.
+A new leader comes from the ISR, or from the ELR when the ISR is empty. Without both it is the last known leader, marked
+as recovering. Where unclean elections are allowed it may be any live replica.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from kafkacore.protocol.uuid import Uuid
 
 
 class Election(Enum):
-    """PREFERRED gives the first replica the lead when it can have it; UNCLEAN would rather lose records than
-    availability."""
+    """PREFERRED elects the first replica if it may lead. UNCLEAN prefers availability to records."""
 
     PREFERRED = 0
     ONLINE = 1
@@ -26,8 +24,8 @@ class Election(Enum):
 
 
 class Target(NamedTuple):
-    """What a partition shall be; None: as it is. `unclean_shutdown` has brokers that came back without having said
-    good-bye."""
+    """The wanted state of a partition; None: as it is. `unclean_shutdown` has brokers that came back without a clean
+    shutdown."""
 
     isr: Iterable[int] | None = None
     replicas: Iterable[int] | None = None
@@ -40,8 +38,7 @@ class Target(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """`may_lead` says of a broker that it lives and its directory works; `default_directory` where a new replica
-    goes."""
+    """`may_lead`: the broker is active and its directory works. `default_directory` is the place of a new replica."""
 
     may_lead: Callable[[int], bool]
     default_directory: Callable[[int], Uuid]
@@ -55,7 +52,7 @@ class _Elected(NamedTuple):
 
 
 def change(partition: Partition, topic_id: Uuid, target: Target, rules: Rules) -> Any | None:
-    """The PartitionChangeRecord that makes `partition` what `target` says; None when nothing changes."""
+    """The PartitionChangeRecord that turns `partition` into `target`; None when nothing changes."""
     return _Change(partition, target, rules).build(topic_id)
 
 
@@ -74,7 +71,7 @@ class _Change:
         self._populate_elr()
         self._elect(record)
         if record.leader == NO_LEADER_CHANGE and not set(self.was.replicas) <= set(self.replicas):
-            # A replica that left must not take the epoch for its own any more.
+            # A new leader epoch, so that a replica that left is fenced.
             record.leader = self.was.leader
         self._record_elr(record)
         if record.isr is None and (self.isr or self.rules.elr_enabled) and tuple(self.isr) != self.was.isr:
@@ -87,14 +84,14 @@ class _Change:
         return None if _is_nothing(record) else record
 
     def _complete_reassignment(self) -> None:
-        """When every replica that was to come is in sync, those that were to go have gone (KIP-455)."""
+        """Removes the old replicas when all new ones are in sync (KIP-455)."""
         if not self.removing and not self.adding:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]
         replicas = [replica for replica in self.replicas if replica not in self.removing]
         if not isr or not replicas or not set(self.adding) <= set(isr):
             return
-        # With fewer replicas than before the ISR would shrink for nothing, were it not all of them.
+        # A smaller replica set must be in sync as a whole, or the ISR would shrink without need.
         if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
             return
         self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
@@ -105,7 +102,7 @@ class _Change:
         if len(self.isr) >= self.rules.min_isr:
             self.elr = []
             return
-        # Who was in sync when the ISR fell below its minimum has every record that was acknowledged.
+        # A replica that was in sync when the ISR fell below its minimum has every acknowledged record.
         candidates = sorted({*self.elr, *self.was.isr})
         self.elr = [each for each in candidates if each not in self.isr and each not in self.target.unclean_shutdown]
 

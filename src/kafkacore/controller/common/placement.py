@@ -1,7 +1,7 @@
-"""Where new replicas go: striped over racks and brokers, as Kafka's StripedReplicaPlacer does it.
+"""The placement of new replicas: striped over racks and brokers, as Kafka's StripedReplicaPlacer does it.
 
-Every partition begins one broker further, every stripe is shuffled again when each broker has been first once, racks
-take turns, and a fenced broker is never the first replica.
+Each partition begins one broker further. The stripes are shuffled again when each broker was first once. Racks take
+turns, and a fenced broker is never the first replica.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 
 class UsableBroker(NamedTuple):
-    """`fenced` brokers may follow, not lead."""
+    """A `fenced` broker may follow, but not lead."""
 
     broker_id: int
     rack: str | None
@@ -21,11 +21,11 @@ class UsableBroker(NamedTuple):
 
 
 class PlacementError(ValueError):
-    """There is no such placement: INVALID_REPLICATION_FACTOR."""
+    """No placement is possible: INVALID_REPLICATION_FACTOR."""
 
 
 def replicas_problem(replicas: Sequence[int], registered: Container[int]) -> str | None:
-    """What is wrong with replicas that a request names: the first problem in the order of their ids, as in Kafka."""
+    """The problem with the replicas in a request: the first one in the order of their ids, as in Kafka."""
     if not replicas:
         return "The manual partition assignment includes an empty replica list."
     counts = Counter(replicas)
@@ -38,7 +38,7 @@ def replicas_problem(replicas: Sequence[int], registered: Container[int]) -> str
 
 
 class _Ring:
-    """Brokers of one kind in one rack, given out in turn; a new partition begins one further."""
+    """The fenced or unfenced brokers of one rack, used in turn; a new partition begins one broker further."""
 
     def __init__(self, brokers: list[int], random: Random) -> None:
         self.brokers = sorted(brokers)
@@ -47,7 +47,7 @@ class _Ring:
         self._offset = random.randrange(len(brokers)) if brokers else 0
 
     def next(self, epoch: int) -> int:
-        """-1 when every broker was given out in this epoch."""
+        """The next broker; -1 when each was used in this epoch."""
         if not self.brokers:
             return -1
         if self._epoch != epoch:

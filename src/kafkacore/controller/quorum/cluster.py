@@ -29,7 +29,7 @@ from kafkacore.protocol.uuid import Uuid
 FENCE = 1
 UNFENCE = -1
 IN_CONTROLLED_SHUTDOWN = 1
-CLEAN_SHUTDOWN_SINCE = 3  # version of BrokerRegistration that tells the epoch before (KIP-966)
+CLEAN_SHUTDOWN_SINCE = 3  # version of BrokerRegistration that has the previous epoch (KIP-966)
 
 
 class State(Enum):
@@ -63,7 +63,7 @@ def register_broker(
     epoch: int,
     now_ms: int,
 ) -> Decision:
-    """`epoch` is what a new incarnation gets: the offset of the next record."""
+    """A new incarnation gets `epoch`, the offset of the next record."""
     if request.cluster_id != settings.cluster_id:
         raise error_for(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
@@ -95,7 +95,7 @@ def register_broker(
         records += _after_shutdown(image, settings, request.broker_id, clean)
         record.broker_epoch = epoch
     records.append(record)
-    # The registration comes last: a controller that takes over half-way is asked again (KIP-966).
+    # The registration comes last: after a failover half-way the broker asks the next controller again (KIP-966).
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
 
 
@@ -141,7 +141,7 @@ def _check_directories(image: MetadataImage, broker_id: int, directories: Sequen
 
 
 def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> None:
-    """What the cluster has finalised, every member must support."""
+    """Every member must support all features that the cluster has finalised."""
     ranges: Mapping[str, tuple[int, int]] = {
         each.name: (each.min_supported_version, each.max_supported_version) for each in offered
     }
@@ -159,7 +159,7 @@ def _check_features(image: MetadataImage, offered: Sequence[Any], kind: str) -> 
 
 
 def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, clean: bool) -> list[Record]:
-    """The last incarnation is over: without a clean end its replicas may have lost records that were acknowledged."""
+    """The last incarnation is over. Unless it ended clean, its replicas may have lost acknowledged records."""
     chunks = image.partition_chunks
     if image.elr_enabled and not clean:
         rows = dict.fromkeys(rows_with_isr(chunks, broker_id)) | dict.fromkeys(rows_with_elr(chunks, broker_id))
@@ -194,7 +194,7 @@ def register_controller(image: MetadataImage, request: Any) -> Decision:
 
 
 def heartbeat(image: MetadataImage, settings: Settings, liveness: Liveness, request: Any) -> Decision:
-    """The next state of a broker, as it asks for it and as its partitions allow it."""
+    """Decides the next state of a broker from its wishes and its partitions."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     was = _state(broker)
     state = _next_state(image, liveness, broker, was, request)
@@ -238,7 +238,7 @@ def _next_state(
             return State.CONTROLLED_SHUTDOWN if _leads(image, broker) else State.SHUTDOWN_NOW
         return State.UNFENCED
     if not request.want_shut_down:
-        # The broker never asked to leave: somebody guessed its epoch, which is an offset.
+        # The broker never asked to leave: another peer guessed its epoch, which is an offset.
         return State.FENCED if request.want_fence else State.UNFENCED
     active = {each.broker_id for each in image.brokers.values() if each.active}
     stays = _leads(image, broker) or not liveness.may_leave(broker.broker_id, active)
@@ -250,7 +250,7 @@ def _leads(image: MetadataImage, broker: BrokerRegistration) -> bool:
 
 
 def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Out of every ISR, then fenced."""
+    """Removes the broker from every ISR, then fences it."""
     rows = rows_with_isr(image.partition_chunks, broker.broker_id)
     records = _led_anew(image, settings, rows, removed=broker.broker_id)
     records.append(BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE))
@@ -258,7 +258,8 @@ def fence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) 
 
 
 def _unfence(image: MetadataImage, settings: Settings, broker: BrokerRegistration) -> list[Record]:
-    """Then it may lead what has no leader. Only a registration ends a controlled shutdown: no change of one can."""
+    """Unfences the broker; then it may lead partitions that have no leader. Only a registration record ends a
+    controlled shutdown: a change record cannot."""
     change: Record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
     )
@@ -278,7 +279,7 @@ def _leave(image: MetadataImage, settings: Settings, broker: BrokerRegistration)
 
 
 def _led_anew(image: MetadataImage, settings: Settings, rows: Iterable[int], **broker: int) -> list[Record]:
-    """What becomes of those partitions, as LeaderChanges says; `broker` is the one that comes or goes."""
+    """The changes of these partitions by LeaderChanges; `broker` names the broker that comes or goes."""
     if not image.partition_chunks:
         return []
     return LeaderChanges(image, settings, **broker).records(rows)
@@ -300,7 +301,7 @@ def _directories_offline(
 def _directories_cordoned(
     image: MetadataImage, broker: BrokerRegistration, cordoned: Sequence[Uuid] | None
 ) -> list[Record]:
-    """None until the broker knows them; a metadata.version that has no place for them keeps none (KIP-1066)."""
+    """`cordoned` is None until the broker knows them. Older metadata.versions cannot store them (KIP-1066)."""
     if cordoned is None or not image.metadata_version.cordoned_log_dirs_supported:
         return []
     if tuple(sorted(cordoned)) == (broker.cordoned_directories or ()):

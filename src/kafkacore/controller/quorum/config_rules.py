@@ -1,4 +1,4 @@
-"""What the settings of a resource may be, whoever asks for them: ControllerConfigurationValidator."""
+"""Checks the settings of a resource, as Kafka's ControllerConfigurationValidator does."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kafkacore.storage.names import topic_name_problem
 def check_resource(
     image: MetadataImage, settings: Settings, key: ConfigKey, values: Mapping[str, str], changed: AbstractSet[str]
 ) -> None:
-    """`values` is all that would be set, `changed` what of it is new. Raises KafkaError.
+    """`values` has all settings after the change, `changed` the names of the new ones. Raises KafkaError.
 
-    A broker has checked its own before it passes them on, and knows more of them; but whoever asks a controller itself
-    has passed by the broker.
+    A broker checks its own settings, and more of them, before it forwards a request. A client may also ask the
+    controller directly.
     """
     kind, name = key
     if kind == TOPIC:
@@ -44,7 +44,7 @@ def _check_topic(
     problem = topic_name_problem(name)
     if problem:
         raise error_for(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
-    # What an older release has left and nobody knows any more is no reason to refuse other settings.
+    # An unknown key that an older release left is no reason to refuse other settings.
     known = {each: value for each, value in values.items() if each in changed or each in TOPIC_KEYS}
     try:
         TopicConfig.validate(settings.config, known)
@@ -58,7 +58,7 @@ def _check_broker(image: MetadataImage, settings: Settings, name: str) -> None:
     if not name:
         return
     try:
-        # Java takes neither the underscores nor the blanks that int() takes.
+        # int() accepts underscores and blanks; Java does not.
         node_id = int("" if "_" in name or name != name.strip() else name)
     except ValueError:
         raise error_for(ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number.") from None
@@ -69,7 +69,7 @@ def _check_broker(image: MetadataImage, settings: Settings, name: str) -> None:
 
 
 def _check_broker_values(settings: Settings, values: Mapping[str, str]) -> None:
-    """What is no value of its key. What goes with what else is set is for a broker, which knows its files."""
+    """Refuses a value of the wrong type. Only the broker can check values against its other settings and files."""
     try:
         for name, text in values.items():
             key = settings.config.key(name)

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: every resource by itself, its settings all or none (KIP-133, KIP-339)."""
+"""AlterConfigs and IncrementalAlterConfigs: each resource on its own, its settings all or none (KIP-133, KIP-339)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kafkacore.protocol.messages import (
     Message,
 )
 
-MAX_VALUE_LENGTH: Final = 0x7FFF  # of what a record can hold as a string
+MAX_VALUE_LENGTH: Final = 0x7FFF  # the longest string in a record
 CORDONED: Final = "cordoned.log.dirs"
 KEYS: Final[Mapping[int, Keys]] = {
     TOPIC: TOPIC_KEYS,
@@ -32,29 +32,29 @@ KEYS: Final[Mapping[int, Keys]] = {
     CLIENT_METRICS: CLIENT_METRICS_KEYS,
     GROUP: GROUP_KEYS,
 }
-_TYPED: Final = (TOPIC, BROKER)  # the resources of which Apache Kafka's controller knows which keys are lists
+_TYPED: Final = (TOPIC, BROKER)  # Apache Kafka's controller knows the list keys of these resources
 
 
 class Change(NamedTuple):
-    """A key and its new value, None for none."""
+    """A key and its new value; None removes it."""
 
     name: str
     value: str | None
 
 
 class ConfigAlteration:
-    """One request. `forwarded`: a broker has passed it on, and checked what only it can know."""
+    """One request. `forwarded`: it came through a broker, which has checked what only a broker can."""
 
     def __init__(self, image: MetadataImage, settings: Settings, *, forwarded: bool) -> None:
         self._image, self._settings, self._forwarded = image, settings, forwarded
         self._records: list[Any] = []
 
     def incremental(self, request: Any) -> Decision:
-        """Raises POLICY_VIOLATION for too much at once."""
+        """Raises POLICY_VIOLATION for too many changes at once."""
         return self._decide(request, IncrementalAlterConfigsResponse, self._incremental_changes)
 
     def legacy(self, request: Any) -> Decision:
-        """What a resource's settings are from now on. Raises POLICY_VIOLATION for too much at once."""
+        """The request has all settings of a resource. Raises POLICY_VIOLATION for too many changes at once."""
         return self._decide(request, AlterConfigsResponse, self._legacy_changes)
 
     def _decide(self, request: Any, response: Any, changes_of: Callable[[Any], list[Change]]) -> Decision:
@@ -75,7 +75,7 @@ class ConfigAlteration:
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
         if self._image.elr_enabled:
-            # The least ISR decides who is eligible: with another one nobody knows any more (KIP-966).
+            # The minimum ISR decides which replicas are eligible, so a change clears the ELR (KIP-966).
             self._records += [_clear_elr(record) for record in self._records if record.name == MIN_IN_SYNC_REPLICAS]
         limit_records(len(self._records))
         return Decision([] if request.validate_only else self._records, response(responses=results))
@@ -84,7 +84,7 @@ class ConfigAlteration:
         key = resource.resource_type, resource.resource_name
         current, keys = self._image.config(*key), KEYS[key[0]]
         changes = {}
-        # Of a key that is there twice the last counts: the others are not worked out.
+        # The last change of a key counts.
         for config in {each.name: each for each in resource.configs}.values():
             name, operation = config.name, config.config_operation
             if operation not in NAMES:
@@ -109,7 +109,7 @@ class ConfigAlteration:
     def _records_of(self, key: ConfigKey, changes: list[Change]) -> list[Message]:
         """Raises KafkaError for settings that the resource may not have."""
         current = self._image.config(*key)
-        # A broker's are written even where nothing changes: it then loads files again that they name (KAFKA-14136).
+        # Broker settings are written also when equal: the broker then loads the files in them again (KAFKA-14136).
         changes = [each for each in changes if key[0] == BROKER or current.get(each.name) != each.value]
         values = {name: value for name, value in current.items() if value is not None}
         for change in changes:
@@ -143,7 +143,7 @@ class ConfigAlteration:
             raise error_for(ErrorCode.INVALID_CONFIG, problem)
 
     def _cordoning_problem(self, value: str | None, current: str | None) -> str | None:
-        """A controller knows no paths of brokers: asked itself, it only takes cordons away (KIP-1066)."""
+        """A controller does not know the paths of brokers. A direct request may only remove cordons (KIP-1066)."""
         if not self._image.metadata_version.cordoned_log_dirs_supported:
             return f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
         if self._forwarded or value is None or not value.strip() or set(_paths(value)) <= set(_paths(current or "")):
@@ -159,5 +159,5 @@ def _paths(text: str) -> list[str]:
 
 
 def _clear_elr(record: Any) -> Message:
-    """Of one topic, or of all of them."""
+    """Clears the ELR of one topic, or of all of them."""
     return ClearElrRecord(topic_name=record.resource_name if record.resource_type == TOPIC else "")

@@ -1,8 +1,8 @@
 """The KRaft controller: requests become records, records become durable, and answers follow.
 
-Everything runs on one loop, and a decision is one turn of it: it reads the uncommitted root, its records are replayed
-into the next root and appended, and its answer waits until the last of them is committed. A controller that is no
-longer active drops the uncommitted root and tells whoever waits to ask elsewhere.
+Everything runs on one loop, and a decision is one turn of it. A decision reads the uncommitted root; its records are
+replayed into the next root and appended; its answer waits for their commit. A controller that is no longer active drops
+the uncommitted root and answers waiting requests with NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ from kafkacore.raft.snapshotting import Contents
 LOG: Final = logging.getLogger("kafkacore.controller")
 
 MAX_RECORDS_PER_BATCH: Final = 10_000
-MAX_WAITING: Final = 10_000  # answers that wait for a commit; more are told to come again
+MAX_WAITING: Final = 10_000  # answers that wait for a commit; further requests get REQUEST_TIMED_OUT
 
 
 class Caller(Protocol):
-    """What of a request's context decisions depend on."""
+    """The parts of a request's context that decisions depend on."""
 
     @property
     def api_version(self) -> int: ...
@@ -62,7 +62,7 @@ class Caller(Protocol):
 
 
 class Quorum(Protocol):
-    """What a controller needs of its Raft replica."""
+    """The controller's view of its Raft replica."""
 
     @property
     def leader_id(self) -> int: ...
@@ -74,15 +74,14 @@ class Quorum(Protocol):
         """Whether this replica leads the epoch now."""
 
     def append(self, records: Records, values: Sequence[Value]) -> int | None:
-        """As leader: one batch. The offset of its last record; None when it is too large for one."""
+        """As leader: appends one batch. Returns the offset of its last record; None when it would be too large."""
 
 
 class QuorumController:
-    """Belongs to one loop. `bootstrap` is the content of bootstrap.checkpoint, framed records; `now_ms` a monotonic
-    clock.
+    """Belongs to one loop. `bootstrap` has the framed records of bootstrap.checkpoint; `now_ms` is a monotonic clock.
 
-    Requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and what each of them may
-    raise.
+    Requests raise KafkaError: NOT_CONTROLLER when this node is not the active controller, and the errors that each of
+    them names.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class QuorumController:
         new_uuid: Callable[[], Uuid] = Uuid.random,
         on_root: Callable[[MetadataImage, MetadataDelta | None], None] = lambda image, delta: None,
     ) -> None:
-        """`on_root` is given each committed root with what changed; None: everything may have."""
+        """`on_root` gets each committed root and its delta; None: everything may have changed."""
         self._settings = settings
         self._quorum = quorum
         self._bootstrap = [decode_record(value) for value in bootstrap]
@@ -102,7 +101,7 @@ class QuorumController:
         self._new_uuid = new_uuid
         self._on_root = on_root
         self.image: MetadataImage = EMPTY_IMAGE  # committed; only swapped, so any thread may read it
-        self._head: MetadataImage = EMPTY_IMAGE  # with what this controller has appended and is not committed yet
+        self._head: MetadataImage = EMPTY_IMAGE  # with appended records that are not committed yet
         self._uncommitted: deque[tuple[MetadataImage, MetadataDelta | None]] = deque()
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._writer: RecordWriter | None = None
@@ -110,7 +109,7 @@ class QuorumController:
         self._liveness = Liveness(settings.config.broker_session_timeout_ms)
         self._last_append_ms = 0
 
-    # --- what others may ask ---
+    # --- state ---
 
     @property
     def active(self) -> bool:
@@ -118,7 +117,7 @@ class QuorumController:
 
     @property
     def tick_interval_ms(self) -> int:
-        """How often `tick` wants to be called."""
+        """The interval of calls to `tick`."""
         idle = self._settings.config.metadata_max_idle_interval_ms
         return min(self._liveness.check_interval_ms, idle) if idle > 0 else self._liveness.check_interval_ms
 
@@ -152,7 +151,7 @@ class QuorumController:
 
     async def heartbeat(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
-        # Heard is heard, however long its turn is away (KAFKA-15019).
+        # A heartbeat counts from its arrival, however long its decision takes (KAFKA-15019).
         self._liveness.heard(request.broker_id, request.broker_epoch, self._now_ms())
         self._require_active()
         decision = cluster.heartbeat(self._head, self._settings, self._liveness, request)
@@ -218,10 +217,10 @@ class QuorumController:
 
         return await self._user_write(request, decide)
 
-    # --- what the log tells ---
+    # --- the log ---
 
     def on_batch(self, batch: CommittedBatch) -> None:
-        """A batch is committed: ours, whose root is made already, or another leader's."""
+        """A batch is committed: one of this controller, whose root exists already, or of another leader."""
         uncommitted = self._uncommitted
         if not uncommitted:
             offsets = batch.base_offset, batch.last_offset
@@ -229,7 +228,7 @@ class QuorumController:
             self._commit(self._head, delta)
         elif uncommitted[0][0].offset == batch.last_offset:
             root, delta = uncommitted.popleft()
-            # The log has stamped the batch when it was appended.
+            # The log stamped the batch when it was appended.
             root = root._replace(timestamp_ms=batch.timestamp_ms)
             if not uncommitted:
                 self._head = root
@@ -241,12 +240,12 @@ class QuorumController:
                 future.set_result(None)
 
     def on_snapshot(self, records: Iterable[Message], offset: int, epoch: int, timestamp_ms: int) -> None:
-        """In place of all before it; `offset` is of the last record it stands for."""
+        """Replaces all earlier metadata. `offset` is the last record in the snapshot."""
         self._head = image_of(records, offset, epoch, timestamp_ms)
         self._commit(self._head, None)
 
     def on_leading(self, epoch: int) -> None:
-        """This replica leads, and all that was there before its epoch is committed and applied."""
+        """This replica leads, and all records from before its epoch are committed and applied."""
         self._active_epoch = epoch
         self._head = self.image
         self._liveness = Liveness(self._settings.config.broker_session_timeout_ms)
@@ -261,7 +260,7 @@ class QuorumController:
         LOG.info("controller %d is active in epoch %d", self._settings.config.node_id, epoch)
 
     def on_following(self, epoch: int) -> None:
-        """This replica does not lead (any more)."""
+        """This replica does not lead, or no longer leads."""
         if self._active_epoch < 0:
             return
         LOG.info("controller %d is not active any more since epoch %d", self._settings.config.node_id, epoch)
@@ -276,7 +275,7 @@ class QuorumController:
     # --- time ---
 
     def tick(self) -> None:
-        """Fences brokers that were silent for too long, and shows that the log is alive."""
+        """Fences brokers whose session is over, and writes a NoOpRecord to an idle log."""
         if not self._leads():
             return
         now = self._now_ms()
@@ -284,8 +283,8 @@ class QuorumController:
             try:
                 self._session_expired(broker_id, epoch)
             except Exception:
-                # The others that are silent are fenced all the same.
-                LOG.exception("broker %d is silent and could not be fenced, which is tried again", broker_id)
+                # The other silent brokers are fenced all the same.
+                LOG.exception("broker %d sends no heartbeats and could not be fenced; the next tick retries", broker_id)
         idle = self._settings.config.metadata_max_idle_interval_ms
         if idle > 0 and now - self._last_append_ms >= idle and METADATA_VERSION in self._head.features:
             self._append(Decision([NoOpRecord()], None))
@@ -294,16 +293,16 @@ class QuorumController:
         broker = self._head.brokers.get(broker_id)
         if broker is not None and broker.epoch == epoch and not broker.fenced:
             session_ms = self._liveness.session_timeout_ms
-            LOG.warning("broker %d at epoch %d was not heard of for %d ms and is fenced", broker_id, epoch, session_ms)
+            LOG.warning("broker %d at epoch %d sent no heartbeat for %d ms and is fenced", broker_id, epoch, session_ms)
             self._append(Decision(cluster.fence(self._head, self._settings, broker), None, atomic=False))
-        # Only now: whom an error has left unfenced is found silent by the next tick too.
+        # Only now: the next tick finds a broker again that an error left unfenced.
         self._liveness.gone(broker_id)
 
     # --- snapshots ---
 
     def snapshot(self) -> Contents | None:
-        """The committed root, without a transaction that is under way: what a Snapshotter asks for. Nothing while there
-        is no metadata.version: the bootstrap records, which may be such a transaction, are not committed yet."""
+        """The committed root without a transaction in progress, for a Snapshotter. None while there is no
+        metadata.version: the bootstrap records, which may be such a transaction, are not committed yet."""
         image = self.image if self.image.transaction is None else self.image.transaction.before
         if METADATA_VERSION not in image.features:
             return None
@@ -323,18 +322,18 @@ class QuorumController:
         self._on_root(image, delta)
 
     def _adopt_config(self, image: MetadataImage) -> None:
-        """What was changed for this node, and for all, decides as what was in its server.properties (KIP-226)."""
+        """Dynamic settings of this node and of all nodes count like those of its server.properties (KIP-226)."""
         config = self._settings.config
         default, own = image.set_config(BROKER, ""), image.set_config(BROKER, str(config.node_id))
         if default or own or config.dynamic_default or config.dynamic_broker:
-            # The broker of the same node tells what there is to tell.
+            # A broker of the same node logs the changes.
             config = adopted(config, default, own, tell="broker" not in config.process_roles)
             self._settings = self._settings._replace(config=config)
             self.__dict__.pop("_descriptions", None)
 
     @property
     def config(self) -> BrokerConfig:
-        """With what was changed at run time."""
+        """The configuration with its run-time changes."""
         return self._settings.config
 
     async def _user_write(self, request: Any, decide: Callable[[], Decision]) -> Any:
@@ -351,7 +350,7 @@ class QuorumController:
         if len(self._waiting) >= MAX_WAITING:
             raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"{MAX_WAITING} decisions already wait for their commit")
         decision = decide()
-        # Without records the answer still rests on decisions that may not be committed.
+        # Also without records: the answer rests on earlier decisions that may not be committed yet.
         await self._until_committed(self._append(decision))
         return decision.response
 
@@ -362,7 +361,7 @@ class QuorumController:
             await future
 
     def _append(self, decision: Decision) -> int:
-        """Replays and appends; the offset that must be committed before the answer is given."""
+        """Replays and appends records. Returns the offset that must be committed before the answer is sent."""
         records = decision.records
         for part in (records,) if decision.atomic else parted(records, MAX_RECORDS_PER_BATCH):
             if part:
@@ -371,7 +370,7 @@ class QuorumController:
 
     def _append_batch(self, records: Records) -> None:
         base = self._quorum.end_offset
-        # First replayed, then appended: what does not fit the image never gets into the log.
+        # Replayed first: a record that does not fit the image never gets into the log.
         edit = Edit(self._head)
         edit.replay_batch(records, base)
         writer = self._writer_for(edit)
@@ -396,7 +395,7 @@ class QuorumController:
         return self._writer
 
     def _leads(self) -> bool:
-        # A replica may have lost its epoch a turn before it is told.
+        # A replica may have lost its epoch a turn before `on_following`.
         return self.active and self._quorum.leads(self._active_epoch)
 
     def _require_active(self) -> None:

@@ -1,4 +1,4 @@
-"""What a decision is: the records that would make it so, and the answer to give once they are committed."""
+"""A decision: records, and the answer to send after their commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOUNS: Final = {TOPIC: "topic", BROKER: "broker"}
 
 
 class Decision(NamedTuple):
-    """`atomic` records go into one batch; others may be parted, so that the last of them is the one that counts."""
+    """`atomic` records go into one batch. Others may be split, and the last record then completes the decision."""
 
     records: Records
     response: Any
@@ -30,7 +30,7 @@ class Decision(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What decides beside the metadata. `random` is only asked by the active controller: what came of it is in
+    """The inputs of decisions beside the metadata. Only the active controller uses `random`; the results are in
     records."""
 
     cluster_id: str
@@ -39,7 +39,7 @@ class Settings(NamedTuple):
 
 
 def limit_records(count: int) -> None:
-    """Raises POLICY_VIOLATION for one request that asks for too much at once."""
+    """Raises POLICY_VIOLATION when one request makes too many records."""
     if count > MAX_RECORDS_PER_USER_OP:
         raise error_for(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
@@ -47,7 +47,7 @@ def limit_records(count: int) -> None:
 def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str, otherwise: Value) -> Value:
     """A topic's own value, else what was set for this node, for all nodes, or in its server.properties (KIP-226).
 
-    What is stored and no value of the key is as if it were not set: elections go on whatever the metadata has.
+    A stored text that is no value of the key counts as not set, so that elections go on.
     """
     row = settings.config.keys[key]
     for kind, name in ((TOPIC, topic), (BROKER, str(settings.config.node_id)), (BROKER, "")):
@@ -63,12 +63,12 @@ def topic_setting(image: MetadataImage, settings: Settings, topic: str, key: str
 
 @lru_cache(maxsize=64)
 def _tell_unusable(noun: str, name: str, problem: str) -> None:
-    """Once, for it is asked of every partition of every election."""
-    LOG.warning("stored for %s %s and ignored: %s", noun, name or "(all)", problem)
+    """Logged once: every partition of every election reads the setting."""
+    LOG.warning("a setting of %s %s is ignored; change or delete it: %s", noun, name or "(all)", problem)
 
 
 def min_isr(image: MetadataImage, settings: Settings, topic: Topic) -> int:
-    """No more than the first partition has replicas, which stands for all of them (KIP-966)."""
+    """min.insync.replicas, at most the number of replicas of the topic's first partition (KIP-966)."""
     first = image.partition(topic, 0)
     otherwise = settings.config.min_insync_replicas
     wanted = topic_setting(image, settings, topic.name, MIN_IN_SYNC_REPLICAS, otherwise)

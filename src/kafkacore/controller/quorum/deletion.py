@@ -48,7 +48,7 @@ def delete_topics(image: MetadataImage, settings: Settings, request: Any, api_ve
 
 
 def _asked(request: Any, results: list[Any]) -> tuple[list[str], list[Uuid]]:
-    """Names and ids that are asked for once; the rest is refused."""
+    """Names and ids that the request has once; results refuse all others."""
     names, ids = list(request.topic_names), []
     for topic in request.topics:
         if topic.name is None and topic.topic_id == ZERO:

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker tells in which of its log directories replicas lie (KIP-858)."""
+"""AssignReplicasToDirs: a broker reports the log directories of its replicas (KIP-858)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafkacore.protocol.uuid import Uuid
 
 
 def assign(image: MetadataImage, settings: Settings, request: Any) -> Decision:
-    """Raises STALE_BROKER_EPOCH. What lies in a directory that is offline loses its leader here."""
+    """Raises STALE_BROKER_EPOCH. The broker loses its leaderships in a directory that is offline."""
     broker = check_epoch(image, request.broker_id, request.broker_epoch)
     assignment = _Assignment(image, settings, broker)
     made = AssignReplicasToDirsResponse

@@ -1,4 +1,4 @@
-"""ElectLeaders: the preferred replica, or any that lives, becomes the leader (KIP-460)."""
+"""ElectLeaders: the preferred replica, or any live one, becomes the leader (KIP-460)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LeaderElection:
         self._records: list[Message] = []
 
     def decide(self, request: Any) -> Decision:
-        """Raises INVALID_REQUEST for an election type that is none, POLICY_VIOLATION for too much at once."""
+        """Raises INVALID_REQUEST for an unknown election type, POLICY_VIOLATION for too many changes at once."""
         kind = request.election_type
         if kind not in _ELECTIONS:
             raise error_for(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
@@ -45,7 +45,7 @@ class LeaderElection:
         return Decision(self._records, ElectLeadersResponse(replica_election_results=results), atomic=False)
 
     def _everywhere(self, kind: int) -> list[Any]:
-        """Of the partitions that do not have their leader already, which are few or none of a million."""
+        """Elects for the partitions that lack their leader: few or none of a million."""
         chunks = self._image.partition_chunks
         rows = rows_led_by(chunks, NO_LEADER) if kind == UNCLEAN else rows_not_led_by_the_first(chunks)
         found: dict[int, list[int]] = {}

@@ -20,15 +20,15 @@ from kafkacore.protocol.messages import ConfigRecord, FeatureLevelRecord, Messag
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
-_RESULTS_UNTIL: Final = 1  # version that tells each feature
-_DOWNGRADE_ALLOWED_UNTIL: Final = 0  # version that has a boolean instead of types
+_RESULTS_UNTIL: Final = 1  # the last version with a result for each feature
+_DOWNGRADE_ALLOWED_UNTIL: Final = 0  # the last version with a boolean instead of types
 Result = UpdateFeaturesResponse.UpdatableFeatureResult
 
 
 def update_features(
     image: MetadataImage, settings: Settings, request: Any, api_version: int, kraft_version: int
 ) -> Decision:
-    """All of them or none; the answer tells the first that is refused."""
+    """Updates all features or none; the answer has the first refusal."""
     updates = {each.feature: each for each in request.feature_updates}
     levels = {**image.features, **{name: each.max_version_level for name, each in updates.items()}}
     records: list[Message] = []
@@ -42,7 +42,7 @@ def update_features(
             if each.feature == METADATA_VERSION:
                 _check_metadata_version(current, each.max_version_level, kind)
             elif each.feature == KRAFT_VERSION:
-                continue  # at its level already: anything else is refused
+                continue  # already at this level: others were refused
             else:
                 _check_dependencies(each.feature, each.max_version_level, levels)
             records.append(FeatureLevelRecord(name=each.feature, feature_level=each.max_version_level))
@@ -82,13 +82,13 @@ def _check_level(image: MetadataImage, settings: Settings, name: str, level: int
             else "The voters of this quorum are in its configuration: format the storage with --standalone instead."
         )
     if problem is None and level > current and name not in HONOURED:
-        problem = "kafkacore does not act on this feature yet: clients would rely on what nobody serves."
+        problem = "kafkacore does not implement this feature yet: clients would rely on it in vain."
     if problem is not None:
         raise _refused(name, level, problem)
 
 
 def _unsupported(image: MetadataImage, settings: Settings, name: str, level: int) -> str | None:
-    """Every node of the cluster must support a level; 0 is a feature's absence."""
+    """Every node of the cluster must support a level. Level 0: the feature is off."""
     feature = FEATURES.get(name)
     own = (0, 0) if feature is None else (feature.lowest, feature.highest)
     nodes = [(f"Local controller {settings.config.node_id}", own)]
@@ -125,7 +125,7 @@ def _check_metadata_version(current: int, level: int, kind: int) -> None:
 def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
     feature = FEATURES.get(name)
     if feature is None:
-        # At level 0, which a feature that nobody knows is at.
+        # Level 0 of an unknown feature.
         raise _refused(name, level, f"Feature {name} not found.")
     for other, needed in feature.needs.get(level, {}).items():
         if levels.get(other, 0) < needed:
@@ -134,7 +134,7 @@ def _check_dependencies(name: str, level: int, levels: dict[str, int]) -> None:
 
 
 def _least_isr(image: MetadataImage, settings: Settings) -> list[Message]:
-    """From now on the least ISR must be the same for every controller, and none of one broker alone (KIP-966)."""
+    """With ELR the minimum ISR must be the same on every controller, and no broker may have its own (KIP-966)."""
     records: list[Message] = []
     if MIN_IN_SYNC_REPLICAS not in image.config(BROKER, ""):
         value = str(

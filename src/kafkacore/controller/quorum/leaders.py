@@ -1,5 +1,5 @@
-"""Partitions after a broker came, left, or lost a directory: one scan of the columns, one decision for those of a topic
-that are alike, one record for each that changes."""
+"""Changes of partitions after a broker came, left, or lost a directory: one scan of the columns, one decision for equal
+partitions of a topic, one record for each change."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NO_BROKER: Final = -1
 
 
 class LeaderChanges:
-    """Elects for many partitions at once. `removed` is on its way out, `added` on its way in (the image does not say so
-    yet), `unclean` came back without having said good-bye and may have lost records."""
+    """Elects for many partitions at once. `removed` is about to leave and `added` about to join (the image does not
+    have that yet). `unclean` came back without a clean shutdown and may have lost records."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, *,
@@ -72,8 +72,7 @@ class LeaderChanges:
 
 
 def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[int, int]]:
-    """Of rows that say the same already, those that are of one topic, and have the same of what rows seldom have: what
-    is decided of the first is decided of all."""
+    """Splits equal rows by topic and by their rare fields. The decision for the first row then holds for all."""
     topics, recovery, rare = chunk.topic, chunk.recovery, chunk.rare
     kinds = [(topics[row], recovery[row], rare.get(row)) for row in range(at, at + count)]
     for _, same in groupby(kinds):
@@ -83,6 +82,6 @@ def _of_one_kind(chunk: PartitionChunk, at: int, count: int) -> Iterator[tuple[i
 
 
 def default_directory(image: MetadataImage, broker_id: int) -> Uuid:
-    """Of a broker that is not registered nothing is known."""
+    """UNASSIGNED for a broker that is not registered."""
     broker = image.brokers.get(broker_id)
     return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory

@@ -1,6 +1,6 @@
-"""When each broker was last heard of, and how far it has read: facts, not decisions, and so no records.
+"""When each broker sent its last heartbeat, and how far it has read: facts, not decisions, and so no records.
 
-They are kept outside of the queue of decisions: a controller that is busy has heard the heartbeats that wait, and never
+They are kept outside the queue of decisions. A busy controller counts the heartbeats that still wait, so it never
 fences a broker for its own slowness (KAFKA-15019).
 """
 
@@ -13,8 +13,8 @@ CHECKS_PER_SESSION: Final = 8
 
 
 class Contact:
-    """`heard` in this controller's reign: else a broker is only assumed to live. Others must have read up to
-    `shutdown_offset` before it may go."""
+    """`heard`: a heartbeat came while this controller is active; else the broker is only assumed to live. Others must
+    have read up to `shutdown_offset` before the broker may leave."""
 
     __slots__ = ("epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
 
@@ -26,7 +26,7 @@ class Contact:
 
 
 class Liveness:
-    """Of an active controller. Times are monotonic milliseconds."""
+    """State of an active controller. Times are monotonic milliseconds."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
@@ -38,8 +38,7 @@ class Liveness:
         return max(1, self.session_timeout_ms // CHECKS_PER_SESSION)
 
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
-        """A broker is in the image, at `epoch`: it has a session's time to be heard. `leaving`: it is in controlled
-        shutdown."""
+        """A broker is in the image at `epoch`, and its session begins. `leaving`: it is in controlled shutdown."""
         known = self._contacts.get(broker_id)
         if known is None or known.epoch != epoch:
             self._contacts[broker_id] = Contact(epoch, now_ms)
@@ -50,14 +49,14 @@ class Liveness:
         self._contacts.pop(broker_id, None)
 
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """A heartbeat has arrived, whether or not its turn has come."""
+        """A heartbeat has arrived; it may still wait for its decision."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.epoch == epoch:
             contact.last_ms, contact.heard = now_ms, True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Whether this incarnation lives as far as is known. A controller that has just begun knows of nobody: it
-        does not keep a broker that was restarted together with it waiting for a session that nobody holds."""
+        """Whether this incarnation has sent a heartbeat in time. A new controller has heard of no broker yet: a broker
+        that was restarted with it does not wait for the session of its last incarnation."""
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
@@ -65,8 +64,8 @@ class Liveness:
         )  # fmt: skip
 
     def expired(self, now_ms: int) -> list[tuple[int, int]]:
-        """Id and epoch of those that were not heard of for a session's time, by id. If this process did not run for a
-        while, nobody could be heard in it."""
+        """Id and epoch of the brokers whose session is over, sorted by id. Time in which this process did not run does
+        not count."""
         if self._checked_ms != NEVER:
             lost_ms = now_ms - self._checked_ms - 2 * self.check_interval_ms
             if lost_ms > 0:
@@ -85,13 +84,13 @@ class Liveness:
             contact.metadata_offset = offset
 
     def leaves_after(self, broker_id: int, offset: int) -> None:
-        """Its leaderships were moved by records up to `offset`."""
+        """Records up to `offset` moved the leaderships of a broker."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.shutdown_offset == NEVER:
             contact.shutdown_offset = offset
 
     def may_leave(self, broker_id: int, active: set[int]) -> bool:
-        """Whether the brokers that stay have read who leads now."""
+        """Whether the brokers that stay have read of the new leaders."""
         contact = self._contacts.get(broker_id)
         if contact is None:
             return True

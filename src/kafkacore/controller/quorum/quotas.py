@@ -1,4 +1,4 @@
-"""AlterClientQuotas: what users, client ids and addresses may use of a cluster (KIP-546)."""
+"""AlterClientQuotas: the quotas of users, client ids and addresses (KIP-546)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OF_ADDRESSES: Final[Mapping[str, Kind]] = {"connection_creation_rate": Kind("IN
 
 
 def alter_client_quotas(image: MetadataImage, request: Any) -> Decision:
-    """Each entity by itself, its quotas all or none. Raises POLICY_VIOLATION for too much at once."""
+    """Alters each entity on its own, its quotas all or none. Raises POLICY_VIOLATION for too many changes at once."""
     records: list[Message] = []
     results = []
     seen: set[Entity] = set()
@@ -88,7 +88,7 @@ def _records_of(image: MetadataImage, entity: Entity, entry: Any) -> list[Messag
 
 
 def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
-    """What quotas the entity may have."""
+    """The quotas that the entity may have."""
     kinds = {kind for kind, _ in entity}
     problem = None
     if not entity:
@@ -111,7 +111,7 @@ def _check_entity(entity: Entity, entry: Any) -> Mapping[str, Kind]:
 
 
 def _address_problem(address: str | None) -> str | None:
-    """Apache Kafka looks names up as well; a controller of ours, which waits for nobody, takes what is an address."""
+    """Only addresses are accepted. Apache Kafka also resolves names; this controller must not wait for a lookup."""
     try:
         if address is not None:
             ipaddress.ip_address(address)

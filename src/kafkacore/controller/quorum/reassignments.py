@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: which brokers have a partition (KIP-455, KIP-860)."""
+"""AlterPartitionReassignments and ListPartitionReassignments: the brokers of a partition (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reassignment:
         self._changes = LeaderChanges(image, settings)
 
     def decide(self, request: Any) -> Decision:
-        """Each partition by itself. Raises POLICY_VIOLATION for too much at once."""
+        """Decides each partition on its own. Raises POLICY_VIOLATION for too many changes at once."""
         records: list[Message] = []
         response = AlterPartitionReassignmentsResponse(
             error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
@@ -75,14 +75,14 @@ class Reassignment:
         return record
 
     def _reverted(self, topic: Topic, was: Partition) -> Target:
-        """Back to what there was before the reassignment that is under way."""
+        """Returns to the replicas before the reassignment in progress."""
         if not in_progress(was):
             raise error_for(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
         replicas = [each for each in was.replicas if each not in was.adding]
         isr = [each for each in was.isr if each not in was.adding]
         unclean = unclean_elections(self._image, self._settings, topic.name)
         if not isr:
-            # Whoever is in sync was about to come: the first of the others may have lost records.
+            # Only new replicas are in sync. The first old one may have lost records.
             if not replicas:
                 raise error_for(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -104,10 +104,10 @@ def in_progress(partition: Partition) -> bool:
 
 
 def _reassigned(was: Partition, wanted: Sequence[int]) -> Target:
-    """First the new replicas beside the old ones; when they are in sync, the old ones go."""
+    """The new replicas join the old ones, which leave when the new ones are in sync."""
     removing = sorted(set(was.replicas) - set(wanted))
     adding = sorted(set(wanted) - set(was.replicas))
-    # What a reassignment under way says stays, where this one says nothing, as in Kafka.
+    # An empty list leaves the list of a reassignment in progress as it is, as in Kafka.
     return Target(replicas=[*wanted, *removing], removing=removing or None, adding=adding or None)
 
 
@@ -120,7 +120,7 @@ def _check_factor(was: Partition, wanted: Sequence[int]) -> None:
 
 
 def list_reassignments(image: MetadataImage, request: Any) -> Any:
-    """Those under way: of the partitions that are asked for, or of all."""
+    """The reassignments in progress, of the requested partitions or of all."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
         asked: Iterable[tuple[Topic, Iterable[int]]] = _under_way(image)
@@ -136,7 +136,7 @@ def list_reassignments(image: MetadataImage, request: Any) -> Any:
 
 
 def _under_way(image: MetadataImage) -> list[tuple[Topic, list[int]]]:
-    """Few partitions have anything rare: only those are looked at."""
+    """Looks only at the few partitions with rare fields."""
     found: dict[int, list[int]] = {}
     for number, chunk in enumerate(image.partition_chunks):
         for index in chunk.rare:

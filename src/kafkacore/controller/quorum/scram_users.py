@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: users that authenticate by SCRAM (KIP-554). Passwords come salted, and are not kept."""
+"""AlterUserScramCredentials: users that authenticate by SCRAM (KIP-554). Passwords arrive salted and are not stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 
 
 def alter_users(image: MetadataImage, request: Any) -> Decision:
-    """Each user by itself, and once. Raises POLICY_VIOLATION for too much at once."""
+    """Alters each user on its own, and once. Raises POLICY_VIOLATION for too many changes at once."""
     records: dict[str, Message] = {}
     refused: dict[str, KafkaError] = {}
     for each in (*request.deletions, *request.upsertions):

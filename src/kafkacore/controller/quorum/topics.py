@@ -1,4 +1,4 @@
-"""CreateTopics and CreatePartitions: what is asked for is checked as Apache Kafka checks it, then placed."""
+"""CreateTopics and CreatePartitions: requests are checked as in Apache Kafka, then partitions are placed."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from kafkacore.protocol.uuid import Uuid
 from kafkacore.storage.names import CLUSTER_METADATA_TOPIC, topic_name_problem
 
 USE_DEFAULT: Final = -1
-MAX_DESCRIPTIONS: Final = 256  # kept at once; then all are forgotten
+MAX_DESCRIPTIONS: Final = 256  # kept at once; then the cache is emptied
 Result = CreateTopicsResponse.CreatableTopicResult
 Placed = list[list[int]]
 
 
 class TopicDescriptions:
-    """What CreateTopics tells of a topic's configuration. Topics that set the same share the list, which nobody
-    changes: a request for a thousand topics describes it once, and the next request not at all."""
+    """The configuration of a topic in the answer to CreateTopics. Topics with equal settings share one list, which is
+    never changed: a request for a thousand topics makes it once, and the next request not at all."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class TopicDescriptions:
 
 
 class TopicCreation:
-    """One CreateTopics request. `new_id` gives a topic its id."""
+    """One CreateTopics request. `new_id` returns the id of a new topic."""
 
     def __init__(
         self, image: MetadataImage, settings: Settings, new_id: Callable[[], Uuid], descriptions: TopicDescriptions
@@ -86,7 +86,7 @@ class TopicCreation:
         self._records: list[Message | PartitionRun] = []
 
     def decide(self, request: Any) -> Decision:
-        """Raises POLICY_VIOLATION for too much at once; whatever else is wrong is told for each topic."""
+        """Raises POLICY_VIOLATION for too many partitions at once. All other errors are in the topics' results."""
         self._limit_partitions(request.topics)
         names = [topic.name for topic in request.topics]
         twice = {name for name, count in Counter(names).items() if count > 1}
@@ -204,19 +204,19 @@ class PartitionGrowth:
         replicas = self._placement.of_more(topic, asked, count)
         self._records.append(self._placement.run(topic.topic_id, count, replicas))
         self._count += len(replicas)
-        # What is over the limit fails the whole request, and soon.
+        # Too many partitions fail the whole request, as early as possible.
         limit_records(self._count)
 
 
 def _spans(placed: Placed) -> list[tuple[list[int], int]]:
-    """Placements that are the same and follow each other, with how many they are."""
+    """Runs of equal placements, with their lengths."""
     if placed.count(placed[0]) == len(placed):
-        return [(placed[0], len(placed))]  # as where there is one broker
+        return [(placed[0], len(placed))]  # as with one broker
     return [(placement, len(list(alike))) for placement, alike in groupby(placed)]
 
 
 class Placement:
-    """Where partitions go, by hand or by the placer, and their first leaders."""
+    """Places partitions, by the request or by the placer, and elects their first leaders."""
 
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
@@ -228,7 +228,7 @@ class Placement:
         self._active = {each.broker_id for each in image.brokers.values() if each.active}
         self._columns = PartitionRecords()
         self._placements: dict[Ids, tuple[Ids, Ids, list[Uuid]]] = {}
-        self._placed: list[Any] = []  # of the columns' rows: what some that follow each other have, and how many
+        self._placed: list[Any] = []  # for the rows of the columns: [placement, length] of each run
 
     def of_new_topic(self, topic: Any) -> Placed:
         if topic.assignments:
@@ -268,7 +268,7 @@ class Placement:
         return placed
 
     def run(self, topic_id: Uuid, first: int, placed: Placed) -> PartitionRun:
-        """The records of new partitions of a topic, to be finished."""
+        """The records of new partitions of a topic; `finish` completes them."""
         columns = self._columns
         begin, partition = len(columns), first
         for placement, count in _spans(placed):
@@ -282,13 +282,13 @@ class Placement:
         return PartitionRun(topic_id, columns, begin, len(placed))
 
     def finish(self) -> None:
-        """After the last run: their columns are whole."""
+        """Fills the columns after the last run."""
         for (replicas, isr, directories), count in self._placed:
             self._columns.place(count, replicas, isr, isr[0], directories)
         self._placed.clear()
 
     def _known(self, replicas: Ids) -> tuple[Ids, Ids, list[Uuid]]:
-        """Replicas, those in sync at first, and the directory of each."""
+        """Replicas, the first ISR, and the directory of each replica."""
         known = self._placements.get(replicas)
         if known is None:
             isr = tuple([each for each in replicas if each in self._active])

@@ -1,1 +1,1 @@
-"""What a cluster knows of itself: records, the columnar image they add up to, what changed, and who is told."""
+"""The cluster's metadata: records, the columnar image that they build, its deltas, and the publication of both."""

@@ -1,8 +1,8 @@
-"""Metadata's partitions, encoded from the columns and kept as long as what they say is so.
+"""The partitions in Metadata responses, encoded from the columns and cached while they are right.
 
-A chunk that a root holds never changes, so whoever holds an encoded answer beside the chunk it was made from can see
-that it is still right. Partitions whose brokers all live and are reached are encoded by one native call for each
-topic; the others are for the caller, who knows what to say of them.
+A chunk that a root holds never changes. A cached answer keeps the chunk that it was made from; while the root still has
+that chunk, the answer is right. One native call encodes a topic whose brokers are all alive and reachable. The caller
+encodes the others.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from kafkacore.metadata.image import MetadataImage, Topic
 from kafkacore.metadata.partitions import CHUNK_ROWS, PartitionChunk
 from kafkacore.metadata.registrations import BrokerRegistration
 
-MAX_TOPICS: Final = 100_000  # kept at once; then all are forgotten, and made again as they are asked for
-MAX_WHOLE_BYTES: Final = 64 << 20  # of answers about all topics
-VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0  # filters replicas, which no column says
+MAX_TOPICS: Final = 100_000  # kept at once; then the cache is emptied
+MAX_WHOLE_BYTES: Final = 64 << 20  # of answers for all topics
+VERSION_WITHOUT_OFFLINE_BROKERS: Final = 0  # leaves offline replicas out, which no column has
 
 Brokers = object  # the mapping of a root, compared by identity
 
@@ -39,7 +39,7 @@ class _Health(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """Rows of one chunk that follow each other."""
+    """Consecutive rows of one chunk."""
 
     number: int
     start: int
@@ -57,8 +57,8 @@ class PartitionAnswers:
         self._health: dict[int, _Health] = {}
 
     def partitions(self, image: MetadataImage, topic: Topic) -> Encoded | None:
-        """What goes into a response's topic as its partitions; None when the caller must make them one by one: a
-        replica cannot be reached, or its disk has failed."""
+        """The encoded partitions of a response's topic; None when a replica cannot be reached or its disk has failed:
+        the caller then encodes them one by one."""
         rows = topic.partition_rows
         if not self._usable or not rows or rows[0] < 0:
             return None
@@ -131,7 +131,7 @@ def _columns(image: MetadataImage, runs: Sequence[_Run], width: int) -> dict[str
 
 
 def _all_reached(chunk: PartitionChunk, reached: dict[int, BrokerRegistration]) -> bool:
-    """Whether every leader and replica of a chunk lives and no directory of theirs has failed. Free rows have none."""
+    """Whether all leaders and replicas of a chunk live and all their directories work. Free rows have no replicas."""
     leaders = {leader for leader, topic in zip(chunk.leader, chunk.topic, strict=True) if topic >= 0}
     if not leaders <= reached.keys():
         return False
@@ -156,13 +156,13 @@ class _Whole(NamedTuple):
 
 
 class WholeAnswers:
-    """Responses about all topics, by what they depend on beside the image: listener, version, and the like."""
+    """Responses for all topics, keyed by their inputs beside the image: listener, version, and the like."""
 
     def __init__(self) -> None:
         self._kept: dict[object, _Whole] = {}
 
     def get(self, key: object, image: MetadataImage) -> bytes | None:
-        """The answer that was kept, when nothing it says has changed since."""
+        """The cached answer, if nothing in it has changed since."""
         kept = self._kept.get(key)
         if kept is None or kept.brokers is not image.brokers:
             return None

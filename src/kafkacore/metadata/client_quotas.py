@@ -1,4 +1,4 @@
-"""Client quotas in an image (KIP-546): what ClientQuotaRecords add up to."""
+"""Client quotas in an image (KIP-546): the sum of its ClientQuotaRecords."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Entity = tuple[tuple[str, str | None], ...]
 
 
 def entity_of(data: Iterable[Any]) -> Entity:
-    """From EntityData of a request or a record; of a kind that is there twice, the last."""
+    """The entity in the EntityData of a request or a record. The last of two entries of one kind counts."""
     return tuple(sorted({each.entity_type: each.entity_name for each in data}.items()))
 
 
 def kept_key(entity: Entity, quota: str) -> tuple[str, Entity, str]:
-    """Where an image keeps the record of one quota."""
+    """The key of a quota's record in an image."""
     return RECORD, entity, quota
 
 

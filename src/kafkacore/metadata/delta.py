@@ -1,4 +1,4 @@
-"""What lies between two roots: sets of rows, ids and keys, not copies."""
+"""The difference between two roots: sets of rows, ids and keys, not copies."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kafkacore.protocol.uuid import Uuid
 
 
 class MetadataDelta:
-    """`partition_rows` are rows of the newer root whose content is new or changed. A topic that came and went within
-    the delta is only in `topics_deleted`; one that was deleted and made again has a new id. `freed_rows` were deleted
-    topics': one that is changed as well has a new owner."""
+    """`partition_rows` has the new and changed rows of the newer root. A topic that was created and deleted within the
+    delta is only in `topics_deleted`; one that was deleted and created again has a new id. `freed_rows` belonged to
+    deleted topics; such a row that is also changed has a new owner."""
 
     __slots__ = (
         "brokers", "configs", "controllers", "features", "freed_rows", "kept", "partition_rows", "producer_ids",
@@ -37,7 +37,7 @@ class MetadataDelta:
         )  # fmt: skip
 
     def add(self, later: MetadataDelta) -> None:
-        """What `later`, which begins where this one ends, changed as well."""
+        """Adds the changes of `later`, which begins where this delta ends."""
         for topic_id in later.topics_deleted:
             self.topics_created.pop(topic_id, None)
         self.topics_created.update(later.topics_created)
@@ -54,10 +54,9 @@ class MetadataDelta:
 
 
 def rows_of_older_topics(image: MetadataImage, delta: MetadataDelta) -> set[int]:
-    """The changed rows, in the newer root, of topics that were there before: none, where topics were created and
-    nothing else happened."""
+    """The changed rows, in the newer root, of topics that existed before. Empty when topics were only created."""
     created = [image.topic_at(row).partition_rows for row in delta.topics_created.values()]
-    # All that a new topic has is a change. Mostly there is nothing else, which is seen without a look at every row.
+    # Every row of a new topic is a change. Mostly there are no others: the counts show it without a look at each row.
     if sum(map(len, created)) == len(delta.partition_rows) and not any(-1 in rows for rows in created):
         return set()
     return delta.partition_rows.difference(*created)

@@ -1,4 +1,4 @@
-"""Replay: the one place where metadata changes, the same on the active controller, a standby, a broker and at restart.
+"""Replay: the only place where metadata changes, on the active controller, a standby, a broker and at restart.
 
 An Edit begins at a root, replays records, and `freeze` gives the next root with what lies between them. It copies what
 it touches, so that a batch costs what it changes and not what there is.
@@ -29,13 +29,13 @@ class Edit:
     """Raises MetadataError for a record that does not fit what was replayed before it."""
 
     def __init__(self, base: MetadataImage) -> None:
-        self.aborted = False  # then `delta` does not tell all
+        self.aborted = False  # if True, `delta` is not complete
         self._load(base)
 
     def _load(self, base: MetadataImage) -> None:
         self.base = base
         self.delta = MetadataDelta()
-        # Copied when they are touched: who keeps what it made of the brokers can see that they are the same.
+        # Copied on the first change, so that a reader can see by identity that the brokers are the same.
         self.features = base.features
         self.brokers = base.brokers
         self.controllers = base.controllers
@@ -56,7 +56,7 @@ class Edit:
         self._partition_count = base.partition_count
         self._free_partitions = base.free_partitions
         self._configs = base.configs.edit()
-        # Rows at the end that are counted and not filled yet: their columns, from which row there, and their topics.
+        # Rows at the end that are counted but not filled yet: their columns, the first row in them, and their topics.
         self._unfilled: PartitionRecords | None = None
         self._unfilled_first = 0
         self._unfilled_topics = array("i")
@@ -64,7 +64,7 @@ class Edit:
     # --- in and out ---
 
     def replay(self, record: Record, offset: int = -1) -> None:
-        """One record at its offset, or a run of them from there on."""
+        """Replays one record at its offset, or a run of records from there on."""
         replayer = _REPLAYERS.get(record.NAME)
         if replayer is None:
             raise MetadataError(f"a {record.NAME} is not metadata")
@@ -77,7 +77,7 @@ class Edit:
             offset += 1 if isinstance(record, Message) else record.count
 
     def freeze(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-        """The root after all that was replayed; the edit is at its end."""
+        """Returns the root after all replayed records. The edit must not be used again."""
         self._fill_rows()
         base = self.base
         return MetadataImage(
@@ -203,7 +203,7 @@ class Edit:
             self._place(rows, topic_row, run.columns, index)
 
     def _append_rows(self, rows: array[int], topic_row: int, run: PartitionRun) -> None:
-        """Gives them their rows. These are filled together with those of the runs around, whose columns lie beside."""
+        """Assigns rows to the partitions. `_fill_rows` fills the rows of neighbouring runs together."""
         if run.columns is not self._unfilled or run.first != self._unfilled_first + len(self._unfilled_topics):
             self._fill_rows()
             self._unfilled, self._unfilled_first = run.columns, run.first
@@ -213,7 +213,7 @@ class Edit:
         self._partition_count += run.count
 
     def _fill_rows(self) -> None:
-        """What was appended last gets into the chunks: before anyone looks there."""
+        """Writes the appended rows into the chunks, before they are read."""
         columns, topics, done = self._unfilled, self._unfilled_topics, 0
         if columns is None:
             return
@@ -228,7 +228,7 @@ class Edit:
             done += count
 
     def _place(self, rows: array[int], topic_row: int, columns: PartitionRecords, index: int) -> None:
-        """A partition out of order, in a row that was free, or over what there is."""
+        """Places a partition that is out of order: in a free row, or over the row that it has."""
         partition = columns.partition[index]
         if partition < 0:
             raise MetadataError(f"a PartitionRecord has a negative partition, {partition}")
@@ -274,7 +274,7 @@ class Edit:
         self.delta.partition_rows.update(changed)
 
     def clear_elr(self, record: Any, offset: int) -> None:
-        """Of one topic, or of all when the name is empty (KIP-966)."""
+        """Clears the ELR of one topic, or of all when the name is empty (KIP-966)."""
         self._fill_rows()
         only = None
         if record.topic_name:
@@ -340,9 +340,9 @@ class Edit:
         self.delta.configs.add(key)
 
     def set_feature(self, record: Any, offset: int) -> None:
-        """Whatever the level: a later record may raise it, and the controller that leads checks what is left."""
+        """Any level: a later record may raise it, and the active controller checks the result."""
         if record.name == KRAFT_VERSION:
-            return  # a control record tells it; where 3.9 wrote it here too, it is not to be told twice (KAFKA-18979)
+            return  # a control record has it; 3.9 wrote it here too, and it must not appear twice (KAFKA-18979)
         features = {**self.features, record.name: record.feature_level}
         if record.feature_level == 0:
             del features[record.name]
@@ -357,7 +357,7 @@ class Edit:
         self.delta.producer_ids = True
 
     def keep(self, key: tuple[Any, ...], record: Any) -> None:
-        """What is replayed and written back, but not acted on; None forgets it."""
+        """Keeps a record that is replayed and written back, but not acted on; None removes it."""
         if self._kept is None:
             self._kept = self.base.kept.edit()
         if record is None:
@@ -375,7 +375,7 @@ class Edit:
             )
         before = self.freeze(offset - 1, self.base.epoch, self.base.timestamp_ms)
         delta = self.delta
-        # What `before` shares must be copied again before it is touched.
+        # `before` now shares these structures, so the next change must copy them again.
         self._load(before)
         self.delta = delta
         self.transaction = Transaction(record.name, offset, before)
@@ -398,12 +398,12 @@ class Edit:
 def next_root(
     base: MetadataImage, records: Records, offsets: tuple[int, int], epoch: int, timestamp_ms: int
 ) -> tuple[MetadataImage, MetadataDelta | None]:
-    """The root after a committed batch with its first and last offset, and what lies between; None: everything may.
+    """The root after a committed batch with its first and last offset, and the delta; None: everything may be changed.
 
     Raises MetadataError, as an Edit does."""
     first, last = offsets
     if all(_REPLAYERS.get(record.NAME) is _nothing for record in records):
-        # Of the log of a quiet cluster that is every batch but a few, and a start replays thousands of them.
+        # Most batches in the log of a quiet cluster are such, and a start replays thousands of them.
         return base._replace(offset=last, epoch=epoch, timestamp_ms=timestamp_ms), MetadataDelta()
     edit = Edit(base)
     edit.replay_batch(records, first)

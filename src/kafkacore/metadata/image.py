@@ -1,4 +1,4 @@
-"""The image: what all records up to an offset add up to. A root never changes; whoever holds one sees one moment.
+"""The image: the metadata after all records up to an offset. A root never changes; its reader sees one moment.
 
 Rows are numbers: a topic's and a partition's place in their chunks. They mean something within one root and those made
 from it, and nothing outside of this process.
@@ -36,7 +36,7 @@ ConfigKey = tuple[int, str]
 
 
 class Topic(NamedTuple):
-    """`partition_rows[p]` is the row of partition p, -1 where there is none."""
+    """`partition_rows[p]` is the row of partition p, -1 for a missing partition."""
 
     name: str
     topic_id: Uuid
@@ -51,7 +51,7 @@ class FreeRow(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """A metadata transaction under way (KIP-868) and what there was before it."""
+    """A metadata transaction in progress (KIP-868) and the root before it."""
 
     name: str | None
     offset: int
@@ -78,15 +78,15 @@ class MetadataImage(NamedTuple):
     partition_count: int = 0
     free_partitions: FreeRow | None = None
     configs: ShardedMap[ConfigKey, Mapping[str, str | None]] = ShardedMap()
-    next_producer_id: Any = None  # the ProducerIdsRecord that says so
-    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records nothing here acts on, by what they are about
+    next_producer_id: Any = None  # its ProducerIdsRecord
+    kept: ShardedMap[tuple[Any, ...], Any] = ShardedMap()  # records that are kept but not acted on, by key
     transaction: Transaction | None = None
 
     # --- features ---
 
     @property
     def metadata_version(self) -> MetadataVersion:
-        """Raises MetadataError while there is none: the bootstrap records are not there yet."""
+        """Raises MetadataError before the bootstrap records are replayed."""
         level = self.features.get(METADATA_VERSION)
         if level is None:
             raise MetadataError("the cluster has no metadata.version yet")
@@ -134,7 +134,7 @@ class MetadataImage(NamedTuple):
         return self.partition_at(rows[partition])
 
     def replicas(self, topic: Topic, partition: int) -> Ids:
-        """None of them where there is no such partition."""
+        """Empty when there is no such partition."""
         rows = topic.partition_rows
         if not 0 <= partition < len(rows) or rows[partition] < 0:
             return ()
@@ -148,11 +148,11 @@ class MetadataImage(NamedTuple):
     # --- the rest ---
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str | None]:
-        """What was set for a resource; the name "" of BROKER is every broker's default."""
+        """The settings of a resource. The name "" of BROKER has the defaults of all brokers."""
         return self.configs.get((resource_type, name)) or NO_CONFIGS
 
     def set_config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """Likewise; only what has a value."""
+        """The settings of a resource that have a value."""
         told = self.configs.get((resource_type, name))
         return {key: value for key, value in told.items() if value is not None} if told else {}
 
@@ -173,5 +173,5 @@ def has_collision_characters(name: str) -> bool:
 
 
 def unify_collision_characters(name: str) -> str:
-    """`a.b` and `a_b` have one metric name between them."""
+    """`a.b` and `a_b` share one metric name."""
     return name.replace(".", "_")

@@ -1,9 +1,8 @@
-"""Records of many partitions at once: how they are decided, written, read and replayed.
+"""Records of many partitions at once: decided, written, read and replayed in columns.
 
-A sequence of records holds a PartitionRun in place of the PartitionRecords of one topic that follow each other. The
-runs of one request, or of one batch, share their columns: those are written by one native call. A ChangeRun is in place
-of the PartitionChangeRecords of one topic that follow each other and say the same: a broker that leaves or comes back
-brings one for each partition it leads.
+A PartitionRun replaces consecutive PartitionRecords of one topic in a sequence of records. The runs of one request, or
+of one batch, share their columns, which one native call writes. A ChangeRun replaces consecutive, equal
+PartitionChangeRecords of one topic: a broker that leaves or comes back causes one for each partition that it leads.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _RARE: Final = {
 
 
 _LISTS: Final = ("replicas", "isr", "directories", *_RARE)
-MAX_WIDTH: Final = 64  # replicas of a row that are read in columns; a batch with more is read record by record
+MAX_WIDTH: Final = 64  # the most replicas of a row in columns; a batch with a wider row is read record by record
 
 
 class PartitionRecords(PartitionColumns):
@@ -47,12 +46,12 @@ class PartitionRecords(PartitionColumns):
         self.topic_ids = bytearray()
 
     def number(self, topic_id: Uuid, first: int, count: int) -> None:
-        """New partitions of a topic, from `first` on. What they have is told by `place`, of many topics at once."""
+        """Adds new partitions of a topic, from `first` on. `place` then fills the rows of many topics at once."""
         self.topic_ids += topic_id * count
         self.partition += consecutive(first, count)
 
     def place(self, count: int, replicas: Ids, isr: Ids, leader: int, directories: Sequence[Uuid]) -> None:
-        """What the next `count` partitions have, that were numbered and not placed yet."""
+        """Fills the next `count` rows that `number` added."""
         self.widen(len(replicas))
         room = self.width - len(replicas)
         self.leader += array("i", [leader]) * count
@@ -74,7 +73,7 @@ class PartitionRecords(PartitionColumns):
         self.recovery.append(record.leader_recovery_state)
         self.replicas.extend([*record.replicas, *[-1] * (self.width - len(record.replicas))])
         self.isr.extend([*record.isr, *[-1] * (self.width - len(record.isr))])
-        # MIGRATING_DIRECTORY, where none is told, is all zeros.
+        # A missing directory is MIGRATING_DIRECTORY, all zeros.
         self.directories += b"".join(record.directories).ljust(16 * self.width, b"\0")
         rare = Rare(
             tuple(record.removing_replicas),
@@ -87,7 +86,7 @@ class PartitionRecords(PartitionColumns):
 
     @classmethod
     def decode(cls, version: int, data: Buffer, starts: array[int], ends: array[int]) -> PartitionRecords:
-        """The records at `data[starts[i]:ends[i]]`, one a row. Raises ProtocolError."""
+        """Reads the record at `data[starts[i]:ends[i]]` into row i. Raises ProtocolError."""
         first = _record_class().decode(memoryview(data)[starts[0] : ends[0]], version)
         width = max(1, *[len(getattr(first, name) or ()) for name in _LISTS])
         while width <= MAX_WIDTH:
@@ -139,7 +138,7 @@ class PartitionRecords(PartitionColumns):
                     self.rare[index] = self.rare.get(index, NOTHING_RARE)._replace(**{field: ids})
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """All rows as records behind `prefix` each, and where each of them ends."""
+        """All rows as records, each after `prefix`, and the end of each record."""
         count, width = len(self), self.width
         missing = self.replicas.count(-1)
         used = array("i", [width]) * count
@@ -163,7 +162,7 @@ class PartitionRecords(PartitionColumns):
         return _codec(version).encode(columns, prefix=prefix)
 
     def _rare_column(self, field: str) -> tuple[memoryview, array[int]]:
-        """Null where there is nothing, as in a record."""
+        """Null for an empty value, as in a record."""
         told = {index: getattr(rare, field) for index, rare in self.rare.items()}
         width = max(1, *map(len, told.values()))
         values = array("i", [-1]) * (width * len(self))
@@ -198,7 +197,7 @@ class PartitionRun:
 
 
 class ChangeRun:
-    """What `record` says, of each of `partitions`, one after the other, whichever it names itself."""
+    """The change of `record` for each of `partitions`, in order. The partition in `record` itself does not count."""
 
     NAME, API_KEY = "PartitionChangeRecord", 5
     PARTITION_BYTES = 4  # a record begins with its partition, in every version; the rest is what the run has in common
@@ -214,7 +213,7 @@ class ChangeRun:
         return f"{self.record!r}, of partitions {', '.join(map(str, self.partitions))}"
 
     def encode(self, version: int, prefix: bytes) -> tuple[bytes, array[int]]:
-        """All of them behind `prefix` each, and where each of them ends."""
+        """All records, each after `prefix`, and the end of each record."""
         common = self.record.encode(version)[self.PARTITION_BYTES :]
         size = len(prefix) + self.PARTITION_BYTES + len(common)
         numbers = struct.pack(f">{self.count}i", *self.partitions)
@@ -222,18 +221,18 @@ class ChangeRun:
         return prefix + (common + prefix).join(each) + common, array("q", range(size, size * self.count + 1, size))
 
 
-# What a batch of metadata holds, in order.
+# The contents of a batch of metadata, in order.
 Record = Message | PartitionRun | ChangeRun
 Records = Sequence[Record]
 
 
 def record_count(records: Iterable[Any]) -> int:
-    """Records in the log: a run stands for several."""
+    """The number of records in the log: a run counts as several."""
     return sum([1 if isinstance(record, Message) else record.count for record in records])
 
 
 def parted(records: Records, most: int) -> Iterator[list[Record]]:
-    """In order, and no more than `most` of the log's records at a time; of runs, only those of changes are parted."""
+    """Splits records, in order, into parts of at most `most` log records. Only ChangeRuns are split inside."""
     part: list[Record] = []
     room = most
     for record in records:

@@ -47,12 +47,12 @@ class Partition(NamedTuple):
     last_known_elr: Ids = ()
 
     def directory(self, broker_id: int) -> Uuid:
-        """Of a replica. Raises ValueError for a broker that is none."""
+        """The directory of a replica. Raises ValueError for a broker without one."""
         return self.directories[self.replicas.index(broker_id)]
 
 
 class Rare(NamedTuple):
-    """What few partitions have, kept beside the columns."""
+    """Fields that few partitions have; they are kept beside the columns."""
 
     removing: Ids
     adding: Ids
@@ -63,7 +63,7 @@ class Rare(NamedTuple):
 NOTHING_RARE: Final = Rare((), (), (), ())
 
 
-_NO_CHANGE: Final = (None, None, None, None)  # of what is rare
+_NO_CHANGE: Final = (None, None, None, None)  # of the rare fields
 
 
 def _blank(width: int, count: int) -> array[int]:
@@ -71,8 +71,7 @@ def _blank(width: int, count: int) -> array[int]:
 
 
 class PartitionColumns:
-    """What is known of partitions, a column each. `width` is the most replicas that a row has; shorter rows are filled
-    with -1."""
+    """Columns of partitions. `width` is the number of replicas in the widest row; shorter rows are filled with -1."""
 
     __slots__ = (
         "directories", "isr", "leader", "leader_epoch", "partition", "partition_epoch", "rare", "recovery", "replicas",
@@ -109,7 +108,7 @@ class PartitionColumns:
         )  # fmt: skip
 
     def take(self, source: PartitionColumns, first: int, count: int) -> None:
-        """`count` rows of another, from `first` on, as new rows."""
+        """Appends `count` rows of other columns, from `first` on."""
         end, at = first + count, len(self)
         self.widen(source.width)
         self.partition += source.partition[first:end]
@@ -127,7 +126,7 @@ class PartitionColumns:
                 self.rare[at + index - first] = source.rare[index]
 
     def widen(self, width: int) -> None:
-        """Room for as many replicas in each row."""
+        """Makes room for `width` replicas in each row."""
         old = self.width
         if width > old:
             self.replicas, self.isr = _widened(self.replicas, old, width), _widened(self.isr, old, width)
@@ -173,8 +172,7 @@ class PartitionChunk(PartitionColumns):
         return Uuid(self.directories[start : start + 16])
 
     def alike(self, index: int, count: int) -> bool:
-        """Whether `count` rows from `index` on say the same of their partitions: replicas, directories, leader, ISR,
-        epochs."""
+        """Whether `count` rows from `index` on are equal in replicas, directories, leader, ISR and epochs."""
         if count == 1:
             return True
         first, end, width = index, index + count, self.width
@@ -188,8 +186,8 @@ class PartitionChunk(PartitionColumns):
         return self.directories[start : end * wide] == self.directories[start : start + wide] * count
 
     def put(self, index: int, row: Partition) -> None:
-        """Over the row at `index`, which exists."""
-        # An ISR that is wider than the replicas is nobody's doing, but what a record says must not move other rows.
+        """Overwrites the row at `index`, which exists."""
+        # No controller writes an ISR wider than the replicas, but such a record must not move other rows.
         self.widen(max(len(row.replicas), len(row.isr), len(row.directories)))
         self.topic[index] = row.topic_row
         self.partition[index] = row.partition
@@ -210,8 +208,8 @@ class PartitionChunk(PartitionColumns):
             self.rare.pop(index, None)
 
     def change(self, index: int, count: int, record: Any) -> None:
-        """What a PartitionChangeRecord says, of `count` rows from `index` on, in place. A leader that is set, even to
-        the same broker, begins a new leader epoch."""
+        """Applies a PartitionChangeRecord to `count` rows from `index` on, in place. Setting a leader begins a new
+        leader epoch, even with the same broker."""
         end = index + count
         if record.replicas is not None or record.directories is not None:
             for each in range(index, end):
@@ -255,20 +253,20 @@ class PartitionChunk(PartitionColumns):
         self.rare.pop(index, None)
 
     def extend(self, topics: array[int], source: PartitionColumns, first: int) -> None:
-        """New rows, one for each row of a topic: this is how every created partition comes here."""
+        """Appends rows for the partitions of topics. Every created partition comes this way."""
         self.topic += topics
         self.take(source, first, len(topics))
 
 
 @lru_cache(maxsize=16)
 def consecutive(first: int, count: int) -> array[int]:
-    """`count` numbers from `first` on. Shared by all who ask, mostly for a new topic's few partitions: not to be
-    changed."""
+    """`count` numbers from `first` on. Callers share the array and must not change it; it mostly serves the few
+    partitions of new topics."""
     return array("i", range(first, first + count))
 
 
 def successive(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The rows in their order as spans `(first, count)`, each within one chunk."""
+    """The rows, in their order, as spans `(first, count)` within one chunk."""
     at = 0
     while at < len(rows):
         first = rows[at]
@@ -286,7 +284,7 @@ def _ids(values: Sequence[int]) -> Ids:
 
 
 def _widened(values: array[int], old: int, width: int) -> array[int]:
-    """Rows of `old` numbers as rows of `width`."""
+    """Widens rows of `old` numbers to `width`."""
     if width == old:
         return values
     made = _blank(width, len(values) // old)
@@ -309,8 +307,8 @@ Chunks = Sequence[PartitionChunk]
 
 
 def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk, int, int]]:
-    """Rows that follow each other and say the same, together: their chunk, the first row's index in it, how many. A row
-    below 0 is none."""
+    """Runs of consecutive, equal rows: their chunk, the index of the first row in it, and their number. Rows below 0
+    are skipped."""
     left = sorted(rows)
     begin = at = bisect_left(left, 0)
     while at < len(left):
@@ -319,7 +317,7 @@ def alike(chunks: Chunks, rows: Iterable[int]) -> Iterator[tuple[PartitionChunk,
         most = min(len(left) - at, CHUNK_ROWS - index)
         while left[at + most - 1] != row + most - 1:
             most = (most + 1) // 2
-        # All of them are, where one broker has everything; else a few. Each try costs no more than what it finds.
+        # With one broker all rows are equal, else a few. A try costs no more than the rows that it finds.
         count = most if at == begin and chunk.alike(index, most) else 1
         while count < most and chunk.alike(index, min(2 * count, most)):
             count = min(2 * count, most)
@@ -337,7 +335,7 @@ def rows_led_by(chunks: Chunks, broker_id: int) -> Iterator[int]:
 
 
 def rows_not_led_by_the_first(chunks: Chunks) -> Iterator[int]:
-    """Rows whose leader is another than the preferred one, or nobody."""
+    """Rows whose leader is not the preferred one, or missing."""
     for number, chunk in enumerate(chunks):
         preferred = chunk.replicas[:: chunk.width]
         if chunk.leader != preferred:

@@ -1,6 +1,6 @@
-"""A broker's committed image: batches go in, roots come out, and whoever subscribed hears what changed.
+"""A broker's committed image: batches go in, and subscribers get each root with its delta.
 
-A root inside of a metadata transaction is not shown: its records count when the transaction ends (KIP-868).
+A root inside a metadata transaction is not published: its records count when the transaction ends (KIP-868).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kafkacore.metadata.image import EMPTY_IMAGE, MetadataImage
 from kafkacore.metadata.partition_records import Record, Records, record_count
 from kafkacore.metadata.snapshot import image_of
 
-# What changed since the root that the subscriber was last given; None: everything may have (a snapshot was loaded).
+# A root, and the delta since the subscriber's last root; None: everything may have changed (a snapshot was loaded).
 Subscriber = Callable[[MetadataImage, MetadataDelta | None], None]
 
 
@@ -29,11 +29,11 @@ class MetadataPublisher:
 
     @property
     def applied_offset(self) -> int:
-        """Of the last record that was replayed, published or not: what heartbeats tell."""
+        """The offset of the last replayed record, published or not. Heartbeats carry it."""
         return self._head.offset
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Called from then on for each published root, in the order of subscription; at once when there is one."""
+        """Calls subscribers for each published root, in the order of subscription, and at once if there is a root."""
         self._subscribers.append(subscriber)
         if self.image is not EMPTY_IMAGE:
             subscriber(self.image, None)
@@ -47,14 +47,14 @@ class MetadataPublisher:
         self._replay((), last_offset, last_offset, epoch, timestamp_ms)
 
     def load_snapshot(self, records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> None:
-        """In place of all that was applied. `offset` is of the last record that the snapshot stands for."""
+        """Replaces all applied metadata. `offset` is the last record in the snapshot."""
         self._head = image_of(records, offset, epoch, timestamp_ms)
         self._unpublished = MetadataDelta()
         self._publish(None)
 
     def adopt(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
-        """The next root as a controller of this process made it, instead of applying its records again: a root never
-        changes, so both may hold it. `delta` is None when it does not tell all."""
+        """Takes the next root from a controller of this process, instead of replaying its records: a root never
+        changes, so both may hold it. `delta` is None when it is not complete."""
         self._advance(head, delta)
 
     def _replay(self, records: Records, base: int, last: int, epoch: int, timestamp_ms: int) -> None:
@@ -63,7 +63,7 @@ class MetadataPublisher:
     def _advance(self, head: MetadataImage, delta: MetadataDelta | None) -> None:
         self._head = head
         if delta is None:
-            # What an aborted transaction changed is not there: its rows must not be looked up.
+            # The changes of an aborted transaction are gone: their rows must not be looked up.
             self._untold = True
         else:
             self._unpublished.add(delta)

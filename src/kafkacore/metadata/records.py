@@ -1,4 +1,4 @@
-"""How a metadata record lies in a record batch: frame version, type and version as unsigned varints, then the record.
+"""A metadata record in a record batch: frame version, type and version as unsigned varints, then the record.
 
 A record is written at the version that the finalised metadata.version prescribes (KIP-631, KIP-778), so that every node
 that may run in the cluster can read it.
@@ -21,7 +21,7 @@ from kafkacore.protocol.features import MetadataVersion
 from kafkacore.protocol.messages import Message
 from kafkacore.protocol.uuid import Uuid
 
-Value = bytes | RecordRows  # one record's, or those of several
+Value = bytes | RecordRows  # the value of one record, or the rows of several
 
 FRAME_VERSION: Final = 1
 _MAX_VARINT_BYTES: Final = 5
@@ -62,7 +62,7 @@ RECORD_TYPES: Final = {
 
 
 class MetadataError(KafkaError):
-    """Metadata that cannot be read or applied: this node must not go on as if it had been."""
+    """Metadata that cannot be read or applied. This node must not go on without it."""
 
 
 @cache
@@ -78,7 +78,7 @@ def record_class(api_key: int) -> type[Message]:
 
 
 def registration_change_version(record: Any) -> int:
-    """The lowest version that holds what a BrokerRegistrationChangeRecord says."""
+    """The lowest version that holds all fields of a BrokerRegistrationChangeRecord."""
     if record.cordoned_log_dirs is not None:
         return 3
     if record.log_dirs:
@@ -94,8 +94,7 @@ class RecordWriter:
         self._frames: dict[type[Message], tuple[int, bytes]] = {}
 
     def encode(self, record: Message) -> bytes:
-        """A record's value in its batch. Raises ProtocolError when the version has no place for what the record
-        says."""
+        """A record's value in its batch. Raises ProtocolError when the version lacks a field that the record sets."""
         frame = self._frames.get(type(record)) or self._frame(record)
         return record.encode(*frame)
 
@@ -135,7 +134,7 @@ def _header(api_key: int, version: int) -> bytes:
 
 
 def decode_record(value: bytes | memoryview | None) -> Message:
-    """Raises MetadataError for a frame that is no record of a release we know, ProtocolError for a broken body."""
+    """Raises MetadataError for a frame that this release does not know, ProtocolError for a broken body."""
     if value is not None and len(value) >= 3 and value[0] == FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
         return _decoder(value[1])(value[3:], value[2])
     return decode_framed(value)[0]
@@ -151,7 +150,7 @@ def decode_framed(value: bytes | memoryview | None) -> tuple[Message, int]:
     api_key, at = _varint(value, at)
     version, at = _varint(value, at)
     if version > _MAX_VERSION:
-        raise MetadataError(f"version {version} of metadata record type {api_key} is none that there can be")
+        raise MetadataError(f"version {version} of metadata record type {api_key} cannot exist")
     return _decoder(api_key)(value[at:], version), version
 
 
@@ -171,10 +170,10 @@ def _records_of(batch: Batch) -> list[Record]:
     view, starts, ends = batch.values()
     begin, end = min(starts, default=0), max(ends, default=0)
     if end - begin < len(view) // 2:
-        # The view is of all that was read of the log at once: not to be copied for each of its batches.
+        # The view covers all batches of one read of the log. It must not be copied for each of them.
         view = view[begin:end]
         starts, ends = (array("q", [at - begin for at in each]) for each in (starts, ends))
-    data = bytes(view)  # of which a slice costs a third of what one of a view does
+    data = bytes(view)  # a slice of bytes costs a third of a slice of a view
     if len(starts) == 1 and data[starts[0] : starts[0] + len(_PARTITION)] != _PARTITION:
         return [decode_record(data[starts[0] : ends[0]])]  # as most batches of a quiet cluster's log
     frames = [data[start : min(end, start + _FRAME_BYTES)] for start, end in zip(starts, ends, strict=True)]
@@ -201,7 +200,7 @@ def _records_of(batch: Batch) -> list[Record]:
 
 
 def _is_short(frame: bytes, kind: bytes) -> bool:
-    """Whether it is all three bytes of the frame of such a record."""
+    """Whether these are the three frame bytes of such a record."""
     return frame[:2] == kind and b"" < frame[2:] < b"\x80"
 
 

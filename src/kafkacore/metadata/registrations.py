@@ -1,4 +1,4 @@
-"""Nodes as the cluster knows them: brokers and controllers, with what they support and where they listen."""
+"""The registered nodes: brokers and controllers, with their features and endpoints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class VersionRange(NamedTuple):
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker, as its last RegisterBrokerRecord and the changes after it say. `record_offset` is that record's."""
+    """A broker after its last RegisterBrokerRecord, at `record_offset`, and the changes since."""
 
     broker_id: int
     epoch: int
@@ -49,13 +49,13 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def default_directory(self) -> Uuid:
-        """Where a new partition goes as far as the controller can know (KIP-858)."""
+        """The directory of a new partition, as far as the controller can know it (KIP-858)."""
         if not self.directories:
             return MIGRATING_DIRECTORY
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED_DIRECTORY
 
     def has_online_directory(self, directory: Uuid) -> bool:
-        """One that has no place yet, or one of the broker's that works."""
+        """Whether the directory is not assigned yet, or is a working one of the broker."""
         if directory == LOST_DIRECTORY:
             return False
         return directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or directory in self.directories

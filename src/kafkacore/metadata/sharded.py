@@ -1,5 +1,4 @@
-"""A map that is copied by the part: readers hold a root for as long as they like, a writer copies the shards it
-touches."""
+"""A map that is copied in parts: readers may hold a root for any time, a writer copies the shards that it changes."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-SHARD_ENTRIES: Final = 256  # on average; what one change copies
+SHARD_ENTRIES: Final = 256  # on average; one change copies as many
 
 
 class ShardedMap(Generic[K, V]):
@@ -96,7 +95,7 @@ class ShardedEdit(Generic[K, V]):
         self._shards, self._mask, self._owned = shards, count - 1, set(range(count))
 
     def freeze(self) -> ShardedMap[K, V]:
-        """The root; what is changed after it copies again."""
+        """Returns the root. Later changes copy their shards again."""
         if self._base is None:
             self._base = ShardedMap(tuple(self._shards), self._size)
             self._owned = set()

@@ -1,4 +1,4 @@
-"""An image as the least records that make it again, in the order in which Kafka writes a snapshot."""
+"""The fewest records that rebuild an image, in the order of Kafka's snapshots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkacore.protocol.messages import (
     TopicRecord,
 )
 
-# Where Kafka writes the records that are kept and not acted on: behind the features, behind the configs, at the end.
+# The places of records that are kept but not acted on, as in Kafka: after the features, after the configs, at the end.
 _WITH_FEATURES: Final = ("ZkMigrationStateRecord",)
 _WITH_CONFIGS: Final = ("ClientQuotaRecord",)
 _AT_THE_END: Final = ("AccessControlEntryRecord", "UserScramCredentialRecord", "DelegationTokenRecord")
@@ -35,7 +35,7 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
         yield image.brokers[broker_id].to_record(registration_version)
     for controller_id in sorted(image.controllers):
         yield image.controllers[controller_id].to_record()
-    # What nobody kept right while the feature was off must not count when it is on again (KIP-966): Kafka drops it too.
+    # While the feature is off, ELRs are not maintained, so they must not count later (KIP-966). Kafka drops them too.
     elr = version.elr_supported and image.elr_enabled
     for topic in image.topics():
         yield from topic_records(image, topic, elr)
@@ -49,7 +49,7 @@ def records_of(image: MetadataImage) -> Iterator[Message]:
 
 
 def image_of(records: Iterable[Record], offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-    """The image that a snapshot's records make."""
+    """The image after the records of a snapshot."""
     edit = Edit(EMPTY_IMAGE)
     for record in records:
         edit.replay(record, offset)
@@ -95,6 +95,6 @@ def _features(image: MetadataImage) -> Iterator[Message]:
 def _kept(image: MetadataImage, kinds: tuple[str, ...]) -> Iterator[Message]:
     for kind in kinds:
         found = [item for item in image.kept.items() if item[0][0] == kind]
-        # By what they are about, so that one image has one snapshot.
+        # Sorted by key, so that equal images have equal snapshots.
         for _, record in sorted(found, key=lambda item: repr(item[0])):
             yield record

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from group_rolls import Rolls
 from kafkacore._fast.hot.offset_commit import OffsetCommit
 from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord
@@ -30,6 +29,7 @@ from kafkacore.protocol.messages import (
     SyncGroupRequest,
 )
 from kafkacore.protocol.uuid import ZERO, Uuid
+from published_groups import PublishedGroups
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=3_000)
 SESSION_MS = 10_000
@@ -83,9 +83,9 @@ class GroupLog:
         self.open: deque[Append] = deque()
         self.answers: dict[Any, Any] = {}
         self._uuids = Uuids()
-        self.rolls = Rolls(lambda: self.now_ms)
+        self.published_groups = PublishedGroups(lambda: self.now_ms)
         self.counts = Counts()
-        self.shard = GroupShard(settings, self._uuids, self.rolls, self.counts)
+        self.shard = GroupShard(settings, self._uuids, self.published_groups, self.counts)
         self.carry_out(self.shard.loaded(now_ms))
 
     # --- the log ---
@@ -187,7 +187,7 @@ class GroupLog:
 
     def sync_as(self, request: SyncGroupRequest, waiter: Any) -> Any:
         """Asks the processor first, as a broker does, and the shard if the processor cannot answer."""
-        answer = self.rolls.sync_group(request)
+        answer = self.published_groups.sync_group(request)
         if answer is None:
             self.carry_out(self.shard.sync_group(request, waiter, self.now_ms))
         else:
@@ -204,7 +204,11 @@ class GroupLog:
 
     def heartbeat_as(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Asks the processor first, as a broker does, and the shard if the processor cannot answer."""
-        return HeartbeatResponse() if self.rolls.heartbeat(request) else self.shard.heartbeat(request, self.now_ms)
+        return (
+            HeartbeatResponse()
+            if self.published_groups.heartbeat(request)
+            else self.shard.heartbeat(request, self.now_ms)
+        )
 
     def leave(self, waiter: Any, *members: tuple[str, str | None], group: str = "g") -> Any:
         """LeaveGroup for members by id and instance id."""
@@ -333,7 +337,7 @@ class GroupLog:
 def loaded(records: Iterable[GroupRecord], settings: GroupSettings = SETTINGS, now_ms: int = 1_000_000) -> GroupLog:
     """A shard loaded from these records."""
     made = GroupLog(settings, now_ms)
-    made.shard = GroupShard(settings, Uuids("again"), made.rolls)
+    made.shard = GroupShard(settings, Uuids("again"), made.published_groups)
     made.records = list(records)
     for offset, (key, value) in enumerate(made.records):
         made.shard.replay(key, value, offset)

@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 from group_log import Client, arrived, told
-from group_rolls import Rolls
 from kafkacore.coordinator.group import records
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord
 from kafkacore.coordinator.group.settings import GroupSettings
@@ -29,6 +28,7 @@ from kafkacore.protocol.messages import (
     OffsetFetchRequest,
     SyncGroupRequest,
 )
+from published_groups import PublishedGroups
 
 GROUP, TOPIC = "g", "t"
 PARTITIONS = 12
@@ -97,8 +97,8 @@ class World:
 
     def start(self) -> None:
         self.lives += 1
-        self.rolls = Rolls(lambda: self.now)
-        shard = GroupShard(SETTINGS, self._new_uuid, self.rolls)
+        self.published_groups = PublishedGroups(lambda: self.now)
+        shard = GroupShard(SETTINGS, self._new_uuid, self.published_groups)
         for offset, (key, value) in enumerate(self.log):
             shard.replay(key, value, offset)
         self.shard = shard
@@ -159,11 +159,11 @@ class World:
 
     def heartbeat(self, shard: GroupShard, request: HeartbeatRequest) -> HeartbeatResponse:
         """Asks the processor first, and the shard if the processor cannot answer."""
-        return HeartbeatResponse() if self.rolls.heartbeat(request) else shard.heartbeat(request, self.now)
+        return HeartbeatResponse() if self.published_groups.heartbeat(request) else shard.heartbeat(request, self.now)
 
     def sync_group(self, shard: GroupShard, request: SyncGroupRequest, waiter: Any) -> Effects:
         """Likewise."""
-        answer = self.rolls.sync_group(request)
+        answer = self.published_groups.sync_group(request)
         if answer is None:
             return shard.sync_group(request, waiter, self.now)
         effects = Effects()

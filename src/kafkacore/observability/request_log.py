@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from kafkacore.config import keys
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
@@ -43,7 +44,6 @@ def _shown(message: Any) -> str:
 
 def _without_secret_settings(request: Any, version: int) -> Any:
     """For AlterConfigs and IncrementalAlterConfigs."""
-    from kafkacore.config import keys
 
     tables = {2: keys.TOPIC, 4: keys.BROKER, 16: keys.CLIENT_METRICS, 32: keys.GROUP}
     copied = type(request).decode(request.encode(version), version)

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from kafkacore._fast.log.partition_handle import PartitionHandle, lead_alone
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.config.dynamic import adopted
 from kafkacore.metadata.delta import MetadataDelta, rows_of_older_topics
 from kafkacore.metadata.image import BROKER, TOPIC, MetadataImage, Topic
 from kafkacore.metadata.partitions import CHUNK_ROWS, Ids, PartitionChunk, alike
@@ -250,7 +251,6 @@ class ReplicaManager:
     def _adopt(self, default: Mapping[str, str], own: Mapping[str, str]) -> bool:
         if not (default or own or self._config.dynamic_default or self._config.dynamic_broker):
             return False
-        from kafkacore.config.dynamic import adopted
 
         config = adopted(self._config, default, own)
         if config is self._config:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import logging
 import threading
 import time
 import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
+
+import uvloop
 
 from kafkacore._fast.base.thread_priority import enter_thread
 
@@ -23,7 +26,6 @@ class LoopThread:
     """A running uvloop loop. `call` and `run` may be used from every other thread."""
 
     def __init__(self, name: str) -> None:
-        import uvloop
 
         self.name = name
         self.loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
@@ -115,6 +117,5 @@ async def _cancel_tasks() -> None:
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    import logging
 
     logging.getLogger("kafkacore.runtime").error("%s", context["message"], exc_info=context.get("exception"))

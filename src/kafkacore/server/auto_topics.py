@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import CreateTopicsRequest
 from kafkacore.storage.names import OFFSETS_TOPIC
 
 LOG: Final = logging.getLogger("kafkacore.server")
@@ -51,7 +52,6 @@ class AutoTopics:
 
     async def _send(self, names: list[str]) -> set[str]:
         """Returns the names of the topics that exist afterwards."""
-        from kafkacore.protocol.messages import CreateTopicsRequest
 
         there = set()
         try:
@@ -85,7 +85,6 @@ def _remedy(topic: Any) -> str:
 
 
 def _creatable(config: BrokerConfig, name: str) -> Any:
-    from kafkacore.protocol.messages import CreateTopicsRequest
 
     topic = CreateTopicsRequest.CreatableTopic(
         name=name, num_partitions=config.num_partitions, replication_factor=config.default_replication_factor

@@ -7,10 +7,11 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kafkacore._fast.hot import fetch, list_offsets, produce
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
+from kafkacore._fast.hot.heartbeats import PublishedGroups
 from kafkacore._fast.hot.state import HotState, publish_table
 from kafkacore._fast.log.partition_table import Table
 from kafkacore._fast.plane.gate import GatePolicy
@@ -26,6 +27,7 @@ from kafkacore.network.plane import Answer, Plane
 from kafkacore.observability import request_log
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import error_for
+from kafkacore.protocol.messages import AllocateProducerIdsRequest, CreateTopicsRequest
 from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
@@ -40,6 +42,7 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.directory_assignments import DirectoryAssignments
 from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.features import supported_features
+from kafkacore.server.groups import Groups
 from kafkacore.server.handlers import BROKER, api_versions
 from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState
 from kafkacore.server.partition_waits import PartitionWaits
@@ -47,11 +50,8 @@ from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 from kafkacore.server.registrar import Registrar
 from kafkacore.server.unenforced_quotas import UnenforcedQuotas
 from kafkacore.server.values_in_effect import values_in_effect
+from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
 from kafkacore.storage.names import OFFSETS_TOPIC
-
-if TYPE_CHECKING:
-    from kafkacore.server.groups import Groups
-    from kafkacore.storage.cleaner import LogCleaner
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use this fraction of the machine's memory: 1/64
@@ -190,21 +190,17 @@ class BrokerServer:
         self._blocking.resize(config.num_io_threads)
         self._logs.recover_with(config.num_recovery_threads_per_data_dir)
         if self.cleaner is not None:
-            from kafkacore.storage.cleaner import cleaner_settings
-
             self.cleaner.configure(cleaner_settings(config))
 
     def _make_groups(self, environment: Environment) -> Groups:
-        from kafkacore._fast.hot.heartbeats import PublishedGroups
-        from kafkacore.server.groups import Groups
 
-        context, rolls = self.context, PublishedGroups(environment)
+        context, published_groups = self.context, PublishedGroups(environment)
         made = Groups(
             self.config, self.replicas, context.read_image, context.auto_topics, context.waits, environment,
-            self.timers, self._blocking, rolls,
+            self.timers, self._blocking, published_groups,
         )  # fmt: skip
-        self.plane.native.install(ApiKey.HEARTBEAT, rolls.api())
-        self.plane.native.install(ApiKey.SYNC_GROUP, rolls.sync_group_api())
+        self.plane.native.install(ApiKey.HEARTBEAT, published_groups.api())
+        self.plane.native.install(ApiKey.SYNC_GROUP, published_groups.sync_group_api())
         return made
 
     def _advertised(self) -> list[AdvertisedListener]:
@@ -296,7 +292,6 @@ class BrokerServer:
     ) -> list[tuple[str, int, str | None]]:
         """Creates topics as an administrator would, all with `configs`. When this returns, the broker serves those
         that were created."""
-        from kafkacore.protocol.messages import CreateTopicsRequest
 
         set_to = [CreateTopicsRequest.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
         made = [
@@ -405,7 +400,6 @@ class BrokerServer:
         self._hot.publish_endpoints(self.plane.native, told)
 
     async def _allocate_producer_ids(self) -> ProducerIdBlock:
-        from kafkacore.protocol.messages import AllocateProducerIdsRequest
 
         lifecycle = self.registrar.lifecycle
         answer = await self._channel.send(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 from collections.abc import Iterable
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol import apis
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
-from kafkacore.protocol.messages import Message
+from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest, Message
 from kafkacore.protocol.response_errors import error_codes, error_of_peer
 from kafkacore.raft.committed import CommittedBatch
 from kafkacore.runtime.loops import LoopThread
@@ -139,9 +140,6 @@ def _is_not_controller(answer: Message, call: RequestContext | None) -> bool:
 
 
 def _envelope(call: RequestContext, request: Message) -> Message:
-    import ipaddress
-
-    from kafkacore.protocol.messages import DefaultPrincipalData, EnvelopeRequest
 
     kind, _, name = call.principal.partition(":")
     principal = DefaultPrincipalData(type=kind, name=name)

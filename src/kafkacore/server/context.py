@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
 from kafkacore.config import BrokerConfig, TopicConfig
+from kafkacore.metadata.answers import PartitionAnswers, WholeAnswers
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.registrations import Endpoint
 from kafkacore.protocol.apis import ApiRange
@@ -20,12 +20,9 @@ from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.features import supported_features
+from kafkacore.server.groups import Groups
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIds
-
-if TYPE_CHECKING:
-    from kafkacore.metadata.answers import PartitionAnswers, WholeAnswers
-    from kafkacore.server.groups import Groups
 
 
 class BrokerContext:
@@ -74,7 +71,6 @@ class BrokerContext:
 
     @cached_property
     def whole_answers(self) -> WholeAnswers:
-        from kafkacore.metadata.answers import WholeAnswers  # made when a client first asks for Metadata
 
         return WholeAnswers()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kafkacore.config import BrokerConfig
 from kafkacore.controller.quorum.controller import QuorumController
@@ -11,10 +10,8 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.protocol.apis import ApiRange
 from kafkacore.protocol.features import KRAFT_VERSION
 from kafkacore.raft.driver import RaftDriver
+from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.features import supported_features
-
-if TYPE_CHECKING:
-    from kafkacore.server.dispatch import Dispatcher
 
 
 class ControllerContext:

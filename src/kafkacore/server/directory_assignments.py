@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kafkacore.protocol.errors import ErrorCode, KafkaError
+from kafkacore.protocol.messages import AssignReplicasToDirsRequest as Request
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.watched import watch
 
@@ -86,7 +87,6 @@ class DirectoryAssignments:
                         awaited.set_result(None)
 
     def _request(self, part: Mapping[Replica, Uuid]) -> Any:
-        from kafkacore.protocol.messages import AssignReplicasToDirsRequest as Request
 
         placed: dict[Uuid, dict[Uuid, list[int]]] = {}
         for (topic_id, index), directory in part.items():

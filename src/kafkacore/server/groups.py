@@ -17,7 +17,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.config import BrokerConfig
 from kafkacore.coordinator.group.core import Counts
 from kafkacore.coordinator.group.effects import Effects
-from kafkacore.coordinator.group.rolls import Rolls
+from kafkacore.coordinator.group.published_groups import PublishedGroups
 from kafkacore.coordinator.group.settings import GroupSettings, group_settings
 from kafkacore.coordinator.group.shard import GroupShard
 from kafkacore.coordinator.journal import JournalSettings
@@ -53,7 +53,7 @@ class Groups:
         clock: Clock,
         timers: Scheduler,
         blocking: Executor,
-        rolls: Rolls | None = None,
+        published_groups: PublishedGroups | None = None,
     ) -> None:
         self.settings: GroupSettings = group_settings(config)
         self.counts = Counts()
@@ -63,7 +63,7 @@ class Groups:
         self._auto_topics = auto_topics
         self._waits = waits
         self._blocking = blocking
-        self._rolls = rolls
+        self._published_groups = published_groups
         self._new_uuid = RandomUuids()
         self._loop = asyncio.get_running_loop()
         self._led: set[int] = set()
@@ -90,7 +90,7 @@ class Groups:
     # --- ports of the runtime ---
 
     def _make_shard(self) -> GroupShard:
-        return GroupShard(self.settings, self._new_uuid, self._rolls, self.counts)
+        return GroupShard(self.settings, self._new_uuid, self._published_groups, self.counts)
 
     async def _run_blocking(self, work: Callable[[], Any]) -> Any:
         return await self._loop.run_in_executor(self._blocking, work)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
+from kafkacore.metadata.records import RecordWriter
+from kafkacore.metadata.snapshot import records_of
 from kafkacore.protocol.features import METADATA_VERSION
 from kafkacore.protocol.messages import Message
 from kafkacore.raft.committed import CommittedBatch
@@ -47,8 +49,6 @@ class MetadataFeed:
     def snapshot(self) -> Contents | None:
         """The state that the broker has applied, for a replica without a controller. None before there is a
         metadata.version."""
-        from kafkacore.metadata.records import RecordWriter
-        from kafkacore.metadata.snapshot import records_of
 
         image = self.publisher.image
         if METADATA_VERSION not in image.features:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.base.thread_priority import enter_thread
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.records import decode_batch
+from kafkacore.network.client import ClientLimits, NodeClient
 from kafkacore.protocol.messages import Message
 from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.driver import RaftDriver
@@ -17,9 +18,6 @@ from kafkacore.raft.snapshotting import CleanableLog, Contents, SnapshotLimits, 
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 from kafkacore.runtime.randomness import randomness
 from kafkacore.server.metadata_store import MetadataStore
-
-if TYPE_CHECKING:
-    from kafkacore.network.client import NodeClient
 
 FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
 THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
@@ -43,7 +41,6 @@ class QuorumClients:
 
     def _client(self, host: str, port: int) -> NodeClient:
         # a node with the controller role alone needs no connection
-        from kafkacore.network.client import ClientLimits, NodeClient
 
         limits = ClientLimits(
             connection_setup_timeout_ms=self._connection_setup_timeout_ms, request_timeout_ms=self._request_timeout_ms

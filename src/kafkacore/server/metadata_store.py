@@ -10,6 +10,7 @@ from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.raft.driver import SyncedLog
 from kafkacore.raft.file_log import FileLog
+from kafkacore.raft.tail_log import TailLog
 from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.storage import bootstrap, quorum_state
 from kafkacore.storage.names import metadata_directory
@@ -59,7 +60,6 @@ class MetadataInMemory:
     state: QuorumState | None = None
 
     def __init__(self) -> None:
-        from kafkacore.raft.tail_log import TailLog
 
         self.log = TailLog()
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
@@ -17,6 +17,9 @@ from kafkacore.metadata.image import MetadataImage
 from kafkacore.metadata.publishing import MetadataPublisher
 from kafkacore.metadata.records import MetadataError
 from kafkacore.network.limits import limits_from
+from kafkacore.observability.metrics import MetricRegistry, Sample, Source
+from kafkacore.observability.planes import plane_source
+from kafkacore.observability.prometheus import MetricsServer
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
@@ -24,23 +27,24 @@ from kafkacore.runtime.files import OS_FILES, Files
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
 from kafkacore.runtime.workers import Workers
+from kafkacore.server.broker import BrokerServer
+from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ActiveController, ControllerChannel
+from kafkacore.server.controller import ControllerServer
+from kafkacore.server.controller_process import ControllerProcess
 from kafkacore.server.metadata_feed import MetadataFeed
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataInMemory, MetadataOnDisk, MetadataStore
+from kafkacore.server.metrics import broker_metrics, recovery_metrics
 from kafkacore.server.missing import refuse_what_is_missing
 from kafkacore.server.registrar import RegistrationRefused
 from kafkacore.storage import clean_shutdown
 from kafkacore.storage.clean_shutdown import NO_EPOCH
+from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
 from kafkacore.storage.directories import NodeDirectories, open_directories
 from kafkacore.storage.directory_lock import DirectoryLocks
-
-if TYPE_CHECKING:
-    from kafkacore.observability.metrics import MetricRegistry, Sample, Source
-    from kafkacore.server.broker import BrokerServer
-    from kafkacore.server.controller import ControllerServer
-    from kafkacore.storage.log_manager import LogManager
-    from kafkacore.storage.log_upkeep import LogUpkeep
+from kafkacore.storage.log_manager import LogManager
+from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
 LOG: Final = logging.getLogger("kafkacore.server")
 CONTROLLED_SHUTDOWN_MS: Final = 30_000  # a broker waits this long for its leaderships to be handed over
@@ -222,7 +226,6 @@ class Node:
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
     def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
-        from kafkacore.server.controller import ControllerServer
 
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
@@ -262,7 +265,6 @@ class Node:
     ) -> None:
         """The metadata log on disk belongs to the controller. This process follows it in memory, and the quorum does
         not know it."""
-        from kafkacore.server.controller_process import ControllerProcess
 
         config, listener = self.config, self.config.controller_listeners[0]
         process = ControllerProcess(config, self._failed)
@@ -306,10 +308,6 @@ class Node:
         return replica
 
     def _start_broker(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
-        # The imports come this late because the controller beside this broker waits for its disk meanwhile.
-        from kafkacore.server.broker import BrokerServer
-        from kafkacore.server.broker_logs import BrokerLogs
-        from kafkacore.storage.log_manager import LogManager
 
         config, loop = self.config, runtime.loop(DATA)
         publisher = self._feed.publisher
@@ -356,8 +354,6 @@ class Node:
         self._start_upkeep(manager, environment, broker)
 
     def _start_upkeep(self, manager: LogManager, environment: Environment, broker: BrokerServer) -> None:
-        from kafkacore.storage.cleaner import LogCleaner, cleaner_settings  # the broker serves without it by now
-        from kafkacore.storage.log_upkeep import LogUpkeep, intervals_from
 
         cleaner = broker.cleaner = LogCleaner(manager, environment, cleaner_settings(broker.replicas.config))
         self._undo.append(cleaner.close)
@@ -413,8 +409,6 @@ class Node:
 
     def _start_metrics(self, runtime: Runtime) -> None:
         """Starts before the broker, whose logs may take long to recover."""
-        from kafkacore.observability.metrics import MetricRegistry
-        from kafkacore.observability.prometheus import MetricsServer
 
         loop = runtime.loop(DATA if "broker" in self.config.process_roles else CONTROLLER)
         self._metrics = MetricRegistry()
@@ -435,8 +429,6 @@ class Node:
     def _show_planes(self) -> None:
         if self._metrics is None:
             return
-        from kafkacore.observability.planes import plane_source
-        from kafkacore.server.metrics import broker_metrics  # the broker serves without it by now
 
         for role in (self._broker, self._controller):
             if role is not None:
@@ -447,7 +439,6 @@ class Node:
 
     def _show_recovery(self, manager: LogManager) -> None:
         def source() -> Iterable[Sample]:
-            from kafkacore.server.metrics import recovery_metrics  # most starts are over before anybody asks
 
             return recovery_metrics(manager)
 

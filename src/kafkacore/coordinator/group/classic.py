@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from kafkacore.coordinator.group.deadlines import Deadline
 from kafkacore.coordinator.group.outbox import Parked
-from kafkacore.coordinator.group.rolls import Roll, Rolls
+from kafkacore.coordinator.group.published_groups import PublishedGroup, PublishedGroups
 from kafkacore.protocol.errors import ErrorCode, ProtocolError, error_for
 from kafkacore.protocol.messages import ConsumerProtocolSubscription
 
@@ -33,8 +33,8 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, in t
 
 class Member:
     """`awaiting_join` and `awaiting_sync` are its parked requests. `is_new` lasts until its first rebalance is over:
-    until then it does not know its id and cannot send heartbeats. `heard_by` is the last roll that listed it, and its
-    place there."""
+    until then it does not know its id and cannot send heartbeats. `heard_by` is the last published group that
+    listed it, and its place there."""
 
     __slots__ = (
         "assignment",
@@ -79,7 +79,7 @@ class Member:
         self.awaiting_join: Parked | None = None
         self.awaiting_sync: Parked | None = None
         self.is_new = False
-        self.heard_by: tuple[Roll, int] | None = None
+        self.heard_by: tuple[PublishedGroup, int] | None = None
 
     @property
     def excused(self) -> bool:
@@ -114,7 +114,7 @@ class ClassicGroup:
         self.sync_timer = Deadline()
         self.recorded = False
         self.deleting = False
-        self._roll: Roll | None = None  # the published one
+        self._published: PublishedGroup | None = None  # the published one
         self._static_members: dict[str, str] = {}  # instance id: member id
         self._support: dict[str, int] = {}  # protocol name: members that support it
         self._awaiting_join = 0
@@ -220,11 +220,11 @@ class ClassicGroup:
     # --- changes ---
 
     def transition_to(self, state: str, now_ms: int) -> None:
-        self.withdraw_roll()
+        self.withdraw()
         self.previous_state, self.state, self.state_timestamp = self.state, state, now_ms
 
     def add(self, member: Member, parked: Parked | None) -> None:
-        self.withdraw_roll()
+        self.withdraw()
         if member.instance_id is not None:
             self._static_members[member.instance_id] = member.member_id
         if not self.members:
@@ -238,7 +238,7 @@ class ClassicGroup:
 
     def remove(self, member_id: str) -> Member | None:
         """Removes a member, or one that only knows its id. The caller owns its deadline."""
-        self.withdraw_roll()
+        self.withdraw()
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count_support(member, -1)
@@ -254,7 +254,7 @@ class ClassicGroup:
     def replace_static(self, instance_id: str, old_id: str, new: Member) -> None:
         """Puts `new`, which has the same instance id, in the place of the old member. The caller first answers the
         parked requests of the old one."""
-        self.withdraw_roll()
+        self.withdraw()
         old = self.members.pop(old_id)
         self._count_support(old, -1)
         self.members[new.member_id] = new
@@ -271,12 +271,12 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_ms
         member.session_timeout_ms = session_ms
 
-    def publish_roll(self, rolls: Rolls) -> None:
-        """Publishes the roll of a stable group, once: processors answer its members' heartbeats and SyncGroups until
+    def publish(self, published_groups: PublishedGroups) -> None:
+        """Publishes a stable group, once: processors answer its members' heartbeats and SyncGroups until
         something changes."""
-        if self._roll is None and self.state == STABLE:
+        if self._published is None and self.state == STABLE:
             members = self.members.values()
-            self._roll = rolls.publish(
+            self._published = published_groups.publish(
                 self.group_id,
                 self.generation_id,
                 [(each.member_id, each.instance_id, each.assignment) for each in members],
@@ -284,29 +284,29 @@ class ClassicGroup:
                 self.protocol_name,
             )
             for place, member in enumerate(members):
-                member.heard_by = self._roll, place
+                member.heard_by = self._published, place
 
-    def withdraw_roll(self) -> None:
-        roll, self._roll = self._roll, None
-        if roll is not None:
-            roll.withdraw()
-            self._note_synced(roll)
+    def withdraw(self) -> None:
+        published, self._published = self._published, None
+        if published is not None:
+            published.withdraw()
+            self._note_synced(published)
 
     def late_members(self) -> list[str]:
         """The members that have not fetched their assignment in this generation, ordered by id. From now on they are
         too late."""
-        if self._roll is not None:
-            self._note_synced(self._roll)
+        if self._published is not None:
+            self._note_synced(self._published)
         if self.pending_sync:
-            self.withdraw_roll()
+            self.withdraw()
         return sorted(self.pending_sync)
 
-    def _note_synced(self, roll: Roll) -> None:
-        """Notes the members that got their assignment from the roll."""
+    def _note_synced(self, published: PublishedGroup) -> None:
+        """Notes the members that got their assignment from it."""
         for member_id in tuple(self.pending_sync):
             member = self.members.get(member_id)  # the old id of a static member that was replaced stays
             heard_by = None if member is None else member.heard_by
-            if heard_by is not None and heard_by[0] is roll and roll.is_synced(heard_by[1]):
+            if heard_by is not None and heard_by[0] is published and published.is_synced(heard_by[1]):
                 self.pending_sync.discard(member_id)
 
     def park_join(self, member: Member, parked: Parked | None) -> Parked | None:

@@ -10,7 +10,7 @@ from kafkacore.coordinator.group.deadlines import Deadline, Deadlines
 from kafkacore.coordinator.group.offsets import Offsets
 from kafkacore.coordinator.group.other_kinds import OtherGroup
 from kafkacore.coordinator.group.outbox import Outbox
-from kafkacore.coordinator.group.rolls import Rolls
+from kafkacore.coordinator.group.published_groups import PublishedGroups
 from kafkacore.coordinator.group.settings import GroupSettings
 
 Group: TypeAlias = ClassicGroup | OtherGroup
@@ -35,12 +35,12 @@ class Core:
         self,
         settings: GroupSettings,
         new_uuid: Callable[[], bytes],
-        rolls: Rolls | None = None,
+        published_groups: PublishedGroups | None = None,
         counts: Counts | None = None,
     ) -> None:
         self.counts = counts or Counts()
         self.settings = settings
-        self.rolls = rolls
+        self.published_groups = published_groups
         self._new_uuid = new_uuid
         self.now_ms = 0
         self.groups: dict[str, Group] = {}
@@ -64,7 +64,7 @@ class Core:
     def drop(self, group: ClassicGroup) -> None:
         """Removes a group whose waiters have been answered."""
         self.cancel_deadlines(group)
-        group.withdraw_roll()
+        group.withdraw()
         if self.is_here(group):
             del self.groups[group.group_id]
 

@@ -80,8 +80,8 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
         if error == ErrorCode.NONE:
             group.transition_to(STABLE, core.now_ms)
             core.counts.completed_rebalances += 1
-            if core.rolls is not None:
-                group.publish_roll(core.rolls)  # most members ask for their assignments now
+            if core.published_groups is not None:
+                group.publish(core.published_groups)  # most members ask for their assignments now
         else:
             prepare_or_complete(core, group, f"the assignment could not be stored: {error.name}")
 
@@ -101,8 +101,8 @@ def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
     if request.generation_id != group.generation_id:
         return ErrorCode.ILLEGAL_GENERATION
     extend_session(core, member)
-    if core.rolls is not None:
-        group.publish_roll(core.rolls)  # heartbeats of the others of this generation need not come here
+    if core.published_groups is not None:
+        group.publish(core.published_groups)  # heartbeats of the others of this generation need not come here
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING_REBALANCE else ErrorCode.NONE
 
 

@@ -52,11 +52,11 @@ def extend_session(core: Core, member: Member) -> None:
 
 
 def _was_heard(core: Core, member: Member) -> bool:
-    """If a roll has heard the member within its session, the session goes on from that time."""
+    """If processors have heard the member within its session, the session goes on from that time."""
     if member.heard_by is None:
         return False
-    roll, place = member.heard_by
-    silence_ms = roll.silence_ms(place)
+    published, place = member.heard_by
+    silence_ms = published.silence_ms(place)
     if silence_ms is None or silence_ms >= member.session_timeout_ms:
         return False
     core.deadlines.set(member.session, core.now_ms - silence_ms + member.session_timeout_ms)

@@ -22,9 +22,9 @@ from kafkacore.coordinator.group.classic import ClassicGroup
 from kafkacore.coordinator.group.core import Core, Counts
 from kafkacore.coordinator.group.effects import Caller, Effects, Waiter
 from kafkacore.coordinator.group.joining import Joining
+from kafkacore.coordinator.group.published_groups import PublishedGroups
 from kafkacore.coordinator.group.rebalance import extend_session, prepare
 from kafkacore.coordinator.group.replay import NO_PRODUCER_ID
-from kafkacore.coordinator.group.rolls import Rolls
 from kafkacore.coordinator.group.settings import GroupSettings
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
@@ -45,17 +45,17 @@ from kafkacore.runtime.slices import Work
 
 
 class GroupShard:
-    """`new_uuid` returns 16 unique bytes; a member's id ends with them. With `rolls`, heartbeats that change nothing
-    need not come here. The shards of a broker share `counts`."""
+    """`new_uuid` returns 16 unique bytes; a member's id ends with them. With `published_groups`, heartbeats that
+    change nothing need not come here. The shards of a broker share `counts`."""
 
     def __init__(
         self,
         settings: GroupSettings,
         new_uuid: Callable[[], bytes],
-        rolls: Rolls | None = None,
+        published_groups: PublishedGroups | None = None,
         counts: Counts | None = None,
     ) -> None:
-        self._core = Core(settings, new_uuid, rolls, counts)
+        self._core = Core(settings, new_uuid, published_groups, counts)
         self._expiry = expiry.Expiry(self._core)
 
     # --- the recorded state ---
@@ -118,7 +118,7 @@ class GroupShard:
         groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
         core.groups.clear()  # appends that end later find no group to change
         for group in groups:
-            group.withdraw_roll()
+            group.withdraw()
             for member in group.members.values():
                 join, sync = group.park_join(member, None), member.awaiting_sync
                 if join is not None:

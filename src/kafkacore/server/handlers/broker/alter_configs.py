@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kafkacore.config import BrokerConfig, ConfigError
 from kafkacore.config.changes import APPEND, DELETE, NAMES, SUBTRACT, changed
+from kafkacore.config.dynamic import check_change
 from kafkacore.config.keys import CLIENT_METRICS as CLIENT_METRICS_KEYS
 from kafkacore.config.keys import GROUP as GROUP_KEYS
 from kafkacore.config.topic import notes
@@ -110,7 +111,6 @@ def _deletes(call: RequestContext, config: Any) -> bool:
 def _check_broker(broker: BrokerContext, call: RequestContext, resource: Any) -> None:
     """Checks the settings of this broker or of all. Raises INVALID_REQUEST for values that contradict each other, as
     Kafka does (KAFKA-13609), and INVALID_CONFIG for an operation on a list if the key is not one."""
-    from kafkacore.config.dynamic import check_change
 
     name = resource.resource_name
     if name:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kafkacore._fast.hot.heartbeats import PublishedGroup, PublishedGroups
+from kafkacore._fast.hot import heartbeats
 from kafkacore._fast.world.environment import Environment, ManualClock
 from kafkacore.protocol.messages import SyncGroupResponse
 
 
-class Rolls:
+class PublishedGroups:
     """The real native ones, in an environment whose clock follows `now_ms`."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._clock = ManualClock()
         self._at_ms = now_ms()
-        self._native = PublishedGroups(Environment(self._clock))
+        self._native = heartbeats.PublishedGroups(Environment(self._clock))
         self.noted = 0
         self.synced = 0
         self._protocols: dict[str, tuple[str | None, str | None]] = {}  # by group, as last published
@@ -29,9 +29,11 @@ class Rolls:
         members: Iterable[tuple[str, str | None, bytes]],
         protocol_type: str | None,
         protocol_name: str | None,
-    ) -> Roll:
+    ) -> PublishedGroup:
         self._protocols[group_id] = protocol_type, protocol_name
-        return Roll(self, self._native.publish(group_id, generation_id, members, protocol_type, protocol_name))
+        return PublishedGroup(
+            self, self._native.publish(group_id, generation_id, members, protocol_type, protocol_name)
+        )
 
     def heartbeat(self, request: Any) -> bool:
         """Whether the processor answers it without the shard and without an error."""
@@ -60,8 +62,8 @@ class Rolls:
         self._at_ms = now_ms
 
 
-class Roll:
-    def __init__(self, home: Rolls, native: PublishedGroup) -> None:
+class PublishedGroup:
+    def __init__(self, home: PublishedGroups, native: heartbeats.PublishedGroup) -> None:
         self._home = home
         self._native = native
         self.is_withdrawn = False

@@ -15,9 +15,9 @@ ROUNDS = REBALANCE_MS // (SESSION_MS - 1) + 1  # of heartbeats, until who has no
 
 def noted(log: GroupLog, member: str, generation: int, instance: str | None = None) -> bool:
     """Whether a heartbeat does not reach the shard."""
-    before = log.rolls.noted
+    before = log.published_groups.noted
     log.heartbeat(member, generation, instance=instance)
-    return log.rolls.noted > before
+    return log.published_groups.noted > before
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def joined_pair() -> tuple[GroupLog, list[str]]:
     log.wait(SETTINGS.initial_rebalance_delay_ms * 2)
     ids = [log.answers.pop(waiter).member_id for waiter in ("one", "two")]
     assert log.sync("led", ids[0], 1, {ids[0]: b"first", ids[1]: b"second"}).assignment == b"first"
-    assert log.rolls.synced == 0
+    assert log.published_groups.synced == 0
     return log, ids
 
 
@@ -159,7 +159,7 @@ def test_a_follower_is_given_its_assignment_as_by_the_shard() -> None:
     ]
     for case in cases:
         request = SyncGroupRequest(**({"group_id": "g", "generation_id": 1, "member_id": ids[1]} | case))
-        native = log.rolls.sync_group(request)
+        native = log.published_groups.sync_group(request)
         told = by_the_shard(log, request)
         version = 5 if "protocol_name" in case else 3
         assert (native is None) == bool(told.error_code), case
@@ -169,7 +169,7 @@ def test_a_follower_is_given_its_assignment_as_by_the_shard() -> None:
 def test_who_was_given_its_assignment_by_a_processor_is_not_late() -> None:
     log, ids = joined_pair()
     assert log.sync("followed", ids[1], 1).assignment == b"second"
-    assert log.rolls.synced == 1
+    assert log.published_groups.synced == 1
     for _ in range(ROUNDS):
         log.wait(SESSION_MS - 1)
         assert [noted(log, each, 1) for each in ids] == [True, True]
@@ -183,7 +183,7 @@ def test_who_was_not_is_late_also_when_the_roll_was_withdrawn_meanwhile(asks: bo
         log.sync("followed", other, 1)
     group = log.shard._core.groups["g"]
     assert isinstance(group, ClassicGroup)
-    group.withdraw_roll()
+    group.withdraw()
     assert group.late_members() == ([] if asks else [other])
     assert not noted(log, leader, 1)
     assert noted(log, leader, 1)
@@ -205,6 +205,6 @@ def test_a_static_member_that_is_replaced_takes_its_assignment_from_a_roll_with_
     assert log.sync("late", first, 1, instance="i-1").error_code == ErrorCode.FENCED_INSTANCE_ID
     assert log.sync("early", again, 1, instance="i-1").assignment == b"all"
     assert log.heartbeat(again, 1, instance="i-1") == ErrorCode.NONE
-    assert log.rolls.synced == 0
+    assert log.published_groups.synced == 0
     assert log.sync("then", again, 1, instance="i-1").assignment == b"all"
-    assert log.rolls.synced == 1
+    assert log.published_groups.synced == 1

@@ -27,7 +27,7 @@ from kafkacore.runtime.temporary_directory import remove_abandoned
 from kafkacore.testing import Broker, Cluster
 from kafkacore.testing import broker as testing_broker
 from kafkacore.testing.broker import BrokerClosed
-from kafkacore.testing.words import UnknownName
+from kafkacore.testing.lookup import UnknownName
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -21,7 +21,7 @@ from kafkacore.protocol.messages import (
     ProduceRequest,
 )
 from kafkacore.testing import Broker
-from kafkacore.testing.words import UnknownName
+from kafkacore.testing.lookup import UnknownName
 from processes import wait_until
 
 pytestmark = pytest.mark.timeout(60)

@@ -18,7 +18,7 @@ from kafkacore.protocol.messages import (
     SyncGroupRequest,
 )
 from kafkacore.testing import Broker
-from kafkacore.testing.words import UnknownName
+from kafkacore.testing.lookup import UnknownName
 
 pytestmark = pytest.mark.timeout(60)
 

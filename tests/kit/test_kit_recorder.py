@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from kafkacore.testing import Broker, recorder
+from kafkacore.testing.lookup import UnknownName
 from kafkacore.testing.recorder import NothingRecorded, RequestNotSeen
-from kafkacore.testing.words import UnknownName
 
 pytestmark = pytest.mark.timeout(60)
 

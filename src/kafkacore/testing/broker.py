@@ -25,8 +25,8 @@ from kafkacore.testing.faults import Fault, RequestFault
 from kafkacore.testing.groups import Groups
 from kafkacore.testing.interception import Interception, gate
 from kafkacore.testing.logs import Log, LogRecord
+from kafkacore.testing.lookup import UnknownName, api_named, as_text, error_named, unknown
 from kafkacore.testing.recorder import Requests
-from kafkacore.testing.words import UnknownName, api_named, as_text, error_named, unknown
 from kafkacore.tools import dev
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from kafkacore.network.client import NodeClient
 from kafkacore.protocol.errors import ErrorCode, KafkaError, error_for
 from kafkacore.protocol.messages import CreateTopicsRequest, FetchRequest, MetadataRequest, ProduceRequest
 from kafkacore.testing.logs import LogRecord
-from kafkacore.testing.words import as_bytes, as_text
+from kafkacore.testing.lookup import as_bytes, as_text
 
 CLIENT_ID: Final = "kafkacore.testing"
 # Topics by name: the latest ones are by id.

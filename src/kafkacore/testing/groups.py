@@ -16,7 +16,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, erro
 from kafkacore.protocol.messages import ConsumerProtocolAssignment, OffsetFetchRequest
 from kafkacore.runtime.slices import finish
 from kafkacore.server.node import Node
-from kafkacore.testing.words import UnknownName, unknown
+from kafkacore.testing.lookup import UnknownName, unknown
 
 T = TypeVar("T")
 

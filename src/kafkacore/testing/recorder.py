@@ -15,7 +15,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import ApiKey
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
 from kafkacore.protocol.response_errors import error_codes
-from kafkacore.testing.words import api_named
+from kafkacore.testing.lookup import api_named
 
 MAX_REQUESTS: Final = 1_000
 MAX_BYTES: Final = 64 << 20  # of bodies and answers

@@ -1,1 +1,1 @@
-"""Log directories: the life of their segments and the small files beside them, byte for byte Apache Kafka's."""
+"""Manages log directories: segments and the small files beside them, byte for byte as Apache Kafka has them."""

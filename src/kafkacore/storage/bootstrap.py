@@ -2,8 +2,8 @@
 checkpoint.
 
 Both are files of record batches between a batch with a SnapshotHeader and one with a SnapshotFooter (KIP-630).
-bootstrap.checkpoint, in every log directory, has the feature levels that a new cluster begins with (KIP-778); the first
-active controller makes them its first records. The checkpoint at offset 0, in the metadata log, has the kraft.version
+bootstrap.checkpoint, in every log directory, holds the feature levels of a new cluster (KIP-778); the first active
+controller writes them as its first records. The checkpoint at offset 0, in the metadata log, holds the kraft.version
 and the voters of a quorum whose members are records (KIP-853).
 """
 
@@ -43,7 +43,8 @@ NOTHING_MORE: Final[tuple[Message, ...]] = ()
 
 
 class InitialVoter(NamedTuple):
-    """A voter of a new quorum, with the id of its metadata directory and where its first controller listener is."""
+    """A voter of a new quorum, with the id of its metadata directory and the address of its first controller
+    listener."""
 
     node_id: int
     directory_id: Uuid
@@ -51,8 +52,8 @@ class InitialVoter(NamedTuple):
 
 
 def encode_bootstrap(levels: Mapping[str, int], now_ms: int, more: Iterable[Message] = NOTHING_MORE) -> bytes:
-    """The content of bootstrap.checkpoint: metadata.version first, then the other features that are not at level 0,
-    then what `more` is to be in a new cluster.
+    """The content of bootstrap.checkpoint: metadata.version, the other features above level 0, then the records of
+    `more`.
 
     kraft.version is not among them; it is a control record.
     """
@@ -70,7 +71,7 @@ def encode_bootstrap(levels: Mapping[str, int], now_ms: int, more: Iterable[Mess
 
 
 def encode_voters_checkpoint(voters: Iterable[InitialVoter], listener: str, now_ms: int) -> bytes:
-    """The content of the checkpoint at offset 0; `listener` is the controllers' listener, in which `address` is."""
+    """The content of the checkpoint at offset 0. The address of each voter is that of `listener`."""
     listed = [
         VotersRecord.Voter(
             voter_id=voter.node_id,
@@ -98,14 +99,14 @@ def write_bootstrap(
     files: Files = OS_FILES,
     more: Iterable[Message] = NOTHING_MORE,
 ) -> None:
-    """Atomic and durable. Raises OSError."""
+    """Writes atomically and durably. Raises OSError."""
     replace(files, os.path.join(directory, NAME), encode_bootstrap(levels, now_ms, more))
 
 
 def write_voters_checkpoint(
     directory: str, voters: Iterable[InitialVoter], listener: str, now_ms: int, files: Files = OS_FILES
 ) -> None:
-    """Into the metadata log of a log directory; atomic and durable. Raises OSError."""
+    """Writes into the metadata log of a log directory, atomically and durably. Raises OSError."""
     into = metadata_directory(directory)
     files.make_directories(into)
     path = os.path.join(into, checkpoint_name(0, 0))
@@ -116,11 +117,10 @@ def write_voters_checkpoint(
 
 
 def read_bootstrap(directory: str, files: Files = OS_FILES) -> list[bytes] | None:
-    """The framed metadata records that a new cluster begins with, as they are appended to the metadata log; None where
-    nothing tells them.
+    """The framed metadata records of a new cluster, as they are appended to the metadata log; None if no file has them.
 
-    They are feature levels, and whatever else Kafka's tool wrote, as SCRAM credentials: in bootstrap.checkpoint, or
-    beside the voters in the checkpoint at offset 0 (KIP-1170). Raises MalformedFileError, OSError.
+    They are feature levels and other records that Kafka's tool wrote, such as SCRAM credentials. bootstrap.checkpoint
+    holds them, or the checkpoint at offset 0, beside the voters (KIP-1170). Raises MalformedFileError, OSError.
     """
     path = os.path.join(directory, NAME)
     try:

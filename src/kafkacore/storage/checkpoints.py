@@ -32,7 +32,7 @@ class OffsetCheckpoint:
         self._files = files
 
     def read(self) -> dict[tuple[str, int], int]:
-        """Empty where there is no such file. Raises MalformedFileError, OSError."""
+        """Empty if the file does not exist. Raises MalformedFileError, OSError."""
         offsets: dict[tuple[str, int], int] = {}
         for line in _read_entries(self._files, self.path):
             fields = line.split()
@@ -43,7 +43,7 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Atomic and durable. Raises OSError."""
+        """Writes atomically and durably. Raises OSError."""
         lines = (f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
         replace(self._files, self.path, _encode(len(offsets), lines))
 
@@ -56,7 +56,7 @@ class LeaderEpochCheckpoint:
         self._files = files
 
     def read(self) -> list[tuple[int, int]]:
-        """Epochs and their start offsets; empty where there is no such file. Raises MalformedFileError, OSError."""
+        """Epochs and their start offsets; empty if the file does not exist. Raises MalformedFileError, OSError."""
         entries: list[tuple[int, int]] = []
         for line in _read_entries(self._files, self.path):
             fields = line.split(" ")
@@ -69,7 +69,7 @@ class LeaderEpochCheckpoint:
         return entries
 
     def write(self, entries: Iterable[tuple[int, int]]) -> None:
-        """Atomic and durable. Raises OSError."""
+        """Writes atomically and durably. Raises OSError."""
         lines = [f"{epoch} {offset}" for epoch, offset in entries]
         replace(self._files, self.path, _encode(len(lines), lines))
 
@@ -79,7 +79,7 @@ def _encode(count: int, lines: Iterable[str]) -> bytes:
 
 
 def _read_entries(files: Files, path: str) -> list[str]:
-    """The lines of the entries; none for a file that ends before its count, which Kafka makes before it writes."""
+    """The lines of the entries. Empty for a file that ends before its count: Kafka creates it before it writes."""
     try:
         text = files.read(path).decode()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-""".kafka_cleanshutdown: this log directory was left in order, with the broker epoch that it was left at (KIP-966).
+""".kafka_cleanshutdown: says that the broker shut this log directory down cleanly, and at which epoch (KIP-966).
 
-A start reads it and removes it before it loads the first log, so that a crash while loading is not taken for a clean
+A start reads the file and removes it before it loads the first log. A crash while loading must not look like a clean
 shutdown (KAFKA-10471).
 """
 
@@ -20,7 +20,7 @@ _VERSION: Final = 0
 
 
 def write(directory: str, broker_epoch: int, files: Files = OS_FILES) -> None:
-    """Durable; the last thing that a node writes. Raises OSError."""
+    """Writes durably, as the last write of a node. Raises OSError."""
     files.write(os.path.join(directory, NAME), f'{{"version":{_VERSION},"brokerEpoch":{broker_epoch}}}'.encode())
     files.sync_directory(directory)
 
@@ -30,7 +30,7 @@ def exists(directory: str, files: Files = OS_FILES) -> bool:
 
 
 def remove(directory: str, files: Files = OS_FILES) -> None:
-    """Durable; no error where there is none. Raises OSError."""
+    """Removes the file durably, if it exists. Raises OSError."""
     try:
         files.unlink(os.path.join(directory, NAME))
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def remove(directory: str, files: Files = OS_FILES) -> None:
 
 
 def read_epoch(directory: str, files: Files = OS_FILES) -> int:
-    """The broker epoch, or NO_EPOCH where there is no file or, as in Kafka before 3.7, nothing in it."""
+    """The broker epoch; NO_EPOCH if the file does not exist or, as in Kafka before 3.7, is empty."""
     try:
         content = orjson.loads(files.read(os.path.join(directory, NAME)))
     except (FileNotFoundError, ValueError):
@@ -49,6 +49,6 @@ def read_epoch(directory: str, files: Files = OS_FILES) -> int:
 
 
 def common_epoch(directories: Iterable[str], files: Files = OS_FILES) -> int:
-    """What a broker registers as its former epoch: that of all its directories, or NO_EPOCH where one is not clean."""
+    """The former epoch that a broker registers: that of all its directories, or NO_EPOCH if one is not clean."""
     epochs = {read_epoch(directory, files) for directory in directories}
     return epochs.pop() if len(epochs) == 1 else NO_EPOCH

@@ -1,8 +1,8 @@
-"""The log cleaner: compacts the dirtiest log, again and again, while there is one that should be (Kafka's LogCleaner).
+"""The log cleaner: compacts the dirtiest log, again and again, until none is left to compact (Kafka's LogCleaner).
 
-`check`, now and then, looks for work; threads are there only while there is some, and with them the memory of their
-offset maps. A thread decides in Python; `_fast.compact.compaction` moves the bytes, in steps. Between two steps the
-thread keeps to the rate (log.cleaner.io.max.bytes.per.second) and looks whether it has to end.
+The upkeep calls `check` at intervals to look for work. Threads, and the memory of their offset maps, exist only while
+there is some. A thread decides in Python; `_fast.compact.compaction` moves the bytes, in steps. Between two steps the
+thread keeps to the rate (log.cleaner.io.max.bytes.per.second) and checks whether it has to end.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from kafkacore.storage.managed_directory import Key
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 
-STEP_BYTES: Final = 4 << 20  # worked through without a look at the rate, or at whether to go on
+STEP_BYTES: Final = 4 << 20  # compacted between two looks at the rate and at the request to end
 CLEANER_NICE: Final = 10  # below the data plane's threads
 MOST_MAP_BYTES: Final = (1 << 31) - 1  # Kafka's limit of one thread's offset map
 LEAST_BACKOFF_MS: Final = 50
 LEAST_LOAD_FACTOR: Final = 0.01
-# There is no room now, or the log moved away under the cleaner's hands.
+# The disk is full, or the log moved to another directory meanwhile.
 _RETRIED: Final = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOENT)
 _NS: Final = 1_000_000_000
 
@@ -62,7 +62,7 @@ def cleaner_settings(config: BrokerConfig) -> CleanerSettings:
 
 
 class LastRound(NamedTuple):
-    """What a thread did last."""
+    """The last round of a thread."""
 
     read_bytes: int
     written_bytes: int
@@ -77,7 +77,7 @@ class Work(NamedTuple):
 
 
 class LogCleaner:
-    """`check` and `configure` may be called by any thread that may wait for a disk; `close` before the logs are."""
+    """Any thread that may wait for a disk calls `check` and `configure`. Call `close` before the logs are closed."""
 
     def __init__(self, manager: LogManager, environment: Environment, settings: CleanerSettings) -> None:
         self._manager = manager
@@ -87,7 +87,7 @@ class LogCleaner:
         self._threads: dict[int, threading.Thread] = {}
         self._busy: set[Key] = set()
         self._uncleanable: dict[Key, PartitionHandle] = {}
-        self._resting: dict[Key, int] = {}  # until when a log is left alone that could not be compacted just now
+        self._resting: dict[Key, int] = {}  # until when a log rests that could not be compacted
         self._stopping = False
         self._rate_since_ns = 0
         self._rate_bytes = 0
@@ -102,17 +102,17 @@ class LogCleaner:
         return max(self._settings.backoff_ms, LEAST_BACKOFF_MS)
 
     def configure(self, settings: CleanerSettings) -> None:
-        """The rate holds at once, the rest from the next round on."""
+        """The new rate applies at once, the other settings from the next round on."""
         with self._changed:
             if settings == self._settings:
                 return
             self._settings = settings
             self._rate_since_ns = 0
-            self.dead_threads = 0  # as many as are asked for are started anew
+            self.dead_threads = 0  # `check` starts the configured number again
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Gives up what is under way, and waits for that. Idempotent."""
+        """Cancels the rounds under way and waits for their threads. Idempotent."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -121,7 +121,7 @@ class LogCleaner:
             thread.join()
 
     def settle(self, timeout_s: float) -> bool:
-        """Waits until nothing is under way; False when that takes longer."""
+        """Waits until no round is under way; False if that takes longer than `timeout_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._threads, timeout_s)
 
@@ -137,11 +137,11 @@ class LogCleaner:
                 if len(self._threads) < wanted and number not in self._threads and not self._stopping:
                     name = f"kafkacore-cleaner-{number}"
                     thread = threading.Thread(target=self._run, args=(number,), name=name, daemon=True)
-                    thread.start()  # may fail; and its end waits for this lock
+                    thread.start()  # may fail; the thread takes this lock when it ends
                     self._threads[number] = thread
 
     def _due(self) -> list[Work]:
-        """What should be compacted and is not just now, the dirtiest first."""
+        """The logs to compact that no thread is compacting, the dirtiest first."""
         now_ms = self._checked_ms = self._environment.wall_ms()
         sections = [
             work for key, handle in self._manager.compactions.logs() if (work := self._look(key, handle, now_ms))
@@ -235,7 +235,7 @@ class LogCleaner:
     def _failed(self, key: Key, handle: PartitionHandle, directory: LogDirectory, error: OSError) -> None:
         """`directory` is where the log was."""
         if error.errno in (errno.EIO, errno.EROFS):
-            log_move.fail(handle, directory, error.errno)  # a disk that fails is not asked again
+            log_move.fail(handle, directory, error.errno)  # a failed disk is not used again
         if directory.offline_errno:
             self._manager.check_directories()
         elif error.errno in _RETRIED:
@@ -282,8 +282,8 @@ class LogCleaner:
         """Raises CompactionCancelled, OSError."""
         if not self._manager.compactions.begin(key, handle):
             raise CompactionCancelled("the log is moved, or gone")
-        # What a round leaves has gaps. A start after a crash takes them for damage unless it knows that everything
-        # there had been synced, whatever the topic's policy is by then.
+        # A compacted log has gaps. A start after a crash would take them for damage, unless the recovery point says
+        # that everything there was synced; the topic's policy may be another one by then.
         if handle.recovery_point < upper_bound:
             handle.flush()
         self._manager.checkpoint_recovery_point(key, upper_bound)
@@ -304,10 +304,10 @@ class LogCleaner:
             LOG.warning("%s-%d: %d records without a key went", *work.key, totals.keyless_records)
 
     def _keep_to_the_rate(self, key: Key, handle: PartitionHandle, moved_bytes: int) -> None:
-        """Waits until so many bytes more are no more than the rate allows. Raises CompactionCancelled."""
+        """Waits until the rate allows `moved_bytes` more. Raises CompactionCancelled."""
         with self._changed:
             now_ns = self._environment.monotonic_ns()
-            # A second in which less was moved is not made up for.
+            # A slower second earns no credit for the next one.
             if now_ns - self._rate_since_ns > _NS and self._is_slow_enough(now_ns):
                 self._rate_since_ns, self._rate_bytes = now_ns, 0
             self._rate_bytes += moved_bytes
@@ -330,7 +330,7 @@ class LogCleaner:
     # --- figures ---
 
     def last_rounds(self) -> list[LastRound]:
-        """Of each thread."""
+        """The last round of each thread."""
         return list(self._rounds.values())
 
     @property
@@ -338,7 +338,7 @@ class LogCleaner:
         return self._environment.wall_ms() - self._checked_ms
 
     def uncleanable(self) -> dict[str, tuple[int, int]]:
-        """Of each log directory: how many logs could not be compacted, and how many bytes of them should be."""
+        """By log directory: the number of logs that could not be compacted, and of their bytes that should be."""
         found = dict.fromkeys((path for path, _ in self._manager.directories()), (0, 0))
         with self._changed:
             marked = list(self._uncleanable.items())
@@ -351,5 +351,5 @@ class LogCleaner:
         try:
             section = dirty_section(handle, self._manager.compactions.known_until(key), self._environment.wall_ms())
         except OSError:
-            return 0  # its directory is offline, or about to be
+            return 0  # its directory is offline, or going offline
         return 0 if section is None else section.cleanable_bytes

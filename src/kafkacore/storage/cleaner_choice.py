@@ -1,4 +1,4 @@
-"""Which part of a log is compacted, and whether it is time to (Kafka's LogCleanerManager and LogToClean)."""
+"""Chooses the part of a log to compact, and the moment (Kafka's LogCleanerManager and LogToClean)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ FOREVER_MS: Final = (1 << 63) - 1
 
 
 class DirtySection(NamedTuple):
-    """Of a log: what lies from `first_dirty` to `upper_bound`, the base offset of a segment, would be compacted next.
-    `delay_ms`: for how long it should have been by max.compaction.lag.ms."""
+    """The part of a log to compact next: from `first_dirty` to `upper_bound`, the base offset of a segment. It is
+    overdue by `delay_ms` of max.compaction.lag.ms."""
 
     first_dirty: int
     upper_bound: int
@@ -23,7 +23,7 @@ class DirtySection(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Kafka's cleanable ratio: the dirty bytes' share."""
+        """Kafka's cleanable ratio: the share of dirty bytes."""
         return self.cleanable_bytes / (self.clean_bytes + self.cleanable_bytes)
 
     def is_due(self, min_ratio: float) -> bool:
@@ -31,14 +31,14 @@ class DirtySection(NamedTuple):
 
 
 def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: int) -> DirtySection | None:
-    """None for a log with nothing but its active segment. May read the first bytes of segments. Raises OSError."""
+    """None for a log that has only its active segment. May read the first bytes of segments. Raises OSError."""
     segments = handle.segments()
     if len(segments) < 2:
         return None
     bases = [segment.base_offset for segment in segments]
     first_dirty = _first_dirty(handle, cleaned_until)
     waiting = segments[_floor(bases, first_dirty) : -1]
-    # Beyond the last stable offset nothing is decided, and the active segment takes appends.
+    # Transactions beyond the last stable offset are undecided, and the active segment still takes appends.
     bound = min(handle.last_stable_offset, bases[-1], _lagging(handle, waiting, now_ms))
     upper_bound = bases[_floor(bases, max(bound, first_dirty))]
     clean_bytes = sum(segment.size_bytes for segment in segments if segment.base_offset < first_dirty)
@@ -50,7 +50,7 @@ def dirty_section(handle: PartitionHandle, cleaned_until: int | None, now_ms: in
 
 
 def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
-    """What a checkpoint says that fits no part of the log is not believed: the log begins anew, or lost its end."""
+    """Ignores a checkpoint outside of the log: the log began anew, or lost its end."""
     start = handle.log_start_offset
     if cleaned_until is None or not start <= cleaned_until <= handle.end_offset:
         return start
@@ -58,12 +58,12 @@ def _first_dirty(handle: PartitionHandle, cleaned_until: int | None) -> int:
 
 
 def _floor(bases: list[int], offset: int) -> int:
-    """Index of the last segment that begins at or before an offset."""
+    """The index of the last segment that begins at or before `offset`."""
     return max(bisect_right(bases, offset) - 1, 0)
 
 
 def _lagging(handle: PartitionHandle, waiting: list[SegmentInfo], now_ms: int) -> int:
-    """min.compaction.lag.ms: the first segment with a record that is too young."""
+    """The index of the first segment with a record that is too young by min.compaction.lag.ms."""
     lag_ms = handle.settings.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in waiting:

@@ -1,4 +1,4 @@
-"""How far each log has been compacted, and whether a round of it may go on (Kafka's LogCleanerManager)."""
+"""Records how far each log has been compacted, and whether a round may go on (Kafka's LogCleanerManager)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Owner(Protocol):
     """The log manager."""
 
     def held(self) -> list[tuple[Key, PartitionHandle]]:
-        """The logs of directories that serve."""
+        """The logs of the directories that are online."""
 
     def holder(self, key: Key) -> ManagedDirectory | None:
-        """Under the mutex: where a log lies."""
+        """The directory of a log. The caller holds the mutex."""
 
     def checkpoint(self, name: str, offsets_of: Callable[[ManagedDirectory], dict[Key, int]]) -> None:
-        """Writes one of each directory."""
+        """Writes the checkpoint `name` of every directory."""
 
 
 class Compactions:
-    """Belongs to a log manager, whose `mutex` covers what this has."""
+    """Belongs to a log manager, whose `mutex` guards every field here."""
 
     def __init__(self, mutex: threading.Lock, owner: Owner, futures: FutureLogs) -> None:
         self._mutex = mutex
@@ -36,8 +36,8 @@ class Compactions:
         self._undisturbed: set[Key] = set()  # logs whose round may go on
 
     def logs(self) -> list[tuple[Key, PartitionHandle]]:
-        """Those that are to be compacted, of directories that serve. One that moves waits: what was copied of it would
-        have to be compacted too."""
+        """The logs of compacted topics, in directories that are online. A log that moves waits: its copy would have to
+        be compacted too."""
         moving = {(future.handle.topic, future.handle.index) for future in self._futures.all()}
         return [
             (key, handle)
@@ -48,7 +48,7 @@ class Compactions:
     # --- a round ---
 
     def begin(self, key: Key, handle: PartitionHandle) -> bool:
-        """Whether a round may begin; it goes on while it `may_go_on`, and ends with `end`."""
+        """Whether a round may begin. The caller goes on while it `may_go_on`, and finishes with `end`."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle:
@@ -60,16 +60,16 @@ class Compactions:
         return self.may_go_on(key, handle)
 
     def may_go_on(self, key: Key, handle: PartitionHandle) -> bool:
-        """Since its round began the log has not begun to move, lost its end or its name, nor its policy."""
+        """False once the log began to move, was truncated or renamed, or lost its policy."""
         with self._mutex:
             return key in self._undisturbed and handle.settings.compact_policy
 
     def disturb(self, key: Key) -> None:
-        """Under the mutex: what a round that is under way has read of the log is not true any more."""
+        """Cancels the round under way, which has read a part of the log that changed. The caller holds the mutex."""
         self._undisturbed.discard(key)
 
     def end(self, key: Key, handle: PartitionHandle, offset: int) -> None:
-        """It has been compacted up to there, unless that is not the log any more with which the round began."""
+        """Records that the log is compacted up to `offset`, unless the round was cancelled or the log replaced."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None or directory.partitions[key] is not handle or key not in self._undisturbed:
@@ -79,8 +79,8 @@ class Compactions:
         self.checkpoint()
 
     def truncate(self, key: Key, offset: int) -> None:
-        """The log ends at `offset`, and what comes behind it has not been compacted: a round that is under way ends,
-        and is tried again (Kafka's abortCleaning). Raises OSError, KeyError."""
+        """Truncates the log to `offset`. Later records are not compacted yet, so the round under way is cancelled and
+        tried again (Kafka's abortCleaning). Raises OSError, KeyError."""
         with self._mutex:
             directory = self._owner.holder(key)
             if directory is None:
@@ -89,7 +89,7 @@ class Compactions:
             self.disturb(key)
         handle.truncate_to(offset)
         with self._mutex:
-            self.disturb(key)  # one that began meanwhile, and may be over before it could notice
+            self.disturb(key)  # a round that began meanwhile, and may end before it notices
             compacted = directory.cleaned.get(key, 0) > offset
             if compacted:
                 directory.cleaned[key] = offset
@@ -99,20 +99,20 @@ class Compactions:
     # --- how far ---
 
     def known_until(self, key: Key) -> int | None:
-        """The offset from which the log has not been compacted; None where it never was."""
+        """The offset up to which the log has been compacted; None if it never was."""
         with self._mutex:
             directory = self._owner.holder(key)
             return None if directory is None else directory.cleaned.get(key)
 
     @contextmanager
     def moving(self, key: Key) -> Iterator[None]:
-        """While its future log takes the place of a log: how far that was compacted is known in both directories, so
-        that a start finds it in either, and afterwards where the log is."""
+        """Held while a future log replaces the log. Both directories record how far it was compacted, so that a start
+        finds that in either one; afterwards only the directory of the log does."""
         source, future = self._tell_next(key), self._futures.get(key)
         try:
             yield
         except Exception:
-            # Nothing has moved: a later log of the name must not be taken for compacted in that directory.
+            # Nothing has moved: a later log of this name in that directory must not count as compacted.
             with self._mutex:
                 if future is not None and key not in future.directory.partitions:
                     future.directory.cleaned.pop(key, None)
@@ -123,7 +123,7 @@ class Compactions:
             self.checkpoint()
 
     def _tell_next(self, key: Key) -> ManagedDirectory | None:
-        """The directory where the log is now, if it was compacted at all."""
+        """Returns the directory where the log is now, if it was ever compacted."""
         future = self._futures.get(key)
         with self._mutex:
             source = self._owner.holder(key)
@@ -137,7 +137,7 @@ class Compactions:
         return source
 
     def checkpoint(self) -> None:
-        """Of logs that are here, or on their way here: what became of others is nobody's concern."""
+        """Writes the checkpoints of the logs that are in each directory or moving there; entries of other logs go."""
         self._owner.checkpoint(checkpoints.CLEANER_OFFSET, self._told)
 
     def _told(self, directory: ManagedDirectory) -> dict[Key, int]:

@@ -1,4 +1,4 @@
-"""The log directories of a node, seen together: what they belong to, and whether the node may start on them."""
+"""Checks the log directories of a node together: their cluster and node, and whether the node may start on them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ LOG: Final = logging.getLogger("kafkacore.storage")
 
 
 class Loaded(NamedTuple):
-    """What was found. `failed` could not be read, by their error; `empty` are not formatted, or not there at all."""
+    """The directories found. `failed` holds the error of each unreadable one; `empty` ones are not formatted or
+    missing."""
 
     properties: Mapping[str, MetaProperties]
     empty: tuple[str, ...]
     failed: Mapping[str, Exception]
 
     def check(self, cluster_id: str | None, node_id: int) -> None:
-        """Raises LogDirectoryError where a directory is of another cluster or node, or two have the same id."""
+        """Raises LogDirectoryError if a directory belongs to another cluster or node, or if two have the same id."""
         owners: dict[Uuid, str] = {}
         for directory, found in self.properties.items():
             path = meta_properties.path_in(directory)
@@ -51,7 +52,7 @@ class Loaded(NamedTuple):
 
 
 class NodeDirectories(NamedTuple):
-    """What a node starts on: its cluster, and the id of each usable log directory."""
+    """The cluster of a node, and the id of each usable log directory."""
 
     cluster_id: str
     node_id: int
@@ -59,13 +60,13 @@ class NodeDirectories(NamedTuple):
     failed: Mapping[str, Exception]
 
     def without(self, failed: Mapping[str, Exception]) -> NodeDirectories:
-        """Others turned out to be unusable, too."""
+        """The same without the directories in `failed`, which turned out to be unusable."""
         ids = {path: directory_id for path, directory_id in self.directory_ids.items() if path not in failed}
         return self._replace(directory_ids=ids, failed={**self.failed, **failed})
 
     def serving(self, paths: Iterable[str]) -> list[str]:
-        """Those of `paths` that are usable, each of the others told in the log. Raises LogDirectoryError where none
-        is."""
+        """The usable directories of `paths`; logs each of the others. Raises LogDirectoryError if no directory is
+        usable."""
         found = []
         for path in paths:
             if path in self.directory_ids:
@@ -78,7 +79,7 @@ class NodeDirectories(NamedTuple):
 
 
 def load(directories: Iterable[str], files: Files = OS_FILES) -> Loaded:
-    """Reads meta.properties of each; raises nothing."""
+    """Reads meta.properties of each directory. Raises nothing."""
     properties: dict[str, MetaProperties] = {}
     empty: list[str] = []
     failed: dict[str, Exception] = {}
@@ -101,10 +102,10 @@ def open_directories(
     files: Files = OS_FILES,
     random_uuid: Callable[[], Uuid] = Uuid.random,
 ) -> NodeDirectories:
-    """Checks every log directory at the start of a KRaft node; gives an id to one that was formatted without (KIP-858).
+    """Checks every log directory at the start of a KRaft node. Gives an id to a directory that has none yet (KIP-858).
 
-    Raises LogDirectoryError that names the directory and says what to do. A directory other than metadata.log.dir that
-    cannot be read is only reported in `failed`.
+    Raises LogDirectoryError, which names the directory and says what to do. An unreadable directory other than
+    metadata.log.dir is only reported in `failed`.
     """
     loaded = load(config.all_log_dirs, files)
     metadata_dir = config.metadata_log_dir
@@ -132,7 +133,7 @@ def open_directories(
 
 
 def format_command(config: BrokerConfig, loaded: Loaded) -> str:
-    """What formats the directories that are not formatted, as it can be pasted but for the name of the file."""
+    """The command that formats the unformatted directories, ready to paste except for the name of the file."""
     known = next((found.cluster_id for found in loaded.properties.values() if found.cluster_id), None)
     words = ["kafkacore storage format --config FILE --cluster-id", known or '"$(kafkacore storage random-uuid)"']
     if loaded.properties:
@@ -153,7 +154,7 @@ def _check_kraft(directory: str, found: MetaProperties, metadata_dir: str, files
 
 
 def misplaced_metadata(metadata_dir: str, directory: str, files: Files = OS_FILES) -> str | None:
-    """What to say where the metadata log is in another directory than `metadata_dir`; None where it is not."""
+    """The message about a metadata log that is in `directory` instead of `metadata_dir`; None if there is none."""
     misplaced = metadata_directory(directory)
     if directory == metadata_dir or not files.exists(misplaced):
         return None

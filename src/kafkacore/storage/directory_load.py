@@ -1,4 +1,4 @@
-"""What a start loads of one log directory, the threads that do, and how far they are (KIP-831)."""
+"""Loads the logs of one log directory on several threads at a start, and reports the progress (KIP-831)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from kafkacore.storage.managed_directory import ManagedDirectory
 
 LOG: Final = logging.getLogger("kafkacore.storage")
 PROGRESS_S: Final = 5.0
-# Logs that need no recovery are loaded so many at a time without the GIL: to hand it over takes longer than one load.
+# Logs without recovery are loaded in groups of this size without the GIL: handing it over takes longer than one load.
 CLEAN_BATCH: Final = 32
 
 Found = tuple[str, names.PartitionDirectory]
 
 
 class DirectoryLoad:
-    """The logs that were found in a directory, and what loads them. `threads` are loaded at a time
-    (num.recovery.threads.per.data.dir); `take_up` is called with some that are loaded, on their thread."""
+    """The logs found in a directory. `threads` of them load at a time (num.recovery.threads.per.data.dir). The loading
+    thread passes the logs that it has loaded to `take_up`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class DirectoryLoad:
 
     @property
     def threads(self) -> int:
-        """As many as have something to do."""
+        """The number of threads that have something to load."""
         return min(len(self._progress), self.total)
 
     @property
@@ -66,7 +66,7 @@ class DirectoryLoad:
         return self.total - sum(self._done)
 
     def segments_to_recover(self) -> list[int]:
-        """Of the log that each thread has under way."""
+        """The segments left to recover in the current log of each thread."""
         return [progress.segments_to_recover for progress in self._progress]
 
     def tell_begin(self) -> None:
@@ -90,7 +90,7 @@ class DirectoryLoad:
     # --- a thread's part ---
 
     def work(self, number: int) -> None:
-        """Some logs after others, until there is none or the directory has failed. Raises LogDirectoryError,
+        """Loads groups of logs until none is left or the directory fails. Raises LogDirectoryError,
         MalformedFileError."""
         while not self.directory.failed:
             some = self._take()
@@ -112,7 +112,7 @@ class DirectoryLoad:
         return taken
 
     def _load(self, found: list[Found], progress: LoadProgress) -> None:
-        # os.path.join is a microsecond, of which a node with many partitions has none to spare.
+        # os.path.join takes a microsecond for each of many partitions.
         paths = [self._below + name for name, _ in found]
         settings = {parsed.topic: self._settings_of(parsed.topic) for _, parsed in found}
         handles = [self._new_handle(name, parsed, settings[parsed.topic]) for name, parsed in found]
@@ -161,7 +161,7 @@ class DirectoryLoad:
 
 
 def run(loads: list[DirectoryLoad]) -> None:
-    """All of them at once, with a line now and then unless it is over soon. Raises as `work`."""
+    """Runs all loads at once, and logs the progress at intervals. Raises the errors of `work`."""
     parts = [(load, number) for load in loads for number in range(load.threads)]
     if not parts:
         return

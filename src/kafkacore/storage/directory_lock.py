@@ -1,4 +1,4 @@
-""".lock: one node at a time in a log directory, ours or Apache Kafka's."""
+""".lock: lets one node at a time use a log directory, ours or Apache Kafka's."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ NAME: Final = ".lock"
 
 
 class UnwritableDirectoryError(LogDirectoryError):
-    """The disk does not take a lock's file."""
+    """The lock file cannot be written."""
 
 
 class DirectoryLocks:
-    """The locks of all directories of a node, taken together and given back by `close`.
+    """The locks of all directories of a node, taken together and released by `close`.
 
-    `lent` are what another process of the same node has locked and lends to this one. A directory of `dispensable`
-    that cannot be written is not locked, and told in `failed`.
+    Another process of the same node has locked the `lent` directories and lends them to this one. A directory of
+    `dispensable` that cannot be written is not locked, and is reported in `failed`.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class DirectoryLocks:
         lent: bool = False,
         dispensable: Collection[str] = (),
     ) -> None:
-        """Raises LogDirectoryError, and holds none, where one is in use or cannot be written."""
+        """Raises LogDirectoryError, and holds no lock, if a directory is in use or cannot be written."""
         self._locks: dict[str, Lock] = {}
         self.failed: dict[str, Exception] = {}
         try:
@@ -47,7 +47,7 @@ class DirectoryLocks:
             raise
 
     def lend(self, directory: str) -> None:
-        """To another process of this node, from now on."""
+        """Lends the lock to another process of this node, from now on."""
         self._locks[directory].lend()
 
     def close(self) -> None:

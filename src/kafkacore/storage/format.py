@@ -1,4 +1,4 @@
-"""What `kafkacore storage format` does: KIP-631, and KIP-853 for voters that are records."""
+"""Formats log directories, as `kafkacore storage format` does: KIP-631, and KIP-853 for voters that are records."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _ONE_OF_THREE: Final = "--standalone, --initial-controllers or --no-initial-cont
 
 
 class FormatError(Exception):
-    """Options that cannot be followed; the message says which and what to do."""
+    """Options that cannot be followed. The message names the option and says what to do."""
 
 
 class FormatOptions(NamedTuple):
-    """The options of `format`. `initial_controllers` is a list of id@host:port:directory-id entries, `add_scram` the
-    users of a new cluster as `scram.parse_credential` reads them."""
+    """The options of `format`. `initial_controllers` lists id@host:port:directory-id entries. `add_scram` lists the
+    users of a new cluster, as `scram.parse_credential` reads them."""
 
     cluster_id: str
     ignore_formatted: bool = False
@@ -59,10 +59,10 @@ def format_directories(
     files: Files = OS_FILES,
     random_uuid: Callable[[], Uuid] = Uuid.random,
 ) -> None:
-    """Formats every log directory of a KRaft node that is not formatted yet, and `say`s what it does.
+    """Formats every unformatted log directory of a KRaft node, and reports each step through `say`.
 
-    Raises FormatError, LogDirectoryError, MalformedFileError, OSError. meta.properties is what makes a directory a
-    formatted one, and is written last.
+    It writes meta.properties last, because that file marks a directory as formatted. Raises FormatError,
+    LogDirectoryError, MalformedFileError, OSError.
     """
     if config.zookeeper_mode:
         raise FormatError("process.roles is not set: only the directories of a KRaft node are formatted")
@@ -132,8 +132,8 @@ def _users(options: FormatOptions) -> list[Message]:
 def initial_voters(
     config: BrokerConfig, options: FormatOptions, random_uuid: Callable[[], Uuid] = Uuid.random
 ) -> dict[int, InitialVoter]:
-    """The voters that the metadata log begins with, by node id; none where controller.quorum.voters has them, or
-    where a quorum that exists already will be joined. Raises FormatError.
+    """The first voters of the metadata log, by node id. Empty if controller.quorum.voters names them, or if the node
+    will join an existing quorum. Raises FormatError.
     """
     asked = options.standalone or options.initial_controllers is not None
     if sum((options.standalone, options.no_initial_controllers, options.initial_controllers is not None)) > 1:
@@ -155,7 +155,7 @@ def initial_voters(
 
 
 def parse_initial_controllers(text: str) -> dict[int, InitialVoter]:
-    """From id@host:port:directory-id entries, separated by commas; the host of an IPv6 address is in brackets.
+    """Reads id@host:port:directory-id entries, separated by commas. An IPv6 address is in brackets.
 
     Raises FormatError that names the entry.
     """
@@ -192,7 +192,7 @@ def _release(options: FormatOptions) -> MetadataVersion:
 
 
 def _kraft_level(config: BrokerConfig, asked: int | None) -> int:
-    """1 where voters are records, else 0: what `asked` may only confirm."""
+    """1 if voters are records, else 0. `asked` may only confirm that level."""
     level = 0 if config.controller_quorum_voters else 1
     if asked not in (None, level):
         voters = "is set" if config.controller_quorum_voters else "is not set"

@@ -1,5 +1,5 @@
-"""Logs on their way to another directory (KIP-113): `TOPIC-PARTITION.UNIQUE-future` until they take the place of what
-they were copied from."""
+"""Moves logs to other directories (KIP-113). A copy is named `TOPIC-PARTITION.UNIQUE-future` until it replaces the
+original."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Owner(Protocol):
     """The log manager."""
 
     def holder(self, key: Key) -> ManagedDirectory | None:
-        """Under the mutex: where a log lies."""
+        """The directory of a log. The caller holds the mutex."""
 
     def rename_aside(self, directory: ManagedDirectory, name: str, handle: PartitionHandle, kind: names.Kind) -> None:
-        """The directory `name` of a log that is closed."""
+        """Renames the directory `name` of a closed log."""
 
     def fail(self, directory: ManagedDirectory) -> None:
-        """Its files cannot be renamed."""
+        """Takes a directory offline because its files cannot be renamed."""
 
 
 LOG: Final = logging.getLogger("kafkacore.storage")
@@ -41,11 +41,11 @@ LAST_BYTES: Final = 1 << 20  # copied at once while appends wait
 
 
 class MoveCancelled(Exception):
-    """The partition or its future log is gone, or not what it was when the move began."""
+    """The partition or its future log is gone, or was replaced since the move began."""
 
 
 class FutureLog(NamedTuple):
-    """`name` is that of its directory."""
+    """A log that is being copied; `name` is the name of its directory."""
 
     handle: PartitionHandle
     directory: ManagedDirectory
@@ -57,7 +57,7 @@ class FutureLog(NamedTuple):
 
 
 class FutureLogs:
-    """Belongs to a log manager, whose `mutex` covers the dictionaries of both."""
+    """Belongs to a log manager, whose `mutex` guards the dictionaries of both."""
 
     def __init__(self, mutex: threading.Lock, files: Files, owner: Owner) -> None:
         self._mutex = mutex
@@ -81,18 +81,18 @@ class FutureLogs:
         return [((one.handle.topic, one.handle.index), one.handle) for one in self.all() if one.directory is directory]
 
     def count(self, directory: ManagedDirectory) -> int:
-        """Under the mutex: how many are on their way to a directory."""
+        """The number of logs that are moving to a directory. The caller holds the mutex."""
         return sum(future.directory is directory for future in self._futures.values()) if self._futures else 0
 
     def add(self, future: FutureLog) -> FutureLog | None:
-        """One that was found at start. The one that is here already, where there is one."""
+        """Adds a future log found at a start. Returns the one that was there before, if any."""
         with self._mutex:
             other = self._futures.setdefault((future.handle.topic, future.handle.index), future)
         return None if other is future else other
 
     def create(self, key: Key, topic_id: Uuid, directory: ManagedDirectory, settings: LogSettings) -> FutureLog:
-        """No file as yet. The one that is there already, where it has that directory. Raises MoveCancelled where it has
-        another one."""
+        """Makes a future log, without a file as yet. Returns the existing one if it is in that directory. Raises
+        MoveCancelled if it is in another one."""
         with self._mutex:
             known = self._futures.get(key)
             if known is not None:
@@ -108,7 +108,7 @@ class FutureLogs:
 
     @contextmanager
     def alone(self, key: Key) -> Iterator[None]:
-        """Nobody else ends a log or gives it another directory meanwhile."""
+        """Held while one thread alone may end a log or give it another directory."""
         with self._idle:
             self._idle.wait_for(lambda: key not in self._busy)
             self._busy.add(key)
@@ -120,7 +120,7 @@ class FutureLogs:
                 self._idle.notify_all()
 
     def drop(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
-        """Its directory is renamed. Within `alone`, or at start."""
+        """Removes a future log and renames its directory. Call it within `alone`, or at a start."""
         with self._mutex:
             future = self._futures.pop(key, None)
         if future is not None:
@@ -128,7 +128,7 @@ class FutureLogs:
             self._owner.rename_aside(future.directory, future.name, future.handle, kind)
 
     def forget(self, directory: ManagedDirectory) -> None:
-        """The directory has failed: what lies there is no concern of anybody's until the next start."""
+        """Forgets the future logs of a directory that failed, until the next start."""
         with self._mutex:
             lost = [key for key, future in self._futures.items() if future.directory is directory]
             handles = [self._futures.pop(key).handle for key in lost]
@@ -138,7 +138,7 @@ class FutureLogs:
     # --- moving ---
 
     def copy(self, key: Key, max_bytes: int) -> int:
-        """Another part of what the future log lacks: less than asked for when it has everything. Raises OSError,
+        """Copies up to `max_bytes` more; returns less than that once the copy is complete. Raises OSError,
         MoveCancelled."""
         current, _, future = self._both(key)
         if future.handle.state == "closed":
@@ -154,11 +154,11 @@ class FutureLogs:
             return directory.partitions[key], directory, future
 
     def replace_current(self, key: Key) -> None:
-        """The future log has the place of the current one when this returns; appends wait meanwhile. The former
-        directory is deleted later. Raises OSError, and then nothing has changed; MoveCancelled."""
+        """Replaces the current log by the future one while appends wait. The former directory is deleted later. Raises
+        MoveCancelled; raises OSError with nothing changed."""
         with self.alone(key):
             current, source, future = self._both(key)
-            future.handle.flush()  # most of what was copied lately is synced before appends wait for it
+            future.handle.flush()  # syncs most of the last copy before appends wait for the sync
             log_move.hold_still(current)
             try:
                 while log_move.copy(current, future.handle, LAST_BYTES):
@@ -172,14 +172,14 @@ class FutureLogs:
                 future.directory.partitions[key] = current
                 failed = future.directory.failed
             if failed:
-                # It was not among the logs of the directory when that failed.
+                # The directory failed while this log was not among its logs.
                 log_move.fail(current, future.directory.native, future.directory.native.offline_errno)
             live = names.partition_directory_name(*key)
             self._owner.rename_aside(source, live, current, names.Kind.DELETE)
             LOG.info("%s-%d has moved from %s to %s", *key, source.path, future.directory.path)
 
     def _reopened(self, key: Key, future: FutureLog) -> FutureLog:
-        """It was shut for a change of places that failed. Raises OSError, MoveCancelled."""
+        """Opens the future log again after a failed replacement. Raises OSError, MoveCancelled."""
         with self.alone(key):
             closed = future.handle
             native, suffix = future.directory.native, future.name.removeprefix(names.partition_directory_name(*key))
@@ -199,7 +199,7 @@ class FutureLogs:
         try:
             log_move.adopt(current, fresh)
         except OSError:
-            # What goes on without it must not find a second log of the partition at the next start.
+            # The current log goes on alone, and the next start must not find a second log of the partition.
             log_move.go_on(fresh)
             fresh.retire()
             with self._mutex:
@@ -209,7 +209,7 @@ class FutureLogs:
             raise
 
     def promote(self, key: Key) -> None:
-        """At start, where there is no other log of the partition. Raises OSError."""
+        """Makes the future log the current one, at a start that found no other log of the partition. Raises OSError."""
         with self._mutex:
             future = self._futures.pop(key)
         handle = self._settle(future, future.handle.log_start_offset, future.handle.end_offset)
@@ -217,7 +217,7 @@ class FutureLogs:
             future.directory.partitions[key] = handle
 
     def _settle(self, future: FutureLog, log_start_offset: int, end_offset: int) -> PartitionHandle:
-        """The future log under its final name, synced, and taken up from there."""
+        """Renames the future log to its final name, syncs it and opens it there."""
         handle = future.handle
         key = (handle.topic, handle.index)
         path = os.path.join(future.directory.path, names.partition_directory_name(*key))
@@ -240,12 +240,12 @@ class FutureLogs:
 
 
 def _is_want_of_room(error: Exception) -> bool:
-    """No fault of the disk, and perhaps over soon."""
+    """Whether the disk is full, which is not its fault and may pass."""
     return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _ROOM)
 
 
 def _agree(current: PartitionHandle, future: PartitionHandle) -> None:
-    """What the current log has lost since it was copied goes from the future one too (KIP-101)."""
+    """Removes from the future log the records that the current one has lost since they were copied (KIP-101)."""
     epochs = future.leader_epochs()
     end = current.end_offset
     if epochs:

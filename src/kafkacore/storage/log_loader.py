@@ -1,4 +1,4 @@
-"""What the directory of one partition holds: its segments, and what a crash left half done (Kafka's LogLoader)."""
+"""Loads the directory of one partition, and finishes or undoes steps that a crash interrupted (Kafka's LogLoader)."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SNAPSHOT_BEING_DELETED: Final = names.CHECKPOINT + names.DELETED  # of the meta
 
 
 def survey(path: str, files: Files = OS_FILES, listed: list[str] | None = None) -> LogFiles:
-    """What is there, once what a crash interrupted is finished or taken back. `listed` are the names in the directory,
-    for whom has looked already. Raises OSError.
+    """Finishes or undoes the steps that a crash interrupted, and returns the files. `listed` holds the names in the
+    directory if the caller has read them already. Raises OSError.
 
-    `.deleted` and `.cleaned` files go, and with the latter every `.swap` file from the first of them on (KAFKA-6264);
-    other `.swap` files take the place of the segments that they were made from; an index without its segment goes.
+    `.deleted` and `.cleaned` files are removed, and with a `.cleaned` file every `.swap` file from its offset on
+    (KAFKA-6264). Other `.swap` files replace the segments that they were made from. An index without its segment goes.
     """
     found = LogFiles(files.list(path) if listed is None else listed)
     if found.has_left_overs:
@@ -48,7 +48,7 @@ def load(
     progress: LoadProgress | None = None,
     files: Files = OS_FILES,
 ) -> LoadReport:
-    """Takes up the log in `path`, where `partition` keeps it. Blocks. Raises OSError, MalformedFileError."""
+    """Loads the log in `path` into `partition`. Blocks. Raises OSError, MalformedFileError."""
     log = LogLoad(
         partition,
         survey(path, files),
@@ -63,7 +63,7 @@ def load(
 
 
 def finish(log: LogLoad, path: str, files: Files = OS_FILES) -> LoadReport:
-    """Once it has run. Raises OSError, MalformedFileError."""
+    """Finishes a load that has run. Raises OSError, MalformedFileError."""
     try:
         report = log.report()
     except OSError as error:
@@ -81,7 +81,7 @@ def finish(log: LogLoad, path: str, files: Files = OS_FILES) -> LoadReport:
 
 
 def _named(path: str, error: OSError, files: Files) -> Exception:
-    """What the files of the log are to blame for, by their names; other errors as they are."""
+    """An error that names the damaged file of the log; other errors stay as they are."""
     if error.errno == errno.EILSEQ:
         return _named_segment(path, error, files)
     if error.errno == errno.EINVAL:
@@ -99,7 +99,7 @@ def _named(path: str, error: OSError, files: Files) -> Exception:
 
 
 def _named_segment(path: str, error: OSError, files: Files) -> Exception:
-    """Bytes below the recovery point that are no batches, where producers or offsets had to be learned from them."""
+    """An error that names the segment with damaged batches below the recovery point, which the load had to read."""
     for name in sorted(files.list(path)):
         segment = os.path.join(path, name)
         if not name.endswith(names.LOG):
@@ -128,7 +128,7 @@ def _remove_leftovers(path: str, listed: list[str], files: Files) -> None:
     for name in gone:
         _remove_leftover(path, name, files)
     if cleaned and gone:
-        files.sync_directory(path)  # a .swap that came back without its .cleaned ones would take the segments' place
+        files.sync_directory(path)  # a .swap that survives without its .cleaned files would replace the segments
     for name in cleaned:
         _remove_leftover(path, name, files)
 
@@ -160,8 +160,8 @@ def _finish_swaps(path: str, files: Files) -> None:
         if parsed is not None and not name.endswith(names.SWAP) and first <= parsed[0] < end:
             LOG.info("%s: removes %s, which a compacted segment replaces", path, name)
             files.unlink(os.path.join(path, name))
-    # Each step is for good before the next, which another crash would take back with what it had done: an index under
-    # its own name, beside a .log.swap, would go with those of the former segment.
+    # Each step is durable before the next one. After another crash, an index with its final name beside a .log.swap
+    # would be removed together with the indexes of the former segment.
     files.sync_directory(path)
     for part in (segments, [name for name in swaps if name not in segments]):
         for name in part:
@@ -176,8 +176,8 @@ def _offset(name: str) -> int:
 
 
 def _next_offset(path: str, files: Files) -> int:
-    """Behind the last batch of a segment that is about to replace others. Raises MalformedFileError: by what is left of
-    a damaged one it cannot be said which."""
+    """The offset behind the last batch of a segment that will replace others. Raises MalformedFileError for a damaged
+    segment: the rest of it does not show which ones it replaces."""
     try:
         return _walk(path, files)
     except MalformedFileError as malformed:
@@ -189,7 +189,7 @@ def _next_offset(path: str, files: Files) -> int:
 
 
 def _walk(path: str, files: Files) -> int:
-    """Behind its last batch. Raises MalformedFileError, OSError."""
+    """The offset behind the last batch. Raises MalformedFileError, OSError."""
     end = _offset(os.path.basename(path))
     try:
         for batch in Batches(files.read(path)):

@@ -31,23 +31,23 @@ from kafkacore.storage.managed_directory import Key, ManagedDirectory
 LOG: Final = logging.getLogger("kafkacore.storage")
 
 SHUT_THREADS: Final = 32
-SHUT_TURNS: Final = 8  # of each thread: to hand it a log takes longer than to shut one that was not used
+SHUT_TURNS: Final = 8  # for each thread: handing it a log takes longer than shutting an unused one
 MANY_LOGS: Final = 100  # fewer meet no limit
 
 
 class Doomed(NamedTuple):
-    """A directory that was renamed and goes when its time has come (file.delete.delay.ms)."""
+    """A renamed directory that will be removed after file.delete.delay.ms."""
 
     path: str
     due_ns: int
 
 
 class LogManager:
-    """All logs but that of the cluster's metadata, by topic and partition.
+    """All logs except the metadata log, by topic and partition.
 
-    `settings_of` gives a topic's settings by its name. Methods that touch files block; none may run on a loop's thread.
-    A directory that fails is left out from then on, and `on_failure` is told its path, once. Those of `failed` could
-    not be opened at all: what may lie there is answered for with KAFKA_STORAGE_ERROR."""
+    `settings_of` returns the settings of a topic by its name. Methods that touch files block; none may run on the
+    thread of a loop. A directory that fails goes offline, and `on_failure` gets its path once. The directories in
+    `failed` could not be opened at all; requests for logs that may be there get KAFKA_STORAGE_ERROR."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class LogManager:
         self._environment = environment
         self._settings_of = settings_of
         self._on_failure = on_failure
-        self.recovery_threads = recovery_threads  # of each directory, for the next load
+        self.recovery_threads = recovery_threads  # for each directory, in the next load
         self._files = files
         self._mutex = threading.Lock()
         self._doomed: list[Doomed] = []
-        owner: LogManager = weakref.proxy(self)  # whose end must not wait for the collector
+        owner: LogManager = weakref.proxy(self)  # a strong reference would keep the manager until the collector runs
         self.futures = FutureLogs(self._mutex, files, owner)
         self.compactions = Compactions(self._mutex, owner, self.futures)
         broken = list(failed)
@@ -98,30 +98,33 @@ class LogManager:
 
     @property
     def native_directories(self) -> list[LogDirectory]:
-        """Of those that serve."""
+        """The native directories that are online."""
         return [directory.native for directory in self._directories if not directory.failed]
 
     def directories(self) -> list[tuple[str, bool]]:
-        """The path of each, and whether it serves."""
+        """The path of each directory, and whether it is online."""
         return [(directory.path, not directory.failed) for directory in self._directories]
 
     def cordon(self, paths: Iterable[str]) -> None:
-        """These, and no others, take no new logs from now on, unless there is no other to take them (KIP-1066)."""
+        """These directories, and no others, take no new logs from now on, unless every directory is cordoned
+        (KIP-1066)."""
         cordoned = frozenset(paths)
         with self._mutex:
             for directory in self._directories:
                 directory.cordoned = directory.path in cordoned
 
     def failure(self, path: str) -> str:
-        """What made the directory fail, in the operating system's words."""
+        """The operating system's message about the failure of a directory."""
         return next(os.strerror(one.native.offline_errno) for one in self._directories if one.path == path)
 
     # --- loading ---
 
     def load(self, place_of: Callable[[str, int], str | None] = lambda topic, index: None) -> None:
-        """Takes up every log that the directories hold, several at once. Raises LogDirectoryError for what is no log
-        directory; a directory whose disk fails is left out. Removes the clean shutdown marks first (KAFKA-10471).
-        Of a partition that two directories have, `place_of` tells which it is in; the other is put aside."""
+        """Loads every log in the directories, several at once. Removes the clean shutdown marks first (KAFKA-10471).
+
+        A directory whose disk fails goes offline. If two directories hold a partition, `place_of` returns the right
+        one, and the log in the other is renamed. Raises LogDirectoryError for a directory that is not a log
+        directory."""
         began = time.monotonic()
         self.loads = [
             DirectoryLoad(
@@ -172,7 +175,7 @@ class LogManager:
             directory.clean = clean_shutdown.exists(path, self._files)
             clean_shutdown.remove(path, self._files)
             if not directory.clean:
-                # A killed process may have made a log a moment before, without a sync of its name.
+                # A killed process may have just created a log without syncing its name.
                 self._files.sync_directory(path)
             directory.recovery_points = self._read_checkpoint(path, checkpoints.RECOVERY_POINT)
             directory.cleaned = self._read_checkpoint(path, checkpoints.CLEANER_OFFSET)
@@ -186,7 +189,7 @@ class LogManager:
         return [(name, parsed) for name in found if (parsed := self._sort_out(path, name)) is not None]
 
     def _read_checkpoint(self, path: str, name: str) -> dict[Key, int]:
-        """What is malformed says nothing, as in Kafka: recovery then starts at the beginning."""
+        """Reads a checkpoint. A malformed one counts as empty, as in Kafka: recovery then starts at the beginning."""
         try:
             return checkpoints.OffsetCheckpoint(path, name, self._files).read()
         except MalformedFileError as error:
@@ -194,9 +197,8 @@ class LogManager:
             return {}
 
     def _sort_out(self, path: str, name: str) -> names.PartitionDirectory | None:
-        """The directory of a log to be loaded; None for others that are known. Raises LogDirectoryError for unknown
-        ones.
-        """
+        """The directory of a log to load; None for other known directories. Raises LogDirectoryError for unknown
+        ones."""
         if name == names.CLUSTER_METADATA_DIRECTORY or name in names.NO_LOGS:
             return None
         parsed = names.parse_partition_directory(name)
@@ -225,12 +227,12 @@ class LogManager:
             directory.partitions |= live
 
     def held(self) -> list[tuple[Key, PartitionHandle]]:
-        """The logs of directories that serve."""
+        """The logs of the directories that are online."""
         with self._mutex:
             return [item for one in self._directories if not one.failed for item in one.partitions.items()]
 
     def holder(self, key: Key) -> ManagedDirectory | None:
-        """Under the mutex: where a log lies."""
+        """The directory of a log. The caller holds the mutex."""
         return next((directory for directory in self._directories if key in directory.partitions), None)
 
     # --- coming and going ---
@@ -243,9 +245,9 @@ class LogManager:
         path: str | None = None,
         settings: LogSettings | None = None,
     ) -> list[PartitionHandle]:
-        """The partitions of a topic, new ones or those that are here already. A new one costs no file until its first
-        append; it goes to the directory with the fewest that is not cordoned, or to `path`. In a directory that is
-        offline it is offline from the beginning."""
+        """Returns the partitions of a topic, existing ones or new ones. A new partition has no file until its first
+        append. It goes to `path`, or to the directory with the fewest logs that is not cordoned. In an offline
+        directory it is offline from the beginning."""
         if settings is None:
             settings = self._settings_of(topic)
         keys = [(topic, index) for index in indexes]
@@ -261,7 +263,7 @@ class LogManager:
                 directory.partitions.update(zip(part, made, strict=True))
                 if directory.cleaned:
                     for key in part:
-                        directory.cleaned.pop(key, None)  # of an earlier log of the name
+                        directory.cleaned.pop(key, None)  # belonged to an earlier log of this name
                 if directory.failed:
                     for handle in made:
                         handle.fail(directory.native.offline_errno)
@@ -279,8 +281,8 @@ class LogManager:
         return held
 
     def _with_topic_id(self, topic_id: Uuid, found: dict[Key, PartitionHandle]) -> dict[Key, PartitionHandle]:
-        """A log without an id is the topic's, from before ids or made in a crash; one of another id is of a topic that
-        is gone, and is put aside.
+        """A log without an id belongs to the topic: it is older than ids, or a crash interrupted its creation. A log
+        with another id belongs to a deleted topic and is renamed.
         """
         settled = {}
         for key, handle in found.items():
@@ -296,8 +298,8 @@ class LogManager:
         return settled
 
     def _spread(self, keys: list[Key], path: str | None) -> Iterator[tuple[ManagedDirectory, list[Key]]]:
-        """Each to the directory that then has the fewest, or all to `path`. What the controller placed here before it
-        heard that every directory is cordoned goes to the first, as in Kafka."""
+        """Assigns each log to the directory with the fewest, or all of them to `path`. Logs that the controller placed
+        here before it heard that every directory is cordoned go to the first one, as in Kafka."""
         if path is None:
             serving = [one for one in self._directories if not one.failed] or self._directories[:1]
             serving = [one for one in serving if not one.cordoned] or serving[:1]
@@ -321,7 +323,7 @@ class LogManager:
                 handle.configure(settings)
 
     def delete(self, keys: Iterable[Key], kind: names.Kind = names.Kind.DELETE) -> None:
-        """Whoever waits is told at once; the directories are renamed, and removed after file.delete.delay.ms; stray
+        """Wakes all waiters at once and renames the directories, which are removed after file.delete.delay.ms. Stray
         ones stay.
         """
         for key in keys:
@@ -338,7 +340,7 @@ class LogManager:
                     self.compactions.disturb(key)
                 self._put_aside(directory, handle, kind)
                 if was_compacted:
-                    self.compactions.checkpoint()  # of another log of the name it would say what it said of this one
+                    self.compactions.checkpoint()  # else its entry would apply to the next log of this name
 
     def _put_aside(self, directory: ManagedDirectory, handle: PartitionHandle, kind: names.Kind) -> None:
         handle.retire()
@@ -365,7 +367,7 @@ class LogManager:
             self._doomed.append(Doomed(path, self._environment.monotonic_ns() + delay_ms * 1_000_000))
 
     def remove_doomed(self) -> int:
-        """Removes the deleted partitions whose time has come; how many."""
+        """Removes the deleted partitions whose delay is over. Returns their number."""
         now_ns = self._environment.monotonic_ns()
         with self._mutex:
             due = [one for one in self._doomed if one.due_ns <= now_ns]
@@ -382,8 +384,8 @@ class LogManager:
     # --- moving ---
 
     def create_future(self, key: Key, path: str) -> None:
-        """A future log in `path`, which `futures` fills, unless it is there already; touches no file. Raises
-        MoveCancelled where the log is not here any more, or is on its way elsewhere."""
+        """Makes a future log in `path`, which `futures` fills, unless it exists already. Touches no file. Raises
+        MoveCancelled if the log is gone or is moving to another directory."""
         with self._mutex:
             holder = self.holder(key)
         target = next(one for one in self._directories if one.path == path)
@@ -395,13 +397,13 @@ class LogManager:
             self.compactions.disturb(key)
 
     def drop_future(self, key: Key, kind: names.Kind = names.Kind.DELETE) -> None:
-        """Its move is cancelled, or it is of no partition that is here."""
+        """Drops a future log whose move was cancelled, or whose partition is not here."""
         with self.futures.alone(key):
             self.futures.drop(key, kind)
 
     def replace_with_future(self, key: Key) -> None:
-        """The end of a move. Raises OSError, MoveCancelled."""
-        # Where the log begins, and where it has gaps, is known before its former directory goes.
+        """Ends a move: the future log replaces the log. Raises OSError, MoveCancelled."""
+        # The log start and the extent of compaction are recorded before the former directory goes.
         self.checkpoint_log_starts()
         with self.compactions.moving(key):
             self.futures.replace_current(key)
@@ -411,14 +413,14 @@ class LogManager:
     # --- upkeep ---
 
     def delete_old_segments(self) -> int:
-        """Retention; how many segments went."""
+        """Applies retention. Returns the number of removed segments."""
         return sum(self._each(PartitionHandle.delete_old_segments))
 
     def expire_producers(self) -> int:
         return sum(self._each(PartitionHandle.expire_producers))
 
     def flush_due(self) -> int:
-        """flush.ms: asks for a sync of every log whose oldest unsynced byte is too old; how many."""
+        """flush.ms: requests a sync of every log whose oldest unsynced byte is too old. Returns their number."""
         now_ms = self._environment.monotonic_ns() // 1_000_000
         count = 0
         for handle in self:
@@ -441,8 +443,8 @@ class LogManager:
         self.checkpoint(checkpoints.RECOVERY_POINT, self._recovery_points)
 
     def checkpoint_recovery_point(self, key: Key, offset: int) -> None:
-        """The next start knows that the log was synced up to `offset`. Raises OSError, and no directory is offline for
-        that: whoever asks can wait for room."""
+        """Records for the next start that the log is synced up to `offset`. Raises OSError, and takes no directory
+        offline: the caller can wait for room."""
         with self._mutex:
             directory = self.holder(key)
         if directory is None:
@@ -458,7 +460,8 @@ class LogManager:
         return self._offsets(directory, lambda handle: handle.recovery_point)
 
     def checkpoint_log_starts(self) -> None:
-        """Of the logs that begin behind their first segment's first offset: the others tell it by its name."""
+        """Writes the log start of each log that begins behind the base offset of its first segment; the file name shows
+        the others."""
         self.checkpoint(checkpoints.LOG_START_OFFSET, self._moved_starts)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -473,7 +476,7 @@ class LogManager:
     def _moved_starts(self, directory: ManagedDirectory) -> dict[Key, int]:
         with self._mutex:
             handles = list(directory.partitions.items())
-        # Also of those without a segment: who lost them all goes on where they ended.
+        # Logs without a segment too: a log that lost all of them goes on where they ended.
         starts = {key: handle.moved_log_start_offset for key, handle in (*handles, *self.futures.of(directory))}
         return {key: offset for key, offset in starts.items() if offset >= 0}
 
@@ -481,7 +484,7 @@ class LogManager:
         for directory in self._directories:
             if directory.failed:
                 continue
-            # The upkeep and the end of a move may want it at once, and a checkpoint has one temporary file.
+            # The upkeep and the end of a move may write at the same time, and a checkpoint has one temporary file.
             with directory.checkpointing:
                 offsets = offsets_of(directory)
                 if directory.written.get(name) == offsets:
@@ -504,13 +507,13 @@ class LogManager:
     # --- failure and the end ---
 
     def check_directories(self) -> None:
-        """Leaves out the directories that went offline (readable `fileno` of LogDirectory), and tells."""
+        """Takes the failed directories offline (their LogDirectory's `fileno` is readable), and reports them."""
         for directory in self._directories:
             if directory.native.offline_errno:
                 self.fail(directory)
 
     def fail(self, directory: ManagedDirectory, error: int = errno.EIO) -> None:
-        """It is left out from now on, for what it says itself or for `error`; told once."""
+        """Takes a directory offline, because of its own error or of `error`. Reports it once."""
         with self._mutex:
             if directory.failed:
                 return
@@ -531,7 +534,7 @@ class LogManager:
             with self._mutex:
                 handles = list(directory.partitions.values())
             handles += [handle for _, handle in self.futures.of(directory)]
-            # The syncs of many files at once share the file system's journal: far more threads than devices.
+            # Syncs of many files at the same time share the file system's journal: far more threads than devices.
             some = len(handles) // (SHUT_THREADS * SHUT_TURNS) + 1
             parts = [handles[at : at + some] for at in range(0, len(handles), some)]
             with ThreadPoolExecutor(SHUT_THREADS, "kafkacore-shut") as pool:
@@ -560,7 +563,7 @@ def _high_watermark(handle: PartitionHandle) -> int:
 
 
 def _shut_all(handles: list[PartitionHandle]) -> bool:
-    """False where one of them could not be shut in order; the others are."""
+    """False if a log could not be shut cleanly; the others are."""
     failed = [handle for handle in handles if not _shut(handle)]
     return not failed
 

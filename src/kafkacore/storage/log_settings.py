@@ -1,4 +1,4 @@
-"""From a topic's configuration to what its logs use."""
+"""Turns the configuration of a topic into the settings of its logs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore.config.topic import TopicConfig
 
-# Kafka takes less of both: such a topic is to have the least that works, not a log that cannot be made.
+# Kafka accepts smaller values of both. Such a topic gets the smallest that works, rather than an unusable log.
 MIN_SEGMENT_BYTES: Final = 14
 MIN_INDEX_BYTES: Final = 24
 
@@ -23,7 +23,7 @@ def log_settings(config: TopicConfig) -> LogSettings:
         "zstd": config.compression_zstd_level,
     }
     compacts = "compact" in config.cleanup_policy
-    # What may wait no longer must leave the active segment, which is never compacted (Kafka's maxSegmentMs).
+    # Overdue records must leave the active segment, which is never compacted (Kafka's maxSegmentMs).
     segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if compacts else config.segment_ms
     return LogSettings(
         segment_bytes=max(config.segment_size_bytes, MIN_SEGMENT_BYTES),

@@ -1,6 +1,5 @@
-"""The thread that looks after the logs: checkpoints, retention, flushes that are due, deleted directories, failed
-disks.
-"""
+"""The thread that maintains the logs: checkpoints, retention, flushes that are due, deleted directories, failed
+disks."""
 
 from __future__ import annotations
 
@@ -15,10 +14,10 @@ from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.storage.cleaner import LogCleaner
 from kafkacore.storage.log_manager import LogManager
 
-_NEVER_MS: Final = 1 << 40  # an interval beyond it is Kafka's way to say "never"
+_NEVER_MS: Final = 1 << 40  # Kafka says "never" by a longer interval
 _DOOMED_CHECK_MS: Final = 5_000
 _NS_OF_A_MS: Final = 1_000_000
-_WAKES: Final = 4096  # that are taken at once
+_WAKES: Final = 4096  # read at a time
 
 
 class UpkeepIntervals(NamedTuple):
@@ -65,7 +64,7 @@ class LogUpkeep:
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._stopping = False
         self._mutex = threading.Lock()
-        self._asked: list[threading.Event] = []  # by whoever waits for what is due
+        self._asked: list[threading.Event] = []  # set when the upkeep has caught up
         self._thread = threading.Thread(target=self._run, name="kafkacore-upkeep", daemon=True)
         self._plan(intervals)
 
@@ -86,7 +85,7 @@ class LogUpkeep:
         self._plan_compaction()
 
     def _plan_compaction(self) -> None:
-        """The time between two looks may be changed meanwhile."""
+        """Plans the next look for work, at an interval that may have changed."""
         if self._cleaner is not None:
             self._scheduler.after(self._cleaner.backoff_ms, self._check_cleaner, "compaction")
 
@@ -124,8 +123,8 @@ class LogUpkeep:
             done.set()
 
     def catch_up(self, timeout_seconds: float) -> bool:
-        """Has done what is due by the clock now that somebody has moved it; False where that takes longer. Any
-        thread."""
+        """Waits until everything that is due by the clock is done, after the clock was moved. False if that takes
+        longer. Any thread may call it."""
         done = threading.Event()
         with self._mutex:
             if self._stopping:
@@ -141,7 +140,7 @@ class LogUpkeep:
         return max((due_ns - self._environment.monotonic_ns()) // _NS_OF_A_MS + 1, 0)
 
     def close(self) -> None:
-        """Waits for what is under way. Idempotent."""
+        """Ends the thread and waits for its current task. Idempotent."""
         with self._mutex:
             if self._stopping:
                 return

@@ -1,4 +1,4 @@
-"""A log directory as the log manager and its parts share it."""
+"""A log directory, as the log manager shares it with its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = tuple[str, int]  # topic and partition
 
 
 class ManagedDirectory:
-    """A log directory and what lies in it; the log manager's mutex covers the dictionaries."""
+    """A log directory and its logs. The log manager's mutex guards the dictionaries."""
 
     def __init__(self, native: LogDirectory) -> None:
         self.native = native

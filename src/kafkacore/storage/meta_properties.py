@@ -16,7 +16,8 @@ NAME: Final = "meta.properties"
 
 
 class MetaProperties(NamedTuple):
-    """`version` 1 is KRaft's; 0, of ZooKeeper mode, may lack any of the others. 1 lacks at most `directory_id`."""
+    """Version 1 belongs to KRaft and lacks at most `directory_id`. Version 0 belongs to ZooKeeper mode and may lack any
+    of the other fields."""
 
     cluster_id: str | None
     node_id: int | None
@@ -24,7 +25,7 @@ class MetaProperties(NamedTuple):
     version: int = 1
 
     def lines(self) -> dict[str, str]:
-        """As they stand in the file, in the order in which Kafka writes them."""
+        """The lines of the file, in the order in which Kafka writes them."""
         values = {
             "node.id" if self.version else "broker.id": self.node_id,
             "directory.id": self.directory_id,
@@ -39,18 +40,18 @@ def path_in(directory: str) -> str:
 
 
 def encode(properties: MetaProperties, now_ms: int) -> bytes:
-    """As java.util.Properties stores them: an empty comment, the date, and the lines."""
+    """The file as java.util.Properties stores it: an empty comment, the date, and the lines."""
     date = time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(now_ms / 1000))
     return property_files.store(properties.lines(), comments=("", date))
 
 
 def write(directory: str, properties: MetaProperties, now_ms: int, files: Files = OS_FILES) -> None:
-    """Atomic and durable. Raises OSError."""
+    """Writes atomically and durably. Raises OSError."""
     replace(files, path_in(directory), encode(properties, now_ms))
 
 
 def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
-    """None where the directory is not formatted. Raises MalformedFileError, OSError."""
+    """None if the directory is not formatted. Raises MalformedFileError, OSError."""
     path = path_in(directory)
     try:
         data = files.read(path)
@@ -66,7 +67,7 @@ def read(directory: str, files: Files = OS_FILES) -> MetaProperties | None:
 def _from_lines(path: str, lines: dict[str, str]) -> MetaProperties:
     if not lines:
         raise MalformedFileError(path, "is empty; restore its version, cluster.id, node.id and directory.id")
-    # Without one it is ZooKeeper mode's, as in Kafka; but nobody lost a line of a file that has only lines of KRaft's.
+    # Without a version the file belongs to ZooKeeper mode, as in Kafka, unless it has lines that only KRaft writes.
     if "version" not in lines and "node.id" in lines and "broker.id" not in lines:
         raise MalformedFileError(path, "version is missing: add version=1, the version of files with node.id")
     version = _number(path, lines, "version") if "version" in lines else 0

@@ -12,7 +12,7 @@ TIME_INDEX: Final = ".timeindex"
 TRANSACTION_INDEX: Final = ".txnindex"
 PRODUCER_SNAPSHOT: Final = ".snapshot"
 CHECKPOINT: Final = ".checkpoint"
-# Suffixes of a file on its way: to be deleted, made by the cleaner, about to replace others, received in part.
+# Suffixes of files in transition: to be deleted, made by the cleaner, about to replace others, received in part.
 DELETED: Final = ".deleted"
 CLEANED: Final = ".cleaned"
 SWAP: Final = ".swap"
@@ -32,19 +32,19 @@ _TOPIC_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 
 
 class Kind(Enum):
-    """What a partition's directory is for; the value is the end of its name."""
+    """The purpose of a partition's directory; the value is the end of its name."""
 
     LIVE = ""
-    DELETE = "-delete"  # of a deleted partition, until its files are gone
-    FUTURE = "-future"  # of a replica on its way from another log directory (KIP-113)
-    STRAY = "-stray"  # of a replica that the metadata does not place here
+    DELETE = "-delete"  # a deleted partition, until its files are gone
+    FUTURE = "-future"  # a replica that is moving here from another log directory (KIP-113)
+    STRAY = "-stray"  # a replica that the metadata places elsewhere
 
 
 _NOT_LIVE: Final = tuple([kind.value for kind in Kind if kind is not Kind.LIVE])
 
 
 class PartitionDirectory(NamedTuple):
-    """What the name of a partition's directory says; where it is to be deleted or stray, a long topic may be cut."""
+    """The parts of the name of a partition's directory. A long topic may be cut in the names of DELETE and STRAY."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class PartitionDirectory(NamedTuple):
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why `name` cannot be a topic's, as Kafka's INVALID_TOPIC_EXCEPTION tells it; None where it can."""
+    """Why no topic can have this name, in the words of Kafka's INVALID_TOPIC_EXCEPTION; None for a good name."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -65,9 +65,9 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def partition_directory_name(topic: str, partition: int, kind: Kind = Kind.LIVE, unique: str = "") -> str:
-    """`topic-partition`, or `topic-partition.UNIQUE-kind` with 32 hexadecimal digits that make it the only one.
+    """`topic-partition`, or `topic-partition.UNIQUE-kind` with 32 hexadecimal digits that make it unique.
 
-    The names of directories to be deleted and of stray ones are cut to what a file system takes, as Kafka's are.
+    The names for DELETE and STRAY are cut to the length that a file system takes, as Kafka's are.
     """
     if kind is Kind.LIVE:
         return f"{topic}-{partition}"
@@ -81,7 +81,7 @@ def future_name_fits(topic: str, partition: int) -> bool:
 
 
 def parse_partition_directory(name: str) -> PartitionDirectory | None:
-    """None for a name that is not a partition's directory, which Kafka refuses to start with."""
+    """None for any other name; Kafka refuses to start on a directory with such a name."""
     kind, stem = Kind.LIVE, name
     if name.endswith(_NOT_LIVE):
         kind = next(kind for kind in (Kind.DELETE, Kind.FUTURE, Kind.STRAY) if name.endswith(kind.value))
@@ -111,12 +111,12 @@ def parse_file_name(name: str) -> tuple[int, str] | None:
 
 
 def checkpoint_name(end_offset: int, epoch: int) -> str:
-    """Of a metadata snapshot: the records below `end_offset`, the last of them of `epoch` (KIP-630)."""
+    """The name of a metadata snapshot of the records below `end_offset`, the last of which has `epoch` (KIP-630)."""
     return f"{end_offset:0{_OFFSET_DIGITS}d}-{epoch:0{_EPOCH_DIGITS}d}{CHECKPOINT}"
 
 
 def parse_checkpoint_name(name: str) -> tuple[int, int] | None:
-    """End offset and epoch of a complete snapshot; None for any other name, and for one deleted or received in part."""
+    """The end offset and epoch of a complete snapshot; None for other names, and for a deleted or partial snapshot."""
     offset, dash, epoch = name.removesuffix(CHECKPOINT).partition("-")
     if not name.endswith(CHECKPOINT) or not dash or (len(offset), len(epoch)) != (_OFFSET_DIGITS, _EPOCH_DIGITS):
         return None

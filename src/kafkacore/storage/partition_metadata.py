@@ -19,12 +19,12 @@ def encode(topic_id: Uuid) -> bytes:
 
 
 def write(directory: str, topic_id: Uuid, files: Files = OS_FILES) -> None:
-    """Into a partition's directory; atomic and durable, before the first append. Raises OSError."""
+    """Writes into a partition's directory, atomically and durably, before the first append. Raises OSError."""
     replace(files, os.path.join(directory, NAME), encode(topic_id))
 
 
 def read(directory: str, files: Files = OS_FILES) -> Uuid | None:
-    """None where there is no such file, as in logs older than topic ids. Raises MalformedFileError, OSError."""
+    """None if the file does not exist, as in logs older than topic ids. Raises MalformedFileError, OSError."""
     path = os.path.join(directory, NAME)
     try:
         lines = files.read(path).decode("utf-8", "replace").splitlines()

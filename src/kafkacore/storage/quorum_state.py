@@ -22,7 +22,7 @@ _IMPOSSIBLE_EPOCH: Final = (
 
 
 class QuorumState(NamedTuple):
-    """`voters` is only in version 0 (kraft.version 0), `voted_directory_id` only in version 1."""
+    """Only version 0 (kraft.version 0) has `voters`; only version 1 has `voted_directory_id`."""
 
     leader_id: int = NOBODY
     leader_epoch: int = 0
@@ -32,7 +32,7 @@ class QuorumState(NamedTuple):
 
 
 def encode(state: QuorumState, version: int) -> bytes:
-    """One line of JSON, with the fields and their order of Kafka's. `version` is 0 or 1."""
+    """One line of JSON, with Kafka's fields in Kafka's order. `version` is 0 or 1."""
     fields: dict[str, object]
     if version == 0:
         fields = {
@@ -49,12 +49,12 @@ def encode(state: QuorumState, version: int) -> bytes:
 
 
 def write(directory: str, state: QuorumState, version: int, files: Files = OS_FILES) -> None:
-    """Into the directory of the metadata log; atomic and durable before it returns. Raises OSError."""
+    """Writes into the directory of the metadata log, atomically and durably. Raises OSError."""
     replace(files, os.path.join(directory, NAME), encode(state, version))
 
 
 def read(directory: str, files: Files = OS_FILES) -> QuorumState | None:
-    """None where there is no such file: a member that has never voted. Raises MalformedFileError, OSError."""
+    """None if the file does not exist, as on a member that has never voted. Raises MalformedFileError, OSError."""
     path = os.path.join(directory, NAME)
     try:
         data = files.read(path)
@@ -64,7 +64,7 @@ def read(directory: str, files: Files = OS_FILES) -> QuorumState | None:
 
 
 def decode(data: bytes, path: str = NAME) -> QuorumState:
-    """Raises MalformedFileError that names `path`."""
+    """Raises MalformedFileError, which names `path`."""
     try:
         fields = orjson.loads(data.split(b"\n", 1)[0])
     except ValueError:

@@ -1,5 +1,7 @@
-"""What is stored of users that authenticate by SCRAM, with the keys of RFC 5802, and those that `storage format
---add-scram` leaves in a new cluster (KIP-900): where a listener asks for SCRAM, nobody could come in to make the first.
+"""Makes the records of users that authenticate by SCRAM, with the keys of RFC 5802.
+
+`storage format --add-scram` writes the first users of a new cluster (KIP-900): if every listener requires SCRAM, nobody
+could connect to create them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ SALT_BYTES: Final = 32
 
 
 class Mechanism(NamedTuple):
-    """`number` stands for it in records, `digest` in hashlib."""
+    """A SCRAM mechanism: its `number` in records, and its `digest` in hashlib."""
 
     number: int
     digest: str
@@ -29,11 +31,11 @@ MECHANISMS: Final = {"SCRAM-SHA-256": Mechanism(1, "sha256"), "SCRAM-SHA-512": M
 
 
 class ScramError(ValueError):
-    """An --add-scram that cannot be followed; the message does not repeat a password."""
+    """An --add-scram that cannot be followed. The message does not repeat a password."""
 
 
 def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urandom) -> Message:
-    """The record of MECHANISM=[name=N,password=P,iterations=I,salt=S], or with `saltedpassword` in place of the
+    """The record of MECHANISM=[name=N,password=P,iterations=I,salt=S]. `saltedpassword` may stand in place of the
     password; salts and salted passwords are in base64. Raises ScramError."""
     try:
         text.encode()
@@ -62,7 +64,7 @@ def parse_credential(text: str, random_bytes: Callable[[int], bytes] = os.urando
 
 
 def credential(user: str, mechanism: Mechanism, salt: bytes, salted: bytes, iterations: int) -> Message:
-    """The record of a user whose salted password is `salted`, which cannot be had from it."""
+    """The record of a user with the salted password `salted`, which cannot be computed from the record."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
     return UserScramCredentialRecord(
         name=user,

@@ -55,5 +55,5 @@ for python in "${pythons[@]}"; do
     say "$tag: $wheel is good"
 done
 for minor in 11 12 13 14; do
-    compgen -G "dist/*-cp3$minor-*.whl" >/dev/null || say "cp3$minor: no such Python is installed here; cibuildwheel builds its wheel"
+    compgen -G "dist/*-cp3$minor-*.whl" >/dev/null || say "cp3$minor: no wheel made here; cibuildwheel makes it"
 done

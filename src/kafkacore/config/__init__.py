@@ -1,7 +1,6 @@
 """Every key of a server.properties and of a topic: Kafka's name, type, default, validation, dynamic or not.
 
-`BrokerConfig` is what a node is started with, `TopicConfig` what a topic's logs go by. The keys themselves are data, in
-`tables/`.
+`BrokerConfig` configures a node, `TopicConfig` the logs of a topic. The keys themselves are data, in `tables/`.
 """
 
 from kafkacore.config.broker import BrokerConfig

@@ -10,7 +10,7 @@ _HOST: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 
 
 class AddressError(ValueError):
-    """An entry that is no address; the message says what was expected."""
+    """A malformed address. The message says what was expected."""
 
 
 class Address(NamedTuple):
@@ -34,7 +34,7 @@ class Voter(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """From `host:port`, `[ipv6]:port`, or either behind `scheme://`. Raises AddressError."""
+    """Reads `host:port` or `[ipv6]:port`, also behind `scheme://`. Raises AddressError."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     if not colon or not is_host(host := host.removeprefix("[").removesuffix("]")):
         raise AddressError(f"entry {text!r} must be host:port")
@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_voter(text: str) -> Voter:
-    """From `id@host:port`. Raises AddressError."""
+    """Reads `id@host:port`. Raises AddressError."""
     node_id, at, address = text.partition("@")
     if not at or "@" in address:
         raise AddressError(f"entry {text!r} must be id@host:port")
@@ -50,7 +50,7 @@ def parse_voter(text: str) -> Voter:
 
 
 def parse_limits(text: str) -> dict[str, int]:
-    """Counts by host, from `host:count` entries; of a host that is there twice, the last. Raises AddressError."""
+    """Counts by host, from `host:count` entries; the last entry of a host counts. Raises AddressError."""
     limits: dict[str, int] = {}
     for entry in text.split(",") if text else ():
         host, colon, count = entry.strip().rpartition(":")
@@ -64,7 +64,7 @@ def parse_limits(text: str) -> dict[str, int]:
 
 
 def parse_node_id(text: str, entry: str) -> int:
-    """0 to 2^31 - 1. Raises AddressError that names the entry."""
+    """A number from 0 to 2^31 - 1. Raises AddressError, which names the entry."""
     number = _number(text, _INT_MAX)
     if number is None:
         raise AddressError(f"entry {entry!r} must begin with the id of a node, an int of at least 0")
@@ -72,7 +72,7 @@ def parse_node_id(text: str, entry: str) -> int:
 
 
 def parse_port(text: str, entry: str) -> int:
-    """0 to 65535. Raises AddressError that names the entry."""
+    """A number from 0 to 65535. Raises AddressError, which names the entry."""
     number = _number(text, _PORT_MAX)
     if number is None:
         raise AddressError(f"entry {entry!r} must end with a port from 0 to 65535")
@@ -80,8 +80,8 @@ def parse_port(text: str, entry: str) -> int:
 
 
 def _number(text: str, most: int) -> int | None:
-    """From 0 to `most`; None for all else."""
-    # Of thousands of digits int() makes an error of its own: they are too many before it sees them.
+    """A number from 0 to `most`; None for any other text."""
+    # The length first: int() raises an error of its own for thousands of digits.
     if not (text.isascii() and text.isdigit()) or len(text.lstrip("0")) > len(str(most)):
         return None
     number = int(text.lstrip("0") or "0")
@@ -89,5 +89,5 @@ def _number(text: str, most: int) -> int | None:
 
 
 def is_host(text: str) -> bool:
-    """Whether only characters of a name or an address are in it; nothing at all is the wildcard address."""
+    """Whether the text has only characters of a name or an address. The empty text is the wildcard address."""
     return _HOST.issuperset(text)

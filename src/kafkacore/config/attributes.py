@@ -6,10 +6,10 @@ from kafkacore.config.values import Value
 
 
 class KeyAttributes:
-    """A value is parsed when it is first asked for and kept; nothing can be assigned."""
+    """Parses a value when it is first read, and keeps it. Attributes cannot be assigned."""
 
     def value(self, name: str) -> Value:
-        """The typed value of Kafka's key `name`. Raises KeyError for a name that is no key."""
+        """The typed value of Kafka's key `name`. Raises KeyError for an unknown key."""
         raise KeyError(name)
 
     def __getattr__(self, attribute: str) -> Value:

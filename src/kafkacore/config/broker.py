@@ -1,4 +1,4 @@
-"""The configuration that a node is started with, and what DescribeConfigs tells of it."""
+"""The configuration of a node, and its description for DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MS_OF_A_MINUTE: Final = 60_000
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _LISTENER_PREFIX: Final = "listener.name."
 _OF_EACH_LISTENER: Final = ("max.connections", "max.connection.creation.rate")  # KIP-402, KIP-612
-# Settings of a listener that may be given for one of its SASL mechanisms alone, as listener.name.X.MECHANISM.KEY.
+# Settings of a listener that one of its SASL mechanisms may have, as listener.name.X.MECHANISM.KEY.
 _OF_A_MECHANISM: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -44,11 +44,11 @@ _SYNONYMS: Final = (
 
 
 class BrokerConfig(BrokerKeys):
-    """Every key as an attribute, lazily parsed; it cannot be changed.
+    """Every key as an attribute, parsed when it is first read; immutable.
 
-    Keys whose meaning is more than their text have it as their attribute: `listeners` is a tuple of endpoints,
-    `log_retention_ms` takes minutes and hours into account, `metadata_log_dir` is the first log directory where the key
-    is not set. `value(name)` is the plain value of a key, `get(name)` its text.
+    The attributes of some keys are more than the parsed text: `listeners` is a tuple of endpoints, `log_retention_ms`
+    takes minutes and hours into account, and `metadata_log_dir` is the first log directory if the key is not set.
+    `value(name)` is the plain value of a key, `get(name)` its text.
 
     A node without `process.roles` but with `zookeeper.connect` is in ZooKeeper mode and has the defaults of Kafka 3.9.
     """
@@ -64,7 +64,7 @@ class BrokerConfig(BrokerKeys):
         """`dynamic_default` and `dynamic_broker` hold the changes for all brokers and for this one (KIP-226).
 
         `node_defaults` holds the defaults that depend on the machine, in place of those of the table.
-        Raises ConfigError for the first value that is not allowed, or that does not go with another.
+        Raises ConfigError for the first value that is not allowed, or that contradicts another one.
         """
         self.__dict__["static"] = MappingProxyType(_with_node_id_synonym(properties))
         self.__dict__["dynamic_default"] = MappingProxyType(dict(dynamic_default))
@@ -74,26 +74,27 @@ class BrokerConfig(BrokerKeys):
         self.__dict__["_values"] = {}
         self.__dict__["inherited"] = {}
         self.__dict__["keys"] = BROKER_3_9 if self.zookeeper_mode else BROKER
-        for source in (self.static, self.dynamic_default, self.dynamic_broker):  # the last is what counts
+        for source in (self.static, self.dynamic_default, self.dynamic_broker):  # the last one takes precedence
             for name, text in source.items():
                 key = self.key(name)
                 if key is not None:
                     self._values[name] = parse(key, text)
         relations.check(self)
 
-    # What the constructor leaves in the instance, for type checkers.
+    # The constructor sets these in the instance; declared for type checkers.
     static: Mapping[str, str]
     dynamic_default: Mapping[str, str]
     dynamic_broker: Mapping[str, str]
     node_defaults: Mapping[str, str]
     zookeeper_mode: bool
     keys: Keys
-    inherited: dict[str, Value]  # by topic key, what topics that do not set it have: TopicConfig's to fill
+    inherited: dict[str, Value]  # by topic key, the value for topics that do not set it; TopicConfig fills it
     _values: dict[str, Value]
 
     @classmethod
     def load(cls, path: str, overrides: Iterable[str] = ()) -> BrokerConfig:
-        """From a server.properties and `key=value` texts that go before it; logs what is unknown or has no effect.
+        """Reads a server.properties; the `key=value` texts take precedence. Logs keys that are unknown or without
+        effect.
 
         Raises ConfigError.
         """
@@ -107,7 +108,7 @@ class BrokerConfig(BrokerKeys):
     def with_dynamic(
         self, *, default: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """The same with other dynamic values. Raises ConfigError, and this one stays as it is."""
+        """A copy with other dynamic values. Raises ConfigError."""
         return BrokerConfig(
             self.static,
             dynamic_default=self.dynamic_default if default is None else default,
@@ -116,7 +117,7 @@ class BrokerConfig(BrokerKeys):
         )
 
     def with_node_defaults(self, defaults: Mapping[str, str]) -> BrokerConfig:
-        """The same with defaults that depend on the machine. Raises ConfigError."""
+        """A copy with defaults that depend on the machine. Raises ConfigError."""
         return BrokerConfig(
             self.static,
             dynamic_default=self.dynamic_default,
@@ -125,14 +126,15 @@ class BrokerConfig(BrokerKeys):
         )
 
     def key(self, name: str) -> Key | None:
-        """The row of a key, also for `listener.name.X.KEY`; None for a name that kafkacore does not know."""
+        """The row of a key, also for `listener.name.X.KEY`; None for an unknown key."""
         key = self.keys.get(name)
         if key is None and name.startswith(_LISTENER_PREFIX):
             return self.keys.get(_base_name(name))
         return key
 
     def get(self, name: str) -> str | None:
-        """The text that is set for `name`, known or not: dynamic of this broker, dynamic of all, static."""
+        """The text that is set for `name`, known or not: the dynamic one of this broker, then of all brokers, then
+        static."""
         for source in (self.dynamic_broker, self.dynamic_default, self.static):
             if name in source:
                 return source[name]
@@ -161,7 +163,7 @@ class BrokerConfig(BrokerKeys):
         yield from relations.notes(self)
 
     def note(self, name: str) -> Iterator[str]:
-        """Likewise of one setting that is set."""
+        """The same for one setting."""
         key = self.key(name)
         if key is None:
             yield self.keys.unknown(name)
@@ -187,7 +189,7 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def log_dirs(self) -> tuple[str, ...]:
-        """log.dirs, or log.dir where that is not set."""
+        """log.dirs, or log.dir if log.dirs is not set."""
         given = self._list("log.dirs") if self.is_set("log.dirs") else self._list("log.dir")
         return tuple(path for path in dict.fromkeys(given) if path)
 
@@ -197,7 +199,7 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def metadata_log_segment_size_bytes(self) -> int:
-        """metadata.log.segment.bytes, or the internal key, which tests set to less than Kafka allows."""
+        """metadata.log.segment.bytes, or the internal key, by which tests choose smaller segments than Kafka allows."""
         internal = self.internal_metadata_log_segment_bytes
         return self.metadata_log_segment_bytes if internal is None else internal
 
@@ -208,13 +210,13 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def cordoned_log_dirs(self) -> tuple[str, ...]:
-        """Those of log.dirs that take no new replicas (KIP-1066); `*` stands for all."""
+        """The directories of log.dirs that take no new replicas (KIP-1066); `*` stands for all."""
         given = self._list("cordoned.log.dirs")
         return self.log_dirs if "*" in given else given
 
     @cached_property
     def log_retention_ms(self) -> int:
-        """-1 for ever."""
+        """-1 means for ever."""
         ms = self._first_ms(
             ("log.retention.ms", 1), ("log.retention.minutes", _MS_OF_A_MINUTE), ("log.retention.hours", _MS_OF_AN_HOUR)
         )
@@ -256,7 +258,7 @@ class BrokerConfig(BrokerKeys):
     # -- listeners
 
     def of_listener(self, listener: str, name: str) -> int:
-        """What a listener has of its own (listener.name.X.KEY), or the broker has."""
+        """The listener's own value (listener.name.X.KEY), or else the broker's."""
         own = _of_listener(listener, name)
         return self._int(own if self.is_set(own) else name)
 
@@ -265,14 +267,15 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def controller_listener_names(self) -> tuple[str, ...]:
-        """Names of the listeners that controllers listen on; the first is where brokers connect to."""
+        """Names of the listeners of controllers; brokers connect to the first."""
         value = self.value("controller.listener.names")
         given = value if isinstance(value, tuple) else str(value or "").split(",")
         return tuple(name.strip() for name in given if name.strip())
 
     @cached_property
     def listener_security_protocol_map(self) -> dict[str, str]:
-        """Security protocol by listener name, with what Kafka adds to the default for controller listeners."""
+        """Security protocol by listener name, with the entries that Kafka adds to the default for controller
+        listeners."""
         protocols = parse_protocol_map(str(self.value("listener.security.protocol.map")))
         if self.zookeeper_mode or self.is_set("listener.security.protocol.map"):
             return protocols
@@ -303,9 +306,9 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def advertised_listeners(self) -> tuple[Endpoint, ...]:
-        """What clients and brokers are told to connect to; a host is None where `listeners` has the wildcard.
+        """The endpoints that clients and brokers connect to; a host is None if `listeners` has the wildcard.
 
-        While ZooKeeper is migrated from, the control plane's is among them, whatever it is besides (KAFKA-17788).
+        During a migration from ZooKeeper they include the control plane's listener (KAFKA-17788).
         """
         migrating = self.zookeeper_mode and self.zookeeper_metadata_migration_enable
         kept = self.control_plane_listener if migrating else None
@@ -317,10 +320,10 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def advertised_controller_listeners(self) -> tuple[Endpoint, ...]:
-        """What the controller registers (KIP-853), in the order of controller.listener.names.
+        """The endpoints that the controller registers (KIP-853), in the order of controller.listener.names.
 
-        Taken from advertised.listeners, else from controller.quorum.voters (the first name only, where `listeners` has
-        the wildcard address), else from listeners.
+        They come from advertised.listeners, else from controller.quorum.voters (only the first name, and only if
+        `listeners` has the wildcard address), else from listeners.
         """
         advertised = (
             {endpoint.listener: endpoint for endpoint in self._all_advertised}
@@ -344,7 +347,7 @@ class BrokerConfig(BrokerKeys):
 
     @cached_property
     def inter_broker_listener_name(self) -> str:
-        """inter.broker.listener.name, or security.inter.broker.protocol where that is not set."""
+        """inter.broker.listener.name, or security.inter.broker.protocol if the former is not set."""
         if not self.is_set("inter.broker.listener.name"):
             return str(self.value("security.inter.broker.protocol"))
         name = str(self.value("inter.broker.listener.name")).upper()
@@ -372,7 +375,7 @@ class BrokerConfig(BrokerKeys):
     # -- DescribeConfigs
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Where the value of `name` comes from and what is behind it, first what counts (KIP-226)."""
+        """The source of the value of `name`, and the sources that it overrides, in order of precedence (KIP-226)."""
         names = _synonym_names(name)
         key = self.key(name)
         sensitive = key is None or key.type == "password"
@@ -396,7 +399,7 @@ class BrokerConfig(BrokerKeys):
         return found
 
     def describe(self, name: str) -> Described:
-        """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
+        """The entry of DescribeConfigs for `name`. An unknown key is shown without its value, as secrets are."""
         key = self.key(name)
         sensitive = key is None or key.type == "password"
         synonyms = self.synonyms(name)
@@ -405,7 +408,7 @@ class BrokerConfig(BrokerKeys):
             value=None if sensitive else render(self.value(name)),
             source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
             sensitive=sensitive,
-            # By the exact name, as Kafka: it calls a listener's own settings read-only, and takes changes of them.
+            # By the exact name, as in Kafka: it calls a listener's own settings read-only, and yet accepts changes.
             read_only=name not in self.keys or not self.keys[name].dynamic,
             type_id=TYPE_IDS[key.type] if key is not None else 0,
             synonyms=tuple(synonyms),
@@ -413,7 +416,8 @@ class BrokerConfig(BrokerKeys):
         )
 
     def described_names(self) -> list[str]:
-        """The names that DescribeConfigs of this broker shows: every key but internal ones, and whatever is set."""
+        """The names that DescribeConfigs of this broker shows: every key except internal ones, and every key that is
+        set."""
         absent = "4.3" if self.zookeeper_mode else "3.9"
         shown = dict.fromkeys(
             key.name for key in self.keys if not (key.internal or key.dynamic_only or key.generation == absent)
@@ -435,7 +439,7 @@ class BrokerConfig(BrokerKeys):
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else ()
 
     def _first_ms(self, *names: tuple[str, int]) -> int:
-        """The first of the keys that has a value, in milliseconds."""
+        """The value of the first key that has one, in milliseconds."""
         for name, ms in names:
             value = self.value(name)
             if isinstance(value, int):
@@ -444,7 +448,7 @@ class BrokerConfig(BrokerKeys):
 
 
 def _with_node_id_synonym(properties: Mapping[str, str]) -> dict[str, str]:
-    """broker.id and node.id stand for one another where only one is given."""
+    """Copies broker.id to node.id, or node.id to broker.id, if only one of them is set."""
     made = dict(properties)
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name in properties and other not in properties:

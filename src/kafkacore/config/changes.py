@@ -1,4 +1,4 @@
-"""One change of a setting as IncrementalAlterConfigs asks for it (KIP-339)."""
+"""Applies one change of IncrementalAlterConfigs to a setting (KIP-339)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTR
 
 
 def changed(current: str | None, operation: int, given: str | None, default: str | None) -> str | None:
-    """What becomes of `current`, None for a value that is not set (any more).
+    """The new value; None if the setting is not set (any more).
 
-    A list that nobody has set yet is added to, and taken from, as it is by `default`.
+    Entries are added to, and removed from, the `default` of a list that is not set yet.
     """
     if operation in (SET, DELETE):
         return given if operation == SET else None
@@ -26,12 +26,12 @@ def changed(current: str | None, operation: int, given: str | None, default: str
 
 def _appended(entries: list[str], parts: list[str]) -> list[str]:
     known = set(entries)
-    # Those that are there twice already stay so.
+    # Duplicates that are in the list already stay.
     return entries + [part for part in dict.fromkeys(parts) if part not in known]
 
 
 def _subtracted(entries: list[str], parts: list[str]) -> list[str]:
-    """Each part takes one entry away, the first that is left."""
+    """Each part removes one entry, the first that is left."""
     taken = Counter(parts)
     left = []
     for entry in entries:
@@ -43,7 +43,7 @@ def _subtracted(entries: list[str], parts: list[str]) -> list[str]:
 
 
 def _parts(text: str) -> list[str]:
-    """As Java's String.split: empty entries count but at the end."""
+    """Splits as Java's String.split does: keeps empty entries except at the end."""
     parts = text.split(",")
     while len(parts) > 1 and not parts[-1]:
         parts.pop()

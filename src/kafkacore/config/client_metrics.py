@@ -1,4 +1,4 @@
-"""The configuration of a subscription to metrics of clients (KIP-714)."""
+"""The configuration of a subscription to client metrics (KIP-714)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _MATCHED: Final = frozenset(
 
 
 class MatchError(ConfigError):
-    """A client matching pattern that is none, for which Kafka has another error than for the rest."""
+    """A malformed pattern that matches clients. Kafka has an error of its own for it."""
 
 
 class ClientMetricsConfig:
-    """A stored setting that this release does not allow is as one that is not set. `validate` is for new ones."""
+    """Ignores a stored setting that this release does not allow. `validate` checks new settings."""
 
     def __init__(self, overrides: Mapping[str, str]) -> None:
         self.overrides = overrides
 
     @classmethod
     def validate(cls, overrides: Mapping[str, str]) -> ClientMetricsConfig:
-        """What a request asks for. Raises ConfigError (INVALID_REQUEST), MatchError (INVALID_CONFIG)."""
+        """The configuration of a request. Raises ConfigError (INVALID_REQUEST), MatchError (INVALID_CONFIG)."""
         for name, text in overrides.items():
             if name not in CLIENT_METRICS:
                 raise ConfigError(name, text, "unknown client metrics configuration")
@@ -52,7 +52,7 @@ class ClientMetricsConfig:
         return config
 
     def value(self, name: str) -> Value:
-        """Raises KeyError for a name that is no key."""
+        """The typed value of a key. Raises KeyError for an unknown key."""
         key = CLIENT_METRICS[name]
         if name in self.overrides:
             value, problem = stored(key, self.overrides)
@@ -61,7 +61,7 @@ class ClientMetricsConfig:
         return default(key)
 
     def describe(self, name: str) -> Described:
-        """What DescribeConfigs tells of `name`."""
+        """The entry of DescribeConfigs for `name`."""
         key = CLIENT_METRICS.get(name)
         value = self.overrides[name] if key is None else render(self.value(name))
         source = Source.CLIENT_METRICS_CONFIG if name in self.overrides else Source.DEFAULT_CONFIG
@@ -81,7 +81,8 @@ class ClientMetricsConfig:
 
 
 def _check_pattern(pattern: str) -> None:
-    """`ATTRIBUTE=REGULAR EXPRESSION`. Apache Kafka's are Java's; ours are not used yet, and checked as Python's."""
+    """Checks `ATTRIBUTE=REGULAR EXPRESSION`. Kafka's expressions are Java's. Ours are not used yet, so Python's check
+    them."""
     parts = pattern.split("=")
     if len(parts) != 2 or parts[0].strip() not in _MATCHED:
         raise MatchError(
@@ -89,5 +90,5 @@ def _check_pattern(pattern: str) -> None:
         )
     try:
         re.compile(parts[1].strip())
-    except (re.error, ValueError, OverflowError, RecursionError) as bad:  # numbers and depths that are no pattern's
+    except (re.error, ValueError, OverflowError, RecursionError) as bad:  # too large numbers, or too deep
         raise MatchError(_MATCH, pattern, f"illegal client matching pattern: {bad}") from None

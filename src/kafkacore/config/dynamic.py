@@ -1,5 +1,7 @@
-"""What of a broker's configuration can be changed while it runs (KIP-226): checked when it is asked for, and sorted out
-when it is taken from the metadata, where anything may have been stored."""
+"""Changes the configuration of a running broker (KIP-226).
+
+A request is checked. Stored settings come from the metadata, which may hold anything, so unusable ones are ignored.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from kafkacore.config.values import HIDDEN, parse
 
 LOG: Final = logging.getLogger("kafkacore.config")
 
-# They are taken for a listener alone (listener.name.X.KEY).
+# Only a listener can have these (listener.name.X.KEY).
 _OF_A_LISTENER: Final = frozenset(
     "ssl." + name
     for name in (
@@ -28,18 +30,18 @@ _THREADS: Final = (
     "num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir",
     "background.threads", "log.cleaner.threads",
 )  # fmt: skip
-# Apache Kafka opens and closes listeners at run time; a node of ours has those that it was started with.
+# Apache Kafka opens and closes listeners at run time; our nodes keep those of their start.
 _OF_A_START: Final = ("listeners", "listener.security.protocol.map")
 
 
-# They change while a broker of Apache Kafka runs.
+# Apache Kafka changes these while a broker runs.
 _AT_A_START: Final = {
     "num.network.threads": "the nodes of a process share its processors: set it in server.properties and restart",
 }
 
 
 class DynamicConfigError(ConfigError):
-    """A change that a running broker does not take; the message is Kafka's where it has one."""
+    """A change that a running broker refuses; the message is Kafka's if it has one."""
 
     def __init__(self, problem: str, names: Iterable[str]) -> None:
         super().__init__(", ".join(names), None, problem)
@@ -49,7 +51,7 @@ class DynamicConfigError(ConfigError):
 
 
 def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: bool) -> BrokerConfig:
-    """The configuration with `values` in place of what was set for one broker (`of_one`) or for all of them.
+    """The configuration with `values` in place of the dynamic settings of one broker (`of_one`) or of all of them.
 
     Raises ConfigError.
     """
@@ -75,10 +77,10 @@ def check_change(config: BrokerConfig, values: Mapping[str, str], *, of_one: boo
 def adopted(
     config: BrokerConfig, default: Mapping[str, str], broker: Mapping[str, str], *, tell: bool = True
 ) -> BrokerConfig:
-    """The configuration with what is stored for all brokers and for this one.
+    """The configuration with the stored settings for all brokers and for this one.
 
-    Never fails, for the metadata cannot be refused: what cannot be used is left out, and the log says so unless `tell`
-    is false. A secret is not logged. What makes no configuration together leaves the values that there were.
+    It never fails, because a broker cannot refuse metadata. An unusable setting is left out and logged, unless `tell`
+    is false; secrets are not logged. If the settings contradict each other, the former configuration stays.
     """
     usable_default = _usable(config, default, of_one=False, tell=tell)
     usable_broker = _usable(config, broker, of_one=True, tell=tell)
@@ -86,7 +88,7 @@ def adopted(
         return config
     try:
         made = config.with_dynamic(default=usable_default, broker=usable_broker)
-    except ValueError as error:  # whatever the parser of a value raises: a node that has it must start
+    except ValueError as error:  # any error of a parser: the node must start nevertheless
         if tell:
             LOG.warning("dynamic configuration is not applied, the node goes on with the one before: %s", error)
         return config
@@ -139,7 +141,7 @@ def _problem(config: BrokerConfig, name: str, text: str, *, of_one: bool) -> str
 
 
 def _read_only(config: BrokerConfig, name: str) -> bool:
-    """By the exact name: what is a listener's own is dynamic."""
+    """By the exact name: a listener's own settings are dynamic."""
     key = _known(config, name)
     return key is not None and not key.dynamic
 
@@ -157,7 +159,7 @@ def _per_broker(config: BrokerConfig, name: str) -> bool:
 
 
 def _known(config: BrokerConfig, name: str) -> Key | None:
-    """None for a key of another release as well: Kafka stores what it does not know."""
+    """None for an unknown key and for a key of another release: Kafka stores keys that it does not know."""
     key = config.keys.get(name)
     absent = "4.3" if config.zookeeper_mode else "3.9"
     return None if key is None or key.generation == absent else key

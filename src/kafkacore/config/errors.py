@@ -1,12 +1,12 @@
-"""What is wrong with a configuration that cannot be used: a setting, or the file itself."""
+"""The errors of a configuration: of a setting, or of the file itself."""
 
 from __future__ import annotations
 
 
 class ConfigError(ValueError):
-    """Names the key, the value that was given, and what is allowed. A password's value is never shown.
+    """Names the key, its value, and what is allowed. The value of a password is never shown.
 
-    `key` is Kafka's name of the setting; `value` is None where nothing was given.
+    `key` is Kafka's name of the setting; `value` is None if the setting is missing.
     """
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
@@ -18,7 +18,7 @@ class ConfigError(ValueError):
 
 
 class ConfigFileError(ConfigError):
-    """A file of properties that cannot be read; `key` is its path, perhaps with a line, and `value` is None."""
+    """An unreadable file of properties; `key` is its path, perhaps with a line, and `value` is None."""
 
     def __init__(self, source: str, problem: str) -> None:
         super().__init__(source, None, problem)

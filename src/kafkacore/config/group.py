@@ -1,4 +1,4 @@
-"""The configuration of a group (KIP-848, KIP-932, KIP-1071): its own settings over its broker's."""
+"""The configuration of a group (KIP-848, KIP-932, KIP-1071): its own settings, and else its broker's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kafkacore.config.values import Value, default, parse, render, stored
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _KINDS: Final = ("consumer", "share", "streams")
-# The broker's key that bounds it is named otherwise than the others.
+# The name of its bound among the broker's keys follows another pattern.
 _STANDBYS: Final = "streams.num.standby.replicas"
 _MOST_STANDBYS: Final = "group.streams.max.standby.replicas"
 
 
 class GroupConfig:
-    """A stored setting that this release does not allow is as one that is not set. `validate` is for new ones."""
+    """Ignores a stored setting that this release does not allow. `validate` checks new settings."""
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> None:
         self.broker = broker
@@ -28,7 +28,7 @@ class GroupConfig:
 
     @classmethod
     def validate(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> GroupConfig:
-        """The configuration that a request asks for. Raises ConfigError (INVALID_CONFIG)."""
+        """The configuration of a request. Raises ConfigError (INVALID_CONFIG)."""
         for name, text in overrides.items():
             if name not in GROUP:
                 raise ConfigError(name, text, "unknown group config name")
@@ -41,7 +41,7 @@ class GroupConfig:
         return config
 
     def value(self, name: str) -> Value:
-        """Raises KeyError for a name that is no key."""
+        """The typed value of a key. Raises KeyError for an unknown key."""
         key = GROUP[name]
         if name in self.overrides:
             value, problem = stored(key, self.overrides)
@@ -50,7 +50,7 @@ class GroupConfig:
         return self.broker.value(key.broker_keys[0][0]) if key.broker_keys else default(key)
 
     def describe(self, name: str) -> Described:
-        """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
+        """The entry of DescribeConfigs for `name`. An unknown key is shown without its value, as secrets are."""
         key = GROUP.get(name)
         value = render(self.value(name)) if key is not None else None
         synonyms: list[Synonym] = []
@@ -66,7 +66,7 @@ class GroupConfig:
         return iter(dict.fromkeys((*GROUP.names(), *self.overrides)))
 
     def _check_bounds(self, name: str) -> None:
-        """Between what the broker's keys allow. An interval that the group does not set is the broker's business."""
+        """Checks the bounds that the broker's keys set. An interval that the group does not set needs no check."""
         if name.endswith(".assignment.interval.ms") and name not in self.overrides:
             return
         kind, _, rest = name.partition(".")

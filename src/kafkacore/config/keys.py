@@ -1,18 +1,18 @@
-"""The tables of keys: one line a key, parsed when the key is first asked for.
+"""The tables of keys: one line a key, parsed when the key is first read.
 
-A start reads some sixty of four hundred keys, so a table is split into lines and nothing more until then. Columns:
+A start reads some sixty of four hundred keys, so a table is only split into lines until then. Columns:
 
 key         Kafka's name
 type        boolean, int, long, short, double, string, list, class, password
-default     as it would be written in a file; `null` for none, `!` where Kafka demands a value
-check       what a value must be, see `kafkacore.config.values`
+default     our default, written as in a file; `null` for none, `!` if Kafka demands a value
+check       the rules for a value, see `kafkacore.config.values`
 importance  high, medium, low
-mode        read-only, per-broker or cluster-wide (of a broker's key): what a dynamic change may reach
+mode        read-only, per-broker or cluster-wide (of a broker's key): the reach of a dynamic change
 generation  the Kafka that knows the key: 3.9, 4.3, both, or own for a key of kafkacore
-honoured    whether kafkacore acts on it, or only takes and validates it; *_without_effect.tsv has the reasons
+honoured    whether kafkacore acts on it, or only validates it; *_without_effect.tsv has the reasons
 kind        internal (DescribeConfigs shows it only if it is set), dynamic-only (not for server.properties), or -
-3.9         what was otherwise in 3.9, as `type=...;default=...;mode=...;check=...`
-broker      (of a topic's or group's key) the broker's keys of the same meaning, first what counts, `*N` for other units
+3.9         the differences in 3.9, as `type=...;default=...;mode=...;check=...`
+broker      (of a topic's or group's key) the broker's keys of the same meaning, by precedence; `*N` converts the unit
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from difflib import get_close_matches
 from typing import Final
 
 _TABLES: Final = os.path.join(os.path.dirname(__file__), "tables")
-_ALIKE: Final = 0.85  # of difflib's ratio: a slip of the pen, not another word
+_ALIKE: Final = 0.85  # difflib's ratio for a typing mistake rather than another word
 
 
 class Key:
-    """One row of a table. `default` is text, or None for Kafka's null; `required` says that there is no default.
+    """One row of a table. `default` is text, or None for Kafka's null; a `required` key has no default.
 
-    `broker_keys` has names and factors of the broker's keys that a topic's or group's key inherits from.
+    `broker_keys` has the names and factors of the broker's keys that a topic's or group's key inherits from.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Keys:
         self._columns: list[str] = []
         self._keys: dict[str, Key] = {}
         self._documentation: dict[str, str] = {}
-        self._reasons: dict[str, str] = {}  # by the prefix of the names that it is of
+        self._reasons: dict[str, str] = {}  # by a prefix of names
 
     def __contains__(self, name: object) -> bool:
         return name in self._keys or name in self._table()
@@ -102,7 +102,7 @@ class Keys:
         return len(self._table())
 
     def __getitem__(self, name: str) -> Key:
-        """Raises KeyError for a name that is no key."""
+        """The row of a key. Raises KeyError for an unknown key."""
         key = self._keys.get(name)
         if key is None:
             line = self._table()[name]
@@ -116,18 +116,18 @@ class Keys:
         return iter(self._table())
 
     def unknown(self, name: str) -> str:
-        """What to tell of a name that is no key: the one it is most like, if it is like any."""
+        """The message about an unknown key; it names the most similar key, if there is one."""
         close = get_close_matches(name, self._table(), n=1, cutoff=_ALIKE)
         return f"{name}: unknown key, kept but not used" + "".join(f"; do you mean {each}?" for each in close)
 
     def documentation(self, name: str) -> str:
-        """What the key does, in a sentence or two, as DescribeConfigs shows it."""
+        """The description of a key, in a sentence or two, as DescribeConfigs shows it."""
         if not self._documentation:
             self._documentation = _lines(self._documentation_file)[1]
         return self._documentation.get(name, "")
 
     def reason(self, name: str) -> str:
-        """Why a key that is not honoured has no effect; empty where nothing is said of it."""
+        """Why a key that is not honoured has no effect; empty if the table has no reason."""
         if not self._reasons:
             self._reasons = _lines(self._reasons_file)[1]
         prefixes = [prefix for prefix in self._reasons if name.startswith(prefix)]
@@ -141,7 +141,7 @@ class Keys:
 
 
 def _lines(path: str) -> tuple[str, dict[str, str]]:
-    """The heading and the lines by their first column; a documentation's lines are without it."""
+    """The heading, and the lines by their first column. Lines of documentation come without that column."""
     with open(path, encoding="utf-8") as file:
         head, *lines = file.read().splitlines()
     if head.count("\t") == 1:

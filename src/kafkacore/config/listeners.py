@@ -1,4 +1,4 @@
-"""Listeners: where a node listens, what it tells its clients to connect to, and the security protocol of each."""
+"""Listeners: the addresses of a node, the addresses that it advertises to clients, and their security protocols."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PROTOCOL_MAP: Final = "listener.security.protocol.map"
 
 
 class Endpoint(NamedTuple):
-    """`listener` is the name in capitals; `host` is None where every address of the machine is meant."""
+    """`listener` is the name in capitals; `host` is None for every address of the machine."""
 
     listener: str
     security_protocol: str
@@ -30,9 +30,10 @@ class Endpoint(NamedTuple):
 def parse_endpoints(
     key: str, entries: Iterable[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[Endpoint, ...]:
-    """The endpoints of `listeners` or `advertised.listeners`. Raises ConfigError that names `key`.
+    """The endpoints of `listeners` or `advertised.listeners`. Raises ConfigError, which names `key`.
 
-    Names are distinct; so are ports (0 apart) when `distinct_ports`, but for one IPv4 and one IPv6 address on one port.
+    Names must be distinct. With `distinct_ports` so must ports other than 0; one IPv4 and one IPv6 address may share
+    one.
     """
     made = tuple(_parse_endpoint(key, entry, protocols) for entry in entries)
     text = ",".join(map(str, made))

@@ -1,6 +1,6 @@
 """Files of java.util.Properties: server.properties and meta.properties.
 
-A line ends with LF, CR or CR LF; one whose end is escaped goes on in the next, whose leading blanks are dropped.
+A line ends with LF, CR or CR LF. If its end is escaped, the next line continues it without its leading blanks.
 Comments begin with `#` or `!`. A key ends at the first unescaped `=`, `:` or blank.
 """
 
@@ -27,7 +27,7 @@ _ESCAPED: Final = {
 
 
 def load(path: str) -> dict[str, str]:
-    """The properties of a file. Raises ConfigFileError where it cannot be read or an escape is malformed."""
+    """The properties of a file. Raises ConfigFileError if it cannot be read or an escape is malformed."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -37,9 +37,9 @@ def load(path: str) -> dict[str, str]:
 
 
 def parse(data: bytes, source: str = "properties") -> dict[str, str]:
-    """The properties of a file's bytes, taken as UTF-8 where they are, else as ISO-8859-1, which is what Java takes.
+    """The properties in the bytes of a file, read as UTF-8 if they are valid, else as ISO-8859-1, as Java does.
 
-    The last of several lines with the same key counts. Raises ConfigFileError that names `source` and the line.
+    The last line of a key counts. Raises ConfigFileError, which names `source` and the line.
     """
     try:
         text = data.decode("utf-8")
@@ -57,7 +57,7 @@ def parse(data: bytes, source: str = "properties") -> dict[str, str]:
 
 
 def store(properties: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
-    """As Properties.store writes them: comments, then `key=value` lines, in ASCII with the rest as unicode escapes."""
+    """The file that Properties.store writes: comments, then `key=value` lines, in ASCII with Unicode escapes."""
     lines = [f"#{comment}" for comment in comments]
     lines += [
         f"{_escape(key, every_blank=True)}={_escape(value, every_blank=False)}" for key, value in properties.items()
@@ -66,7 +66,7 @@ def store(properties: Mapping[str, str], comments: Iterable[str] = ()) -> bytes:
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """`key=value` texts of a command line; a value is taken as it stands. Raises ConfigError."""
+    """Reads `key=value` texts of a command line; a value has no escapes. Raises ConfigError."""
     properties: dict[str, str] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -77,7 +77,7 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that hold a property, joined where they go on, with the number of their first."""
+    """The lines that hold a property, joined with their continuations, and the number of their first line."""
     natural = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not natural[-1]:
         natural.pop()
@@ -85,7 +85,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     for number, content in enumerate(natural, 1):
         stripped = content.lstrip(_BLANKS)
         if not line:
-            # Also after a backslash that stands alone, which leaves nothing to go on with.
+            # Also after a line that is only a backslash: it has nothing to continue.
             if not stripped or stripped[0] in "#!":
                 continue
             first = number
@@ -95,7 +95,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         else:
             yield first, line
             line = ""
-    # Java makes an empty key of a file's last backslash, unless CR LF is behind it.
+    # Java reads a backslash at the end of the file as an empty key, unless CR LF follows it.
     if line or (continued == len(natural) > 0 and not text.endswith("\r\n")):
         yield first, line
 
@@ -133,7 +133,7 @@ def _unescape(text: str) -> str:
             else:
                 char = _ESCAPES.get(char, char)
         made.append(char)
-    # Two escapes may be the halves of one character outside the basic plane, as Java's strings hold it.
+    # Two escapes may be the surrogate halves of one character outside the basic plane.
     return "".join(made).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

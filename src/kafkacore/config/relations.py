@@ -1,4 +1,4 @@
-"""What keys of a node must be to each other: KafkaConfig's checks, for KRaft (4.3) and ZooKeeper mode (3.9)."""
+"""Checks the keys of a node against each other, as KafkaConfig does in KRaft (4.3) and ZooKeeper mode (3.9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LAST_CODEC = 4
 
 
 def check(config: BrokerConfig) -> None:
-    """Raises ConfigError for the first setting that does not go with the others."""
+    """Raises ConfigError for the first setting that contradicts another one."""
     _check_identity(config)
     _check_log(config)
     _check_replication(config)
@@ -32,7 +32,7 @@ def check(config: BrokerConfig) -> None:
 
 
 def notes(config: BrokerConfig) -> Iterator[str]:
-    """Settings that are allowed but are hardly meant."""
+    """Messages about settings that are allowed but hardly intended."""
     interval_ms, session_ms = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
     if interval_ms * 2 > session_ms:
         yield (
@@ -105,7 +105,7 @@ def _check_cordoned(config: BrokerConfig) -> None:
 
 
 def _check_replication(config: BrokerConfig) -> None:
-    # Apache Kafka takes it, and divides by it when the first replica is to move.
+    # Apache Kafka accepts it, and divides by it when the first replica moves.
     if config.num_replica_alter_log_dirs_threads < 1:
         raise _refuse(config, "num.replica.alter.log.dirs.threads", "must be at least 1, or be left out")
     wait_ms = config.replica_fetch_wait_max_ms
@@ -210,7 +210,7 @@ def _check_advertised(config: BrokerConfig) -> None:
 
 
 def _check_control_plane(config: BrokerConfig) -> None:
-    """KIP-291: a listener of its own for requests of the ZooKeeper-mode controller."""
+    """KIP-291: the controller of ZooKeeper mode may have a listener of its own for its requests."""
     key = "control.plane.listener.name"
     if not config.is_set(key):
         return

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of a value: where it comes from, what is behind it, its type."""
+"""The entries of DescribeConfigs: a value, its type, its source, and the sources that it overrides."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TYPE_IDS: Final = {
 
 
 class Synonym(NamedTuple):
-    """One place where a value is given; `value` is None where it is secret."""
+    """One source of a value; `value` is None if it is secret."""
 
     name: str
     value: str | None
@@ -46,7 +46,7 @@ class Synonym(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One entry of DescribeConfigs. `value` is None where it is secret or Kafka's null; `type_id` is Kafka's number."""
+    """One entry of DescribeConfigs. `value` is None if it is secret or Kafka's null; `type_id` is Kafka's number."""
 
     name: str
     value: str | None
@@ -59,7 +59,8 @@ class Described(NamedTuple):
 
 
 def described(keys: Keys, name: str, value: str | None, synonyms: Sequence[Synonym]) -> Described:
-    """Of an entity that inherits; its value stands in the first synonym. What is no key is hidden as secrets are."""
+    """The entry of an entity that inherits; the first synonym is its source. An unknown key is hidden as secrets
+    are."""
     key = keys.get(name)
     return Described(
         name=name,

@@ -1,4 +1,4 @@
-"""The configuration of a topic: its own settings over its broker's."""
+"""The configuration of a topic: its own settings, and else its broker's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _RETENTION_OF_BROKER: Final = -2  # local.retention.*: the same as retention.*
 
 
 class TopicConfig(TopicKeys):
-    """Every topic key as an attribute (`retention.ms` is `retention_ms`), lazily resolved; it cannot be changed.
+    """Every topic key as an attribute (`retention.ms` is `retention_ms`), resolved when it is first read; immutable.
 
     A key that the topic does not set has the value of the broker's key of the same meaning, which may have another name
-    and unit, else its default.
+    and unit. Without such a key it has its default.
     """
 
     broker: BrokerConfig
@@ -29,14 +29,14 @@ class TopicConfig(TopicKeys):
     keys: Keys
 
     def __init__(self, broker: BrokerConfig, overrides: Mapping[str, str] = _NOTHING) -> None:
-        """A stored setting that this release does not allow is as one that is not set. `validate` is for new ones."""
+        """Ignores a stored setting that this release does not allow. `validate` checks new settings."""
         self.__dict__["broker"] = broker
         self.__dict__["overrides"] = MappingProxyType(dict(overrides))
         self.__dict__["keys"] = TOPIC_3_9 if broker.zookeeper_mode else TOPIC
 
     @classmethod
     def validate(cls, broker: BrokerConfig, overrides: Mapping[str, str | None]) -> TopicConfig:
-        """The configuration that a request asks for. Raises ConfigError (INVALID_CONFIG) as Kafka's LogConfig does."""
+        """The configuration of a request. Raises ConfigError (INVALID_CONFIG) as Kafka's LogConfig does."""
         given: dict[str, str] = {}
         keys = TOPIC_3_9 if broker.zookeeper_mode else TOPIC
         for name, text in overrides.items():
@@ -71,7 +71,7 @@ class TopicConfig(TopicKeys):
 
     @property
     def segment_size_bytes(self) -> int:
-        """segment.bytes, or internal.segment.bytes, which tests set to less than Kafka allows."""
+        """segment.bytes, or internal.segment.bytes, by which tests choose smaller segments than Kafka allows."""
         internal = self.internal_segment_bytes
         return self.segment_bytes if internal is None else internal
 
@@ -80,7 +80,7 @@ class TopicConfig(TopicKeys):
         return "compact" in self.cleanup_policy
 
     def describe(self, name: str) -> Described:
-        """What DescribeConfigs tells of `name`; one that is no key is shown without its value, as secrets are."""
+        """The entry of DescribeConfigs for `name`. An unknown key is shown without its value, as secrets are."""
         key = self.keys.get(name)
         value = render(self.value(name)) if key is not None else None
         synonyms: list[Synonym] = []
@@ -95,13 +95,13 @@ class TopicConfig(TopicKeys):
         yield from notes(self.keys, self.overrides)
 
     def described_names(self) -> Iterator[str]:
-        """The names that DescribeConfigs shows: every key but internal ones, and whatever the topic sets."""
+        """The names that DescribeConfigs shows: every key except internal ones, and every key that the topic sets."""
         shown = dict.fromkeys(key.name for key in self.keys if _known(key, self.broker) and not key.internal)
         return iter(shown | dict.fromkeys(self.overrides))
 
 
 def notes(keys: Keys, values: Mapping[str, str]) -> Iterator[str]:
-    """One line for each of the values that is unknown, not allowed, or has no effect here."""
+    """One line for each value that is unknown, not allowed, or has no effect here."""
     for name in values:
         key = keys.get(name)
         if key is None:
@@ -142,7 +142,7 @@ def _check_remote_storage(config: TopicConfig) -> None:
 
 
 def _check_local_retention(unit: str, local: int, whole: int, *, frozen: bool) -> None:
-    """`frozen`: nothing more is copied to the remote tier, so what is kept locally is what is kept."""
+    """Checks local against whole retention. With `frozen` nothing more goes to the remote tier, so both must agree."""
     if local == _RETENTION_OF_BROKER:
         return
     if whole != -1 and not 0 <= local <= whole:

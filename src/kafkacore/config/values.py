@@ -1,11 +1,11 @@
-"""From the text of a value to what it means, and back: Kafka's ConfigDef.
+"""Parses the text of a value, and renders it again, as Kafka's ConfigDef does.
 
 The checks of the tables are words, separated by blanks; a value must satisfy them all:
 
 LOW..HIGH    a number in this range, either end left out for none; `or:N` admits one more
-in:A,B       one of these words; ci: the same whatever the case
+in:A,B       one of these words; ci: ignores the case
 nonempty     a text or list that is not empty
-distinct     a list in which no entry is empty; entries that are there twice are dropped
+distinct     a list without empty entries; duplicates are dropped
 release      a Kafka release or metadata version, as 3.9 or 3.9-IV0
 voters       entries `id@host:port` (controller.quorum.voters)
 addresses    entries `host:port` (controller.quorum.bootstrap.servers)
@@ -27,7 +27,7 @@ from kafkacore.config.addresses import AddressError, parse_address, parse_limits
 from kafkacore.config.errors import ConfigError
 from kafkacore.config.keys import Key
 
-BLANKS: Final = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
+BLANKS: Final = "".join(map(chr, range(0x21)))  # the characters that Java's String.trim removes
 HIDDEN: Final = "[hidden]"
 _NOUNS: Final = {
     "boolean": "true or false",
@@ -38,7 +38,7 @@ _NOUNS: Final = {
     "list": "a comma-separated list",
     "class": "a class name",
 }
-# They raise AddressError, which says more than the words of a check.
+# These raise AddressError, whose message says more than that of a check.
 _PARSERS: Final[Mapping[str, Callable[[str], object]]] = {
     "voters": parse_voter,
     "addresses": parse_address,
@@ -71,7 +71,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | Password | None
 def parse(key: Key, text: str) -> Value:
     """The typed value of `text`: bool, int, float, str, tuple of str, or Password.
 
-    Raises ConfigError that names the key, the value and what is allowed.
+    Raises ConfigError, which names the key, the value and what is allowed.
     """
     trimmed = text.strip(BLANKS)
     shown = HIDDEN if key.type == "password" else text
@@ -92,9 +92,9 @@ def parse(key: Key, text: str) -> Value:
 
 
 def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | None]:
-    """The typed value of a setting that was taken once, and None; else None and what is wrong with it.
+    """The typed value of a stored setting and None, or None and the error.
 
-    Releases differ in what they allow, and metadata cannot be refused.
+    Releases allow different values, and a broker cannot refuse metadata.
     """
     try:
         return parse(key, values[key.name]), None
@@ -102,16 +102,16 @@ def stored(key: Key, values: Mapping[str, str]) -> tuple[Value, ConfigError | No
         return None, error
 
 
-@cache  # every configuration of a process asks for the same ones
+@cache  # all configurations of a process read the same defaults
 def default(key: Key) -> Value:
-    """The typed default; None where Kafka's is null. Raises ConfigError where Kafka demands a value."""
+    """The typed default; None if Kafka's is null. Raises ConfigError if Kafka demands a value."""
     if key.required:
         raise ConfigError(key.name, None, f"it has no default and must be {allowed(key)}")
     return None if key.default is None else _typed(key, key.default)
 
 
 def allowed(key: Key) -> str:
-    """In words, for people: `an int of at least 1`."""
+    """The allowed values in words: `an int of at least 1`."""
     choices = next((check.partition(":")[2] for check in key.check.split() if check[:3] in ("in:", "ci:")), "")
     noun = _NOUNS.get(key.type, "one" if choices else "a text")
     words = [_words(check, key.type) for check in key.check.split()]
@@ -121,7 +121,7 @@ def allowed(key: Key) -> str:
 
 
 def render(value: Value) -> str | None:
-    """As Kafka shows it: lists joined by commas, doubles as Java writes them, None for null."""
+    """The text that Kafka shows: lists joined by commas, doubles as Java writes them, None for null."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -137,7 +137,7 @@ def render(value: Value) -> str | None:
 
 
 def java_double(value: float) -> str:
-    """Double.toString: plain from 10^-3 up to 10^7, else with an exponent that has no plus and no zeros in front."""
+    """Double.toString: plain from 10^-3 up to 10^7, else with an exponent without a plus or leading zeros."""
     if not math.isfinite(value):
         return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -172,7 +172,7 @@ def _boolean(text: str) -> bool:
 
 def _integer(text: str, bits: int) -> int:
     digits = text[1:] if text[:1] in ("-", "+") else text
-    # Java takes neither the underscores nor the blanks that int() takes.
+    # Java refuses the underscores and blanks that int() accepts.
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError
     number = int(text)
@@ -183,7 +183,7 @@ def _integer(text: str, bits: int) -> int:
 
 def _double(text: str) -> float:
     bare = text.strip("+-")
-    # float() takes underscores and several spellings of what Java writes only as NaN and Infinity.
+    # float() accepts underscores, and several spellings of NaN and Infinity; Java accepts one of each.
     if "_" in text or (bare.lower() in ("inf", "nan", "infinity") and bare not in ("NaN", "Infinity")):
         raise ValueError
     return float(text[:-1] if text[-1:] in ("f", "F", "d", "D") and text[:-1] else text)

@@ -1,1 +1,1 @@
-"""What lies in a node's files, told to people and to scripts: `kafkacore dump-log` and `storage info`."""
+"""Shows the files of a node to people and scripts: `kafkacore dump-log` and `kafkacore storage info`."""

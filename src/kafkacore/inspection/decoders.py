@@ -1,6 +1,6 @@
-"""What the records of Kafka's own topics say: key and value as kafka-dump-log's decoders show them.
+"""Decodes the records of Kafka's own topics: keys and values as kafka-dump-log's decoders show them.
 
-A record that cannot be read is told in place of its payload, and the dump goes on, as Kafka's does.
+For an unreadable record the dump shows the error in place of the payload and goes on, as Kafka's does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kafkacore.protocol.message_json import to_json
 from kafkacore.protocol.messages import Message, message_class
 from kafkacore.raft.control import control_message
 
-CONTROL_TYPE: Final = "controlType"  # the name of what is not known
+CONTROL_TYPE: Final = "controlType"  # the name shown for an unknown type
 
 
 class Decoded(NamedTuple):
-    """What to show of a record: None where there is nothing; a str is told as it is, anything else as JSON."""
+    """The parts of a record to show. None shows nothing, a str is shown as it is, anything else as JSON."""
 
     key: Any
     value: Any
@@ -35,7 +35,7 @@ Decoder = Callable[[Record], Decoded]
 
 
 class UndecodableError(KafkaError):
-    """A record that the chosen decoder cannot be for: another topic's."""
+    """A record that belongs to another topic than the chosen decoder."""
 
 
 # --- Java classes ---------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def _long(data: bytes) -> int:
 
 _INTEGER: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
-# Those of Apache Kafka's own that say something of a record: its DefaultDecoder tells an array's address.
+# Apache Kafka's own decoders, except DefaultDecoder, which shows only the address of a Java array.
 _CLASSES: Final[dict[str, Callable[[bytes], object]]] = {
     "org.apache.kafka.tools.api.StringDecoder": _string,
     "org.apache.kafka.tools.api.IntegerDecoder": _integer,
@@ -64,8 +64,8 @@ _CLASSES: Final[dict[str, Callable[[bytes], object]]] = {
 
 
 def by_class(key_class: str, value_class: str) -> Decoder:
-    """What kafka-dump-log's --key-decoder-class and --value-decoder-class make, of those classes. It raises
-    UndecodableError for a record that has fewer bytes than the class reads."""
+    """The decoder for kafka-dump-log's --key-decoder-class and --value-decoder-class. It raises UndecodableError for a
+    record that has fewer bytes than the class reads."""
 
     def decoded(record: Record) -> Decoded:
         return Decoded(_by_class(key_class, record.key, record), _by_class(value_class, record.value, record))
@@ -95,9 +95,9 @@ _TITLES: Final = {
 
 
 def control_content(record: Record) -> tuple[str, Any]:
-    """Name and content of a control record of the metadata log; CONTROL_TYPE and its number of one that is not known.
+    """The name and content of a control record of the metadata log; CONTROL_TYPE and the number for an unknown type.
 
-    Raises KafkaError, ProtocolError for one that cannot be read.
+    Raises KafkaError, ProtocolError for an unreadable one.
     """
     if record.control_type is None:
         raise InvalidRecordError(f"the key of the control record at offset {record.offset} has no type")
@@ -106,7 +106,7 @@ def control_content(record: Record) -> tuple[str, Any]:
         return CONTROL_TYPE, record.control_type
     try:
         return _TITLES[ControlRecordType(record.control_type)], to_json(message, message.version)
-    except KeyError as error:  # what the record says of itself, whatever it could be read as
+    except KeyError as error:  # the message of the record's own decoder
         raise InvalidRecordError(f"the control record at offset {record.offset}: {error.args[0]}") from None
 
 
@@ -134,7 +134,7 @@ def _metadata_type(api_key: int) -> str:
 
 @cache
 def _coordinator_messages(coordinator: str) -> dict[int, tuple[str, str]]:
-    """The names of the key and the value of each record type, which is what a key begins with."""
+    """The names of the key and the value message of each record type; a key begins with the number of its type."""
 
     def by_type(part: str) -> dict[int, str]:
         found = tables.heads(tables.CURRENT, f"{coordinator}.coordinator-{part}.jsonl")
@@ -203,7 +203,7 @@ def _decoded(name: str, data: bytes, version: int) -> Message:
 
 
 def _group_value(message: Message, version: int) -> dict[str, Any]:
-    """With what members of the classic consumer protocol subscribed to and were assigned, in place of its bytes."""
+    """Shows the subscriptions and assignments of the classic consumer protocol in place of their bytes."""
     shown = to_json(message, version)
     if message.NAME == "GroupMetadataValue" and shown.get("protocolType") == "consumer":
         for member in shown.get("members") or ():
@@ -216,7 +216,7 @@ def _group_value(message: Message, version: int) -> dict[str, Any]:
 
 
 def _embedded(encoded: str, name: str) -> Any:
-    """The message in `encoded`, or that itself where there is none: an assignment is empty until a leader made it."""
+    """The message in `encoded`, or `encoded` if it holds none: an assignment is empty until the leader sends it."""
     try:
         data = base64.b64decode(encoded)
         version = _version(data, "member")

@@ -1,6 +1,6 @@
-"""What `kafkacore storage info` tells: what the log directories of a node belong to, and what is wrong with them.
+"""Describes the log directories of a node for `kafkacore storage info`: their owner, problems and remarks.
 
-What Apache Kafka's kafka-storage.sh tells comes first, in its words; directories in order get nothing more.
+The lines of Apache Kafka's kafka-storage.sh come first, in its words. Sound directories get no others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from kafkacore.storage.meta_properties import MetaProperties
 
 
 def describe_directories(config: BrokerConfig, say: Callable[[str], None] = print, files: Files = OS_FILES) -> bool:
-    """Says what the log directories belong to. False where there is a problem, which is said too."""
+    """Reports the owner of the log directories, and every problem, through `say`. Returns False if there is a
+    problem."""
     findings = Findings()
     found: list[str] = []
     formatted: dict[str, MetaProperties] = {}
@@ -55,7 +56,7 @@ def describe_directories(config: BrokerConfig, say: Callable[[str], None] = prin
 
 
 def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties], findings: Findings) -> None:
-    """Of one cluster, one node and one mode, and each with an id of its own."""
+    """All directories must belong to one cluster, one node and one mode, and have distinct ids."""
     if not formatted:
         return
     first, *others = formatted.values()
@@ -83,7 +84,7 @@ def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties],
 
 
 def _advise(config: BrokerConfig, loaded: Loaded, findings: Findings) -> None:
-    """What a newcomer asks next."""
+    """Answers the next questions of a newcomer."""
     if not config.is_set("log.dirs") and not config.is_set("log.dir"):
         findings.remarks.append(f"neither log.dirs nor log.dir is set, and {config.log_dirs[0]} is their default")
     if loaded.empty and not config.zookeeper_mode:
@@ -99,7 +100,7 @@ def _advise(config: BrokerConfig, loaded: Loaded, findings: Findings) -> None:
 def _check_logs(
     config: BrokerConfig, found: list[str], formatted: Mapping[str, MetaProperties], findings: Findings
 ) -> None:
-    """What lies in each directory, and what lies in two of them."""
+    """Inspects the logs of each directory, and finds logs that are in two of them."""
     holders: dict[str, str] = {}
     topic_ids: dict[str, tuple[str, str]] = {}
     for directory in found:
@@ -119,7 +120,7 @@ def _check_logs(
 
 
 def _voter(config: BrokerConfig, properties: MetaProperties | None) -> ReplicaKey | None:
-    """Who votes with a directory, where its id tells (KIP-853)."""
+    """The voter that a directory belongs to, if it has an id (KIP-853)."""
     if properties is None or properties.directory_id is None or "controller" not in config.process_roles:
         return None
     return ReplicaKey(config.node_id, properties.directory_id)

@@ -1,4 +1,4 @@
-"""Which reader is for which file: what `kafkacore dump-log` does with each path, in the order given."""
+"""Dumps files for `kafkacore dump-log`, in the given order: chooses the reader of each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ KNOWN: Final = (*BATCHES, names.OFFSET_INDEX, names.TIME_INDEX, names.PRODUCER_S
 
 
 class DumpOptions(NamedTuple):
-    """What to show of the records and of the indexes."""
+    """The options for records and for indexes."""
 
     records: RecordOptions = RecordOptions()
     indexes: IndexOptions = IndexOptions()
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """The paths; of a directory, the files of the logs in it and below it, in their order. Raises OSError."""
+    """The paths, with each directory replaced by the files of the logs in it and below it, sorted. Raises OSError."""
     for path in paths:
         if not os.path.isdir(path):
             yield path
@@ -42,14 +42,15 @@ def _is_directory_below(path: str) -> bool:
 
 
 def suffix_of(path: str) -> str:
-    """`.log`; an empty string where there is none."""
+    """The suffix, such as `.log`; empty if there is none."""
     name = os.path.basename(path)
     return name[name.rfind(".") :] if "." in name else ""
 
 
 def dump_files(paths: Iterable[str], options: DumpOptions, report: Report) -> None:
-    """Tells what is in each. A file that cannot be read on is a problem, and the next one follows. Raises
-    BrokenPipeError where nobody reads what is told.
+    """Dumps each file. An unreadable file is a problem, and the dump goes on with the next one.
+
+    Raises BrokenPipeError if the reader of the output is gone.
     """
     findings = TimeFindings()
     for path in paths:
@@ -81,7 +82,7 @@ def _dump(path: str, options: DumpOptions, findings: TimeFindings, report: Repor
 
 
 def check_regular(path: str) -> None:
-    """Raises MalformedFileError for what would be waited for, or never ends: a pipe, a socket, a device; OSError."""
+    """Raises MalformedFileError for a pipe, a socket or a device, which could block or never end; OSError."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
@@ -90,6 +91,6 @@ def check_regular(path: str) -> None:
 
 
 def ignore_unknown(path: str, report: Report) -> None:
-    """Raises OSError for a path that nothing is at: a slip of the pen is not to pass for a sound file."""
+    """Remarks on an unknown file. Raises OSError if the file does not exist: a mistyped path must not pass as sound."""
     os.stat(path)
     report.remark("unknown", f"Ignoring unknown file {path}", file=path)

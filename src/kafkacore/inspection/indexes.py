@@ -1,4 +1,4 @@
-"""Offset and time indexes: their entries, held against the log beside them as kafka-dump-log does."""
+"""Dumps offset and time indexes, and compares their entries with the log beside them, as kafka-dump-log does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ NO_TIMESTAMP: Final = -1
 
 
 class IndexOptions(NamedTuple):
-    """`sanity_only`: whether a broker would build it again at its start; `verify_only`: no line for each entry."""
+    """With `sanity_only` only the checks by which a broker decides to rebuild an index. With `verify_only` no line for
+    each entry."""
 
     sanity_only: bool = False
     verify_only: bool = False
@@ -42,7 +43,7 @@ def dump_offset_index(path: str, options: IndexOptions, report: Report) -> None:
     mismatches: dict[int, int] = {}
     with BatchScan(_beside(path, names.LOG)) as log:
         for number, (offset, position) in enumerate(zip(offsets, positions, strict=True)):
-            # Room that was set aside for entries, and that a crash left in the file, reads as zeros.
+            # Preallocated space that a crash left in the file reads as zeros.
             if offset == base_offset and number > 0:
                 break
             found = log.batch_at(position, options.max_message_bytes)
@@ -94,7 +95,7 @@ def dump_time_index(path: str, options: IndexOptions, findings: TimeFindings, re
 
 
 class TimeFindings:
-    """What is wrong with time indexes, told after all files, by kind."""
+    """The problems of time indexes, reported after all files, by kind."""
 
     def __init__(self) -> None:
         self.mismatched: dict[str, list[tuple[int, int]]] = {}
@@ -132,7 +133,7 @@ class _PositionIndex:
 
 
 def _batch_that_ends(log: BatchScan, position: int, offset: int) -> tuple[int, int] | None:
-    """Last offset and greatest timestamp of the first batch from `position` on that ends at or behind `offset`."""
+    """The last offset and greatest timestamp of the first batch from `position` on that ends at or behind `offset`."""
     found = log.batch_at(position, _WHOLE)
     while found is not None and found[1] < offset:
         found = log.batch_at(log.position, _WHOLE)

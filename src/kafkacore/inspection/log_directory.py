@@ -1,4 +1,4 @@
-"""One log directory, seen from outside: its lock, its checkpoints, the logs in it, the metadata log."""
+"""Inspects one log directory: its lock, its checkpoints, its logs and the metadata log."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ _MEANING: Final = {
 
 
 class LogDirectoryInspection:
-    """After `run`: the names of the `live` partitions' directories. `topic_ids` has of each topic its id and where that
-    was found first, here or in a directory before.
+    """Inspects a log directory. After `run`, `live` holds the names of the directories of live partitions.
+
+    `topic_ids` maps each topic to its id and the path where that was found first, here or in an earlier directory.
     """
 
     def __init__(self, directory: str, findings: Findings, topic_ids: dict[str, tuple[str, str]]) -> None:
@@ -49,7 +50,7 @@ class LogDirectoryInspection:
         self._directory, self._findings, self._topic_ids = directory, findings, topic_ids
 
     def run(self, *, has_metadata: bool, voter: ReplicaKey | None = None) -> None:
-        """`has_metadata`: the metadata log belongs into this directory; `voter`: who would vote with it."""
+        """With `has_metadata` the metadata log belongs into this directory, and `voter` would vote with it."""
         try:
             running = self._find_lock()
             found = [entry.name for entry in os.scandir(self._directory) if entry.is_dir()]
@@ -158,7 +159,7 @@ class LogDirectoryInspection:
 
 
 def examine_log(path: str) -> tuple[list[str], list[str]]:
-    """Problems and remarks of the log in a directory, told by names and sizes. Raises LogDirectoryError, OSError."""
+    """The problems and remarks that names and sizes of the files of a log show. Raises LogDirectoryError, OSError."""
     sizes = {entry.name: entry.stat().st_size for entry in os.scandir(path) if entry.is_file()}
     problems: list[str] = []
     bases: dict[str, set[int]] = {}

@@ -1,4 +1,4 @@
-"""Producer snapshots and transaction indexes, entry by entry, as kafka-dump-log shows them."""
+"""Dumps producer snapshots and transaction indexes, entry by entry, as kafka-dump-log shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkacore.storage.errors import MalformedFileError
 _INDEX_VERSION: Final = 0
 _VERSION_BYTES: Final = _INDEX_VERSION.to_bytes(2)
 _SNAPSHOT_VERSION: Final = 1
-_HEAD: Final = struct.Struct(">hIi")  # version, checksum of what follows, count of the entries
+_HEAD: Final = struct.Struct(">hIi")  # version, checksum of the rest, number of entries
 _CHECKED_FROM: Final = 6
 _FIRST_ENTRY: Final = _HEAD.size
 
@@ -48,7 +48,7 @@ def dump_producers(path: str, report: Report) -> None:
 
 
 def read_producers(path: str) -> list[tuple[int, int, int, int, int, tuple[int, int, int, int, int] | None]]:
-    """As `producer_entries`. Raises MalformedFileError, OSError."""
+    """The entries, as `producer_entries` returns them. Raises MalformedFileError, OSError."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -66,11 +66,11 @@ def _what_is_wrong(data: bytes) -> str:
         return f"is a producer snapshot of version {version}, and {_SNAPSHOT_VERSION} is known"
     if found != told:
         return f"has the checksum {told}, and what follows it {found}"
-    return f"has {len(data) - _FIRST_ENTRY} bytes of entries, which are not the {count} that it tells of"
+    return f"has {len(data) - _FIRST_ENTRY} bytes of entries, which are not its {count} entries"
 
 
 def dump_aborted(path: str, report: Report) -> None:
-    """Raises MalformedFileError, once what lies before is told; OSError."""
+    """Dumps a transaction index. Raises MalformedFileError behind the sound entries; OSError."""
     with open(path, "rb") as file:
         data = file.read()
     last = len(data) - ABORTED_ENTRY_SIZE + 1
@@ -93,8 +93,9 @@ def _tell_aborted(entries: list[tuple[int, int, int, int]], report: Report) -> N
 
 
 def read_aborted(path: str) -> tuple[list[tuple[int, int, int, int]], int]:
-    """The entries of a transaction index, and how many bytes the file has: the last entry may be cut off. Raises
-    MalformedFileError, OSError.
+    """The entries of a transaction index, and the size of the file: its last entry may be cut off.
+
+    Raises MalformedFileError, OSError.
     """
     with open(path, "rb") as file:
         data = file.read()

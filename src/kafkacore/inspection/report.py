@@ -1,4 +1,4 @@
-"""Where what is found goes: lines of text as kafka-dump-log writes them, or one JSON object a line."""
+"""Writes the output: lines of text as kafka-dump-log writes them, or one JSON object a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 
 
 class Report:
-    """`out` takes what the files hold, `err` what is wrong with them; in JSON both go to `out`."""
+    """The content of files goes to `out`, problems and remarks to `err`; as JSON both go to `out`."""
 
     def __init__(self, out: BinaryIO, err: TextIO, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -18,17 +18,17 @@ class Report:
         self._out, self._err = out, err
 
     def write(self, lines: bytes) -> None:
-        """Whole lines, or parts of one, in this report's form."""
+        """Writes whole or partial lines, which have the form of this report already."""
         self._out.write(lines)
 
     def entry(self, kind: str, text: str, **fields: Any) -> None:
-        """One line: `text`, or the JSON object of `kind` and `fields`."""
+        """Writes one line: `text`, or the JSON object of `kind` and `fields`."""
         if self.as_json:
             text = compact({"kind": kind, **fields})
         self._out.write(f"{text}\n".encode("utf-8", "surrogateescape"))
 
     def remark(self, kind: str, text: str, **fields: Any) -> None:
-        """As `entry`, of something that is not as it should be: text goes to `err`. It makes no failure."""
+        """As `entry`, for something unusual: text goes to `err`. It does not count as a problem."""
         if self.as_json:
             self.entry(kind, text, **fields)
         else:
@@ -36,7 +36,7 @@ class Report:
             self._err.write(f"{text}\n")
 
     def problem(self, path: str, problem: str, *, position: int | None = None, offset: int | None = None) -> None:
-        """What is wrong with a file, and where: its byte, the offset in the log."""
+        """Reports a problem of a file and its place: the byte in the file, the offset in the log."""
         self.problems += 1
         where = "".join(
             f"{name} {value}: " for name, value in (("byte", position), ("offset", offset)) if value is not None

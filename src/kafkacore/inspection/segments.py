@@ -1,4 +1,4 @@
-"""Segments and snapshots of the metadata log, batch by batch and record by record, as kafka-dump-log shows them."""
+"""Dumps segments and snapshots, batch by batch and record by record, as kafka-dump-log shows them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from kafkacore.storage.bootstrap import NAME as BOOTSTRAP
 from kafkacore.storage.errors import MalformedFileError
 
 WHOLE_FILE: Final = -1
-MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # what an index adds to it is an offset as well
-_WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log's other control records have none
+MAX_BASE_OFFSET: Final = (1 << 63) - (1 << 31)  # an index entry adds up to 2^31 to it
+_WITH_COLON: Final = frozenset({"LeaderChange"})  # kafka-dump-log writes the others without a colon
 
 
 class RecordOptions(NamedTuple):
-    """What to show: `records` of batches, with their `contents` as text or by `decoder`; `max_bytes` of the file."""
+    """Shows the `records` of batches, and their `contents` as text or by `decoder`; stops after `max_bytes` of the
+    file."""
 
     records: bool = False
     contents: bool = False
@@ -40,8 +41,8 @@ class RecordOptions(NamedTuple):
 
 
 def dump_batches(path: str, options: RecordOptions, report: Report) -> None:
-    """Raises MalformedFileError, CorruptBatchError, CodecError, InvalidRecordError, OSError, once what lies before is
-    told."""
+    """Dumps the batches of a file. Raises MalformedFileError, CorruptBatchError, CodecError, InvalidRecordError and
+    OSError behind the readable part."""
     _tell_name(path, report)
     with Description(path, JSON if report.as_json else TEXT, options.flags(), options.max_bytes) as description:
         for lines in description:
@@ -63,7 +64,7 @@ def _dump_records(description: Description, options: RecordOptions, report: Repo
 
 
 def base_offset_of(path: str) -> int:
-    """The offset that a log's file is named by. Raises MalformedFileError."""
+    """The offset in the name of a log's file. Raises MalformedFileError."""
     stem = os.path.basename(path).split(".", 1)[0]
     if not (stem.isascii() and stem.isdigit() and int(stem) <= MAX_BASE_OFFSET):
         raise MalformedFileError(path, "is not named by an offset, as the files of a log are")
@@ -71,7 +72,7 @@ def base_offset_of(path: str) -> int:
 
 
 def tell_gaps(path: str, pairs: bytes, report: Report) -> None:
-    """Offsets of records that do not follow each other, which a compacted log is full of."""
+    """Reports records whose offsets do not follow each other; a compacted log has many of them."""
     if not pairs:
         return
     numbers = array("q", pairs)

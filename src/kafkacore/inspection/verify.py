@@ -112,7 +112,7 @@ def _verify_aborted(path: str, report: Report) -> None:
         report.problem(path, f"{left} bytes at its end are no whole entry", position=size - left)
     for number, (_, first_offset, last_offset, _) in enumerate(entries):
         if first_offset > last_offset or last_offset < base_offset:
-            problem = f"a transaction from offset {first_offset} to {last_offset} is none that ended in this segment"
+            problem = f"a transaction from offset {first_offset} to {last_offset} did not end in this segment"
             report.problem(path, problem, position=number * ABORTED_ENTRY_SIZE, offset=last_offset)
     for number, (one, other) in enumerate(pairwise(entries)):
         if other[2] <= one[2]:

@@ -1,7 +1,8 @@
-"""Whether the indexes of a segment lead where a look-up has to begin.
+"""Verifies that the indexes of a segment lead to the batch where a look-up has to begin.
 
-What is asked of an index is what a look-up needs of it, so that indexes of every release pass: an offset's entry begins
-at a batch that is not behind it; a timestamp's entry is that of its batch, and nothing before that batch is newer.
+An index must have the properties that a look-up needs, so that the indexes of every release pass. The entry of an
+offset points to the start of a batch that does not begin behind the offset. The entry of a timestamp is that of its
+batch, and no earlier batch is newer.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from kafkacore.inspection.report import Report
 Rows = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.int64]
 
-MAX_TOLD: Final = 10  # wrong entries of one kind in one block of the log; the others are counted
+MAX_TOLD: Final = 10  # wrong entries of one kind in one block of the log; more are counted
 
 
 class IndexVerifier(Protocol):
     path: str
 
     def block(self, rows: Rows, seen: Numbers) -> None:
-        """The log's next batches; `seen` has before each of them the greatest timestamp so far."""
+        """Takes the next batches of the log; `seen` has the greatest timestamp before each of them."""
 
     def end(self, size_bytes: int) -> None:
-        """The log is `size_bytes` long."""
+        """Ends the check: the log is `size_bytes` long."""
 
 
 class OffsetIndexVerifier:
-    """Held against one sound log. `block` and `end` tell problems, nothing is raised."""
+    """Compares the index with a sound log. `block` and `end` report problems and raise nothing."""
 
     def __init__(self, path: str, base_offset: int, report: Report) -> None:
         """Raises OSError."""
@@ -64,7 +65,7 @@ class OffsetIndexVerifier:
 
 
 class TimeIndexVerifier:
-    """Held against one sound log. `block` and `end` tell problems, nothing is raised."""
+    """Compares the index with a sound log. `block` and `end` report problems and raise nothing."""
 
     def __init__(self, path: str, base_offset: int, report: Report) -> None:
         """Raises OSError."""
@@ -100,7 +101,7 @@ class TimeIndexVerifier:
 
 
 def _entries(path: str, entry_bytes: int, report: Report) -> bytes:
-    """The whole entries of a file. Room that was set aside for more of them reads as zeros, and is left out."""
+    """The whole entries of a file. Preallocated space for more entries reads as zeros and is left out."""
     with open(path, "rb") as file:
         data = file.read()
     rest = len(data) % entry_bytes
@@ -111,7 +112,7 @@ def _entries(path: str, entry_bytes: int, report: Report) -> bytes:
 
 
 def _growing(path: str, entry_bytes: int, columns: tuple[Numbers, Numbers], report: Report) -> int:
-    """How many entries grow in both columns; where they stop to is told."""
+    """The number of entries up to which both columns grow. Reports the entry that does not."""
     grows = (np.diff(columns[0]) > 0) & (np.diff(columns[1]) > 0)
     if bool(grows.all()):
         return len(columns[0])

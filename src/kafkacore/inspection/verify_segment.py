@@ -1,6 +1,6 @@
-"""Whether a segment is sound, and whether its indexes lead where a look-up has to begin.
+"""Verifies a segment, and the indexes that lead into it.
 
-The segment is read once, its batches' headers as columns, in blocks.
+The segment is read once, in blocks, as columns of the fields of batch headers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Rows = npt.NDArray[np.void]
 Numbers = npt.NDArray[np.int64]
 Marks = npt.NDArray[np.bool_]
 
-MAX_TOLD: Final = 10  # problems of one kind in one block; the others are counted
+MAX_TOLD: Final = 10  # problems of one kind in one block; more are counted
 LAST_RELATIVE_OFFSET: Final = (1 << 31) - 1
 _NOTHING: Final = -1
 
@@ -73,7 +73,7 @@ class SegmentVerifier:
                     self._report.remark("unverified", f"{index.path}: {told}", file=index.path)
 
     def follows(self, before: SegmentVerifier) -> None:
-        """Told where the segment does not begin where the one before it ends."""
+        """Reports a segment that does not begin where the one before it ends."""
         if self.base_offset < before.next_offset:
             told = f"begins in the midst of {before.path}, which ends at offset {before.next_offset}"
             self._problem(told, offset=self.base_offset)

@@ -1,7 +1,7 @@
-"""What the commands about a live cluster share: how they reach it, and one request with its answer.
+"""The connection of the commands to a live cluster: its options, and one request with its answer.
 
-A command is given brokers or controllers (KIP-919). Brokers forward what the controller decides; among controllers the
-active one is asked.
+A command gets brokers or controllers (KIP-919). Brokers forward requests that the controller decides; among controllers
+the active one gets the request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class AdminError(Exception):
-    """What the command cannot do, in one line for its user."""
+    """The reason why the command failed, in one line for its user."""
 
 
 def add_endpoints(parser: argparse.ArgumentParser, *short: str) -> None:

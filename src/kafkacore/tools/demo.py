@@ -33,7 +33,7 @@ NEEDS_CLIENTS: Final = "the demo needs confluent-kafka and aiokafka: pip install
 
 
 class DemoFailedError(Exception):
-    """What the demo saw is not what it promised; the message says what was lost or did not answer."""
+    """The demo did not see what it promised. The message says what was lost or did not answer."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Returns 0 when everything sent was found again, 1 with a line that says what was not."""
+    """Returns 0 if every sent record was found again, else 1 with a line that says which was not."""
     try:
         import aiokafka  # noqa: F401
         import confluent_kafka  # noqa: F401
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def tell(node: DemoNode, text: list[bytes]) -> None:
-    """The story, one chapter a function."""
+    """Runs the demo, one chapter a function."""
     size_mb = sum(map(len, text)) / 1e6
     say(f"{len(text):,} lines of Python's standard library, {size_mb:.1f} MB, through real clients.")
     took_s = node.start()
@@ -81,14 +81,14 @@ def tell(node: DemoNode, text: list[bytes]) -> None:
 
 
 def say_where_to_go() -> None:
-    """Commands as they can be typed here."""
+    """Prints commands that work when typed here."""
     heading("Where to go next")
     kafkacore = "kafkacore" if shutil.which("kafkacore") else sys.argv[0]
     steps = {
         f"{kafkacore} dev --topic mine:3": "a node to try your own client on; it says where it listens",
         f"{kafkacore} storage format --help": "a node that stays: format a directory, then `kafkacore start`",
     }
-    if (Path(__file__).parents[3] / "Makefile").exists():  # a checkout, not what a wheel installed
+    if (Path(__file__).parents[3] / "Makefile").exists():  # a checkout, not an installed wheel
         steps["docs/testing.md, examples/"] = "a broker in the process of your own tests, and programs to copy"
         steps["make test"] = "the same as here, against Apache Kafka's own clients and tools"
     width = max(map(len, steps)) + 3
@@ -97,7 +97,7 @@ def say_where_to_go() -> None:
 
 
 class DemoNode:
-    """`kafkacore dev` as a child process that ends with this one, on one port and one directory through every start."""
+    """`kafkacore dev` as a child process that ends with this one. It keeps its port and directory over restarts."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -106,7 +106,7 @@ class DemoNode:
         self.pid = 0
 
     def start(self) -> float:
-        """Starts, or starts again where it was; returns the seconds until it was ready."""
+        """Starts the node, again on the same port after a first start. Returns the seconds until it was ready."""
         began = time.perf_counter()
         command = [sys.executable, "-m", "kafkacore.tools.main", "dev", "--json", "--with-parent"]
         command += ["--dir", str(self.directory), "--override", f"group.min.session.timeout.ms={SESSION_MS}"]
@@ -122,7 +122,7 @@ class DemoNode:
         return time.perf_counter() - began
 
     def kill(self) -> None:
-        """SIGKILL: the process gets no chance to write anything."""
+        """Sends SIGKILL: the process gets no chance to write anything."""
         assert self.process is not None
         os.kill(self.pid, signal.SIGKILL)
         self.process.wait(PATIENCE_S)
@@ -140,7 +140,7 @@ class DemoNode:
 
 
 def read_text(count: int) -> list[bytes]:
-    """`count` non-empty lines of the standard library's sources, from the start again when there are fewer."""
+    """`count` non-empty lines of the standard library's sources; starts over if there are fewer."""
     sources = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
     lines = (line for path in sources if "site-packages" not in path.parts for line in _lines(path))
     text = list(itertools.islice(lines, count))
@@ -170,7 +170,7 @@ def bulk(bootstrap: str, text: list[bytes]) -> None:
 
 
 async def aiokafka_reads_and_writes(bootstrap: str, text: list[bytes]) -> None:
-    """Another client, of another lineage, on a part of the text."""
+    """An independent client writes and reads a part of the text."""
     import aiokafka
 
     heading(f"aiokafka {aiokafka.__version__} does the same with {len(text):,} records")
@@ -196,12 +196,12 @@ async def aiokafka_reads_and_writes(bootstrap: str, text: list[bytes]) -> None:
 
 
 def latency(bootstrap: str) -> None:
-    """One record at a time: until acknowledged, and until a waiting consumer has it."""
+    """Times one record at a time, until it is acknowledged and until a waiting consumer has it."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     heading(f"One record at a time, {LATENCY_SAMPLES:,} times")
     create_topic(bootstrap, "latency", 1)
-    # By default librdkafka delays each small send, and reports late, to save work: here the node is measured.
+    # These settings keep librdkafka from delaying small sends and reports: the demo measures the node.
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "socket.nagle.disable": True})
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
     consumer.assign([TopicPartition("latency", 0, 0)])
@@ -222,7 +222,7 @@ def latency(bootstrap: str) -> None:
 
 
 def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
-    """Three members of a group read a topic together; one is killed, and the others read on in its place."""
+    """Three members of a group read a topic together. One is killed, and the others take over its partition."""
     heading(f"{MEMBERS} members of a group share {PARTITIONS} partitions, and one of them dies")
     create_topic(bootstrap, "shared", PARTITIONS)
     writer = Writer(bootstrap, "shared", PARTITIONS, {})
@@ -253,7 +253,7 @@ def share_and_take_over(bootstrap: str, text: list[bytes]) -> None:
 
 
 def committed(members: list[Member]) -> int:
-    """Records up to which the group has read, in all partitions, whoever had them."""
+    """The number of records that the group has committed in all partitions, through any member."""
     return sum(max(each.committed.get(str(partition), 0) for each in members) for partition in range(PARTITIONS))
 
 
@@ -283,8 +283,8 @@ class Member:
         self._process.stdout.close()
 
 
-# What a member's process runs. Where a rebalance comes between reading and committing, the records are read again by
-# whoever has the partition then.
+# The program of a member. If a rebalance comes between reading and committing, the next owner of the partition reads
+# the records again.
 MEMBER: Final = """
 import json, sys
 from confluent_kafka import Consumer, KafkaException
@@ -312,7 +312,7 @@ while True:
 
 
 def wait_for(reached: Callable[[], bool], what: str) -> None:
-    """Until the members have told so."""
+    """Waits until the members report it."""
     deadline = time.monotonic() + PATIENCE_S
     while not reached():
         if time.monotonic() > deadline:
@@ -321,7 +321,7 @@ def wait_for(reached: Callable[[], bool], what: str) -> None:
 
 
 def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
-    """SIGKILL at a third of the way, a new process on the same directory, and a count of what is there."""
+    """Kills the node at a third of the text, starts it on the same directory, and counts the records."""
     heading("SIGKILL in mid-produce")
     create_topic(node.bootstrap, "survivor", 1)
     writer = Writer(node.bootstrap, "survivor", 1, {"enable.idempotence": True, "linger.ms": 20})
@@ -342,7 +342,7 @@ def kill_and_recover(node: DemoNode, text: list[bytes]) -> None:
 
 
 class Writer:
-    """A librdkafka producer that spreads lines over partitions in turn and remembers what was acknowledged."""
+    """A librdkafka producer that spreads lines over partitions in turn and remembers the acknowledged ones."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, properties: dict[str, object]) -> None:
         from confluent_kafka import Producer
@@ -355,7 +355,7 @@ class Writer:
         self._producer = Producer(settings | properties)
 
     def write(self, lines: list[bytes], *, flush: bool = True) -> None:
-        """Hands lines over, waiting only while librdkafka's queue is full; with `flush`, until all are acknowledged."""
+        """Sends lines, and waits only while librdkafka's queue is full; with `flush`, until all are acknowledged."""
         for line in lines:
             partition = self._next % self.partitions
             while not self._accepted(line, partition, self._next):
@@ -367,7 +367,7 @@ class Writer:
             raise DemoFailedError(f"{len(self._producer):,} records were not acknowledged within {PATIENCE_S:.0f} s")
 
     def wait_for(self, count: int) -> None:
-        """Until `count` records are acknowledged."""
+        """Waits until `count` records are acknowledged."""
         deadline = time.monotonic() + PATIENCE_S
         while len(self.acknowledged) < count:
             if time.monotonic() > deadline:

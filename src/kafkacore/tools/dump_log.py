@@ -1,4 +1,4 @@
-"""`kafkacore dump-log`: what Apache Kafka's kafka-dump-log shows, line for line, or as JSON; and `--verify`."""
+"""`kafkacore dump-log`: prints the lines of Apache Kafka's kafka-dump-log, or JSON; `--verify` checks files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkacore.inspection.report import Report
 from kafkacore.inspection.segments import RecordOptions
 
 DESCRIPTION: Final = (
-    "Shows what is in the files of a log: segments, snapshots of the metadata log, indexes, producer snapshots. "
+    "Prints the files of a log: segments, snapshots of the metadata log, indexes, producer snapshots. "
     "A directory stands for the logs in it."
 )
 _DECODERS: Final = {
@@ -26,7 +26,7 @@ _DECODERS: Final = {
     "share-group-state": "__share_group_state",
 }
 _NO_LIMIT: Final = -1
-_INT_MAX: Final = (1 << 31) - 1  # kafka-dump-log's way of saying that there is no limit
+_INT_MAX: Final = (1 << 31) - 1  # kafka-dump-log has no limit then
 _CLASSES: Final = ("StringDecoder", "IntegerDecoder", "LongDecoder")
 _PACKAGE: Final = "org.apache.kafka.tools.api"
 _KEY_CLASS, _VALUE_CLASS = "--key-decoder-class", "--value-decoder-class"
@@ -35,36 +35,40 @@ _KEY_CLASS, _VALUE_CLASS = "--key-decoder-class", "--value-decoder-class"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="FILE", help="a file or directory of a log")
     parser.add_argument("--files", default="", metavar="FILE,FILE", help="the same, separated by commas")
-    parser.add_argument("--deep-iteration", action="store_true", help="a line for each record too")
-    parser.add_argument("--print-data-log", action="store_true", help="keys and values of the records too")
-    parser.add_argument("--skip-record-metadata", action="store_true", help="nothing but keys and values of records")
+    parser.add_argument("--deep-iteration", action="store_true", help="print a line for each record too")
+    parser.add_argument("--print-data-log", action="store_true", help="print keys and values of records too")
+    parser.add_argument("--skip-record-metadata", action="store_true", help="print only keys and values of records")
     decoders = parser.add_mutually_exclusive_group()
     for name, topic in _DECODERS.items():
-        help_ = f"keys and values as records of {topic}"
+        help_ = f"decode keys and values as records of {topic}"
         decoders.add_argument(f"--{name}-decoder", dest="decoder", action="store_const", const=name, help=help_)
-    decoders.add_argument("--remote-log-metadata-decoder", action=_NotHere, help="not here: there is no tiered storage")
+    decoders.add_argument(
+        "--remote-log-metadata-decoder", action=_NotHere, help="not supported: there is no tiered storage"
+    )
     for option, what in ((_KEY_CLASS, "keys"), (_VALUE_CLASS, "values")):
-        help_ = f"{what} as {_PACKAGE}'s {', '.join(_CLASSES)} (default: the first) show them"
+        help_ = f"show {what} as {_PACKAGE}'s {', '.join(_CLASSES)} do (default: the first)"
         parser.add_argument(option, type=_decoder_class, metavar="CLASS", help=help_)
     parser.add_argument(
         "--max-bytes",
         type=_max_bytes,
         default=_NO_LIMIT,
         metavar="N",
-        help="of each segment, no batch beyond its first N",
+        help="read only the first N bytes of each segment",
     )
     parser.add_argument(
         "--max-message-size",
         type=_max_message_size,
         metavar="N",
-        help="greatest size of a batch that an index may point to",
+        help="largest batch that an index may point to, in bytes",
     )
-    parser.add_argument("--index-sanity-check", action="store_true", help="only what a broker checks of indexes")
-    parser.add_argument("--verify-index-only", action="store_true", help="no line for each entry of an index")
+    parser.add_argument(
+        "--index-sanity-check", action="store_true", help="check indexes only as a broker does at its start"
+    )
+    parser.add_argument("--verify-index-only", action="store_true", help="check indexes without printing each entry")
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="tell only what is wrong: checksums, offsets, leader epochs, indexes; with --deep-iteration records too",
+        help="print only problems: of checksums, offsets, leader epochs, indexes; with --deep-iteration of records",
     )
     parser.add_argument(
         "--compacted",
@@ -72,11 +76,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --verify: every log may lack offsets (without it, the cleaner's checkpoint and the metadata log in "
         "the directory around a log decide)",
     )
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text", help="json: one object a line")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="json prints one object a line"
+    )
 
 
 class _NotHere(argparse.Action):
-    """An option of kafka-dump-log's that is refused by its name."""
+    """An option of kafka-dump-log that is refused with its reason."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **settings)
@@ -93,7 +99,7 @@ def _decoder_class(name: str) -> str:
     if simple in _CLASSES and package in (_PACKAGE, ""):
         return f"{_PACKAGE}.{simple}"
     raise argparse.ArgumentTypeError(
-        f"{name} is none of {', '.join(_CLASSES)}; others are Java, which kafka-dump-log loads"
+        f"{name} is not one of {', '.join(_CLASSES)}; kafka-dump-log can load other Java classes"
     )
 
 
@@ -131,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             dump_files(expand(paths), _options(arguments), report)
         report.flush()
-    except BrokenPipeError:  # whoever reads has seen enough, as with `| head`
+    except BrokenPipeError:  # the reader has closed the pipe, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return 1 if report.problems else 0
@@ -161,7 +167,7 @@ def _options(arguments: argparse.Namespace) -> DumpOptions:
 
 
 def _decoder(arguments: argparse.Namespace) -> Decoder | None:
-    """None where the records' contents are no more than text."""
+    """None if records are shown as text."""
     text = _decoder_class(_CLASSES[0])
     classes = (arguments.key_decoder_class or text, arguments.value_decoder_class or text)
     if arguments.decoder is None and classes == (text, text):

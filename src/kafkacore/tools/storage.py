@@ -1,4 +1,4 @@
-"""`kafkacore storage format | info | random-uuid`: what Apache Kafka's kafka-storage.sh does (KIP-631, KIP-853)."""
+"""`kafkacore storage format | info | random-uuid`, as Apache Kafka's kafka-storage.sh (KIP-631, KIP-853)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kafkacore.inspection.codecs import describe_codecs
 from kafkacore.inspection.directories import describe_directories
 from kafkacore.storage.format import FormatError, FormatOptions, format_directories
 
-DESCRIPTION: Final = "Formats the log directories of a node, and tells what they belong to."
+DESCRIPTION: Final = "Formats the log directories of a node, or shows what they belong to."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="storage_command", required=True, metavar="COMMAND")
     info = commands.add_parser(
         "info",
-        help="tell what the log directories belong to, and what is wrong (of what is in logs: dump-log --verify)",
-        description="Tells what the log directories belong to and what is wrong with them; the exit code is 1 where "
-        "something is. What is in logs: kafkacore dump-log --verify.",
+        help="show what the log directories belong to, and their problems (for the logs in them: dump-log --verify)",
+        description="Shows what the log directories belong to, and their problems; the exit code is 1 if there is a "
+        "problem. `kafkacore dump-log --verify` checks the logs themselves.",
     )
     _add_config(info)
     formatting = commands.add_parser(
@@ -48,19 +48,28 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", "-c", required=True, metavar="FILE", help="the server.properties of the node")
-    parser.add_argument("--override", action="append", default=[], metavar="KEY=VALUE", help="goes before FILE's value")
+    parser.add_argument(
+        "--override", action="append", default=[], metavar="KEY=VALUE", help="takes precedence over FILE; repeatable"
+    )
 
 
 def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cluster-id", "-t", required=True, metavar="ID", help="the same on all nodes of a cluster")
     parser.add_argument(
-        "--ignore-formatted", "-g", action="store_true", help="leave directories alone that are formatted already"
+        "--cluster-id", "-t", required=True, metavar="ID", help="the ID of the cluster, the same on all its nodes"
     )
     parser.add_argument(
-        "--release-version", "-r", metavar="VERSION", help="metadata.version to begin with, 3.9 to 4.3 (default: 4.3)"
+        "--ignore-formatted", "-g", action="store_true", help="skip directories that are formatted already"
     )
     parser.add_argument(
-        "--feature", "-f", action="append", default=[], metavar="NAME=LEVEL", help="level of a feature to begin with"
+        "--release-version", "-r", metavar="VERSION", help="the first metadata.version, 3.9 to 4.3 (default: 4.3)"
+    )
+    parser.add_argument(
+        "--feature",
+        "-f",
+        action="append",
+        default=[],
+        metavar="NAME=LEVEL",
+        help="the first level of a feature; repeatable",
     )
     parser.add_argument(
         "--add-scram",
@@ -68,19 +77,19 @@ def _add_format_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CREDENTIAL",
-        help="a user to begin with: 'SCRAM-SHA-256=[name=alice,password=alice-secret]', or "
+        help="a first user: 'SCRAM-SHA-256=[name=alice,password=alice-secret]', or "
         '\'SCRAM-SHA-512=[name=alice,iterations=8192,salt="N3E=",saltedpassword="YCE="]\'',
     )
     voters = parser.add_mutually_exclusive_group()
     voters.add_argument("--standalone", "-s", action="store_true", help="this controller is the whole quorum")
     voters.add_argument(
-        "--no-initial-controllers", "-N", action="store_true", help="the quorum is formatted elsewhere, or comes later"
+        "--no-initial-controllers", "-N", action="store_true", help="the quorum is formatted elsewhere or later"
     )
     voters.add_argument(
         "--initial-controllers",
         "-I",
         metavar="VOTERS",
-        help="the quorum, as ID@HOST:PORT:DIRECTORY-ID entries separated by commas; the same on all nodes",
+        help="the quorum: ID@HOST:PORT:DIRECTORY-ID entries separated by commas, the same on all nodes",
     )
 
 
@@ -119,6 +128,6 @@ def _features(texts: list[str]) -> dict[str, int]:
     for text in texts:
         name, equals, level = text.partition("=")
         if not equals or not (level.isascii() and level.isdigit()):
-            raise FormatError(f"--feature {text!r} must be NAME=LEVEL, as kraft.version=1")
+            raise FormatError(f"--feature {text!r} must be NAME=LEVEL, for example kraft.version=1")
         levels[name.strip()] = int(level)
     return levels

@@ -329,8 +329,8 @@ def test_a_number_of_too_few_bytes(dump):
     ("options", "told"),
     [
         (["--remote-log-metadata-decoder"], "there is no tiered storage here"),
-        (["--key-decoder-class", "com.example.Avro"], "com.example.Avro is none of StringDecoder, IntegerDecoder"),
-        (["--value-decoder-class", "kafka.LongDecoder"], "kafka.LongDecoder is none of"),
+        (["--key-decoder-class", "com.example.Avro"], "com.example.Avro is not one of StringDecoder, IntegerDecoder"),
+        (["--value-decoder-class", "kafka.LongDecoder"], "kafka.LongDecoder is not one of"),
         (["--max-bytes", "-5"], "-5 is no number of bytes, 0 or more"),
         (["--max-message-size", "0"], "0 is no number of bytes, 1 or more"),
         (["--offsets-decoder", "--transaction-log-decoder"], "not allowed with argument --offsets-decoder"),

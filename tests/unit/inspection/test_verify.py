@@ -208,7 +208,7 @@ def test_transaction_indexes_and_producer_snapshots(log):
     assert one.startswith(f"{STEM}.txnindex: byte 68: 1 bytes")
     assert other.startswith(f"{STEM}.txnindex: byte 34: offset 102: a transaction that ended at 102 follows")
     log.write(".txnindex", struct.pack(">hqqqq", 0, 7, 90, 95, 104))
-    assert "is none that ended in this segment" in log.verify()[0]
+    assert "did not end in this segment" in log.verify()[0]
     log.write(".txnindex", struct.pack(">hqqqq", 4, 7, 100, 103, 104))
     assert "version" in log.verify()[0]
     log.write(".txnindex", b"")
@@ -218,7 +218,7 @@ def test_transaction_indexes_and_producer_snapshots(log):
         (struct.pack(">hIi", 1, 7, 0), f"has the checksum 7, and what follows it {checksum(bytes(4))}"),
         (
             struct.pack(">hIi", 1, checksum(b"\0\0\0\2"), 2),
-            "has 0 bytes of entries, which are not the 2 that it tells of",
+            "has 0 bytes of entries, which are not its 2 entries",
         ),
     ):
         log.write(".snapshot", data)

@@ -17,7 +17,7 @@ def node(start_node) -> Node:
 
 @pytest.fixture
 def honest(node: Node) -> Iterator[HonestClient]:
-    """Asks a processor (produce), the broker's handler loop (coordinator), whichever has the answer (metadata), and
+    """Asks a processor (produce, and metadata while its answer is cached), the broker's handler loop (coordinator), and
     the controller (topic)."""
     questions = {
         "produce": produce(HONEST_TOPIC, [(0, batch())]),

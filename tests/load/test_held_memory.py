@@ -15,7 +15,7 @@ CONNECTIONS = 60
 LARGE_FETCHES = 20
 LARGE_ENTRIES = 50_000
 OLD_VERSION = 4  # with the fewest bytes for a partition
-# What a node holds beside its budget: connections, buffers of the kernel's that it maps, pages that malloc keeps.
+# A node holds more than its budget: connections, other objects, and pages that malloc keeps.
 BESIDE_BUDGET_BYTES = 48 << 20
 
 

@@ -122,7 +122,7 @@ def declaration(field: tables.Field) -> str:
 
 
 def remark(field: tables.Field, hot: Hot) -> str:
-    """What the C type does not say: the element of an array, the versions, null, the default."""
+    """Facts that the C type lacks: the element of an array, the versions, null, the default."""
     element = f"of {field.struct or field.element}" if field.kind == "array" else ""
     lowest = max(field.versions.lowest, hot.lowest)
     last = "+" if field.versions.highest >= hot.highest else f"-{field.versions.highest}"

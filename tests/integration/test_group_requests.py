@@ -1,4 +1,4 @@
-"""Groups as requests on the wire see them, of a broker whose controller is a list of records."""
+"""Requests about groups on the wire, to a broker whose controller is a list of records."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
 
 @pytest.fixture
 def found(started: Started) -> Started:
-    """With `__consumer_offsets`, and a topic t of two partitions."""
+    """A broker with `__consumer_offsets` and a topic t of two partitions."""
     started.create("t", 2)
     ask(started.bootstrap, FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
     return started
@@ -112,7 +112,7 @@ def fetch(started: Started, *groups: str, version: int = 9) -> dict[str, dict[in
     }
 
 
-def test_the_first_who_asks_for_a_coordinator_brings_the_topic_into_being(started: Started) -> None:
+def test_first_find_coordinator_creates_the_topic(started: Started) -> None:
     told = ask(started.bootstrap, FindCoordinatorRequest(key_type=0, coordinator_keys=["g", "h", ""]), 6)
     [port] = {each.port for each in told.coordinators}
     assert [(each.key, each.error_code, each.node_id) for each in told.coordinators] == [
@@ -126,7 +126,7 @@ def test_the_first_who_asks_for_a_coordinator_brings_the_topic_into_being(starte
     assert (old.error_code, old.node_id, old.port) == (0, 1, port)
 
 
-def test_a_group_without_a_coordinator_is_told_so(started: Started) -> None:
+def test_group_without_a_coordinator_gets_an_error(started: Started) -> None:
     assert ask(started.bootstrap, join_request(), 9).error_code == ErrorCode.NOT_COORDINATOR
     assert ask(started.bootstrap, ListGroupsRequest(), 4).groups == []
 
@@ -141,7 +141,7 @@ def test_a_parked_member_holds_none_of_its_plane_s_memory(found: Started) -> Non
     parked.socket.close()
 
 
-def test_a_member_joins_syncs_beats_and_leaves(found: Started) -> None:
+def test_member_joins_syncs_sends_heartbeats_and_leaves(found: Started) -> None:
     joined = stable(found)
     assert joined.member_id.startswith("test-")
     beat = HeartbeatRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
@@ -168,7 +168,7 @@ def test_a_member_joins_syncs_beats_and_leaves(found: Started) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_every_join_says_what_its_version_can(found: Started, version: int) -> None:
+def test_join_answer_has_the_fields_of_its_version(found: Started, version: int) -> None:
     answer = ask(found.bootstrap, join_request(f"g{version}"), version)
     required = ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else ErrorCode.NONE
     assert answer.error_code == required
@@ -177,7 +177,7 @@ def test_every_join_says_what_its_version_can(found: Started, version: int) -> N
     assert ask(found.bootstrap, join_request(""), version).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_from_version_5_a_sync_says_its_protocol(found: Started) -> None:
+def test_sync_answer_has_its_protocol_from_version_5(found: Started) -> None:
     joined = stable(found)
     request = SyncGroupRequest(group_id="g", generation_id=joined.generation_id, member_id=joined.member_id)
     assert ask(found.bootstrap, request, 5).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -185,7 +185,7 @@ def test_from_version_5_a_sync_says_its_protocol(found: Started) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-def test_offsets_are_committed_where_there_are_partitions(found: Started, version: int) -> None:
+def test_offsets_are_committed_for_partitions_that_exist(found: Started, version: int) -> None:
     answer = ask(found.bootstrap, commit_request(offsets={0: 7, 1: 8, 2: 9}), version)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert errors(answer) == {0: 0, 1: 0, 2: unknown}
@@ -251,7 +251,7 @@ def test_a_group_and_its_offsets_are_deleted(found: Started) -> None:
     assert joined.member_id
 
 
-def test_what_is_coordinated_shows_in_the_metrics(found: Started) -> None:
+def test_metrics_count_groups_and_offsets(found: Started) -> None:
     stable(found)
     ask(found.bootstrap, commit_request("other", {0: 1, 1: 2}), 8)
 
@@ -267,14 +267,14 @@ def test_what_is_coordinated_shows_in_the_metrics(found: Started) -> None:
     assert seen["kafka.server:type=group-coordinator-metrics,name=partition-load-time-max"] >= 0
 
 
-def test_the_longest_group_id_that_there_can_be(found: Started) -> None:
+def test_longest_possible_group_id_works(found: Started) -> None:
     longest = "g" * 32_767
     assert errors(ask(found.bootstrap, commit_request(longest), 8)) == {0: 0}
     assert fetch(found, longest) == {longest: {0: 7}}
 
 
 class Parked:
-    """A JoinGroup that waits for a member that does not come again."""
+    """A JoinGroup that waits for a member that does not join again."""
 
     def __init__(self, started: Started, group: str = "g", rebalance_timeout_ms: int = 60_000, **fields: Any) -> None:
         host, port = started.bootstrap.rsplit(":", 1)
@@ -294,7 +294,7 @@ def state(started: Started, group: str = "g") -> str:
     return described.group_state  # type: ignore[no-any-return]
 
 
-def test_parked_joins_hold_up_nobody_and_end_when_their_time_is_over(found: Started) -> None:
+def test_parked_joins_delay_no_other_request_and_end_when_their_time_is_over(found: Started) -> None:
     first = stable(found, rebalance_timeout_ms=1_500)
     parked = [Parked(found, rebalance_timeout_ms=1_500) for _ in range(20)]
     wait_until(lambda: state(found) == "PreparingRebalance", PATIENCE_S, "the rebalance begins")
@@ -308,7 +308,7 @@ def test_parked_joins_hold_up_nobody_and_end_when_their_time_is_over(found: Star
     assert [len(each.members) for each in answers if each.member_id == leader] == [20]
 
 
-def test_a_client_that_hangs_up_while_it_is_parked_is_let_go(found: Started) -> None:
+def test_parked_client_that_disconnects_is_released(found: Started) -> None:
     stable(found)
     native = found.broker.plane.native
     before = native.counters()["connections"]
@@ -318,7 +318,7 @@ def test_a_client_that_hangs_up_while_it_is_parked_is_let_go(found: Started) -> 
     wait_until(lambda: native.counters()["connections"] <= before, PATIENCE_S, "its connection is gone")
 
 
-def test_a_node_that_stops_tells_who_is_parked(tmp_path: Path) -> None:
+def test_stopping_node_answers_parked_requests(tmp_path: Path) -> None:
     started = Started(tmp_path, group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="1")
     ask(started.bootstrap, FindCoordinatorRequest(key="g"), 1)
     stable(started)

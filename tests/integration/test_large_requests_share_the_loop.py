@@ -217,7 +217,7 @@ LARGE = {
 
 
 def slowest_answer_s(client: Client, until: Callable[[], bool]) -> float:
-    """Of small requests that the handler loop answers, one after another."""
+    """The slowest of small requests that the handler loop answers, one after another."""
     slowest = 0.0
     while not until():
         began = time.perf_counter()

@@ -22,7 +22,7 @@ def answer(context: RequestContext, body: memoryview) -> bytes:
 
 
 @pytest.mark.parametrize(("kind", "prefix"), [(DATA, ""), (CONTROLLER, ""), (CONTROL, "ControlPlane")])
-def test_names_and_counts(kind: str, prefix: str) -> None:
+def test_metrics_have_kafka_s_names_and_count_requests(kind: str, prefix: str) -> None:
     runtime = Runtime(data_processors=2, spin_us=0)
     plane = Plane(kind, [Listener("L", "127.0.0.1", 0)], answer, [(CLUSTER, 0, 0)], runtime=runtime)
     port = plane.open()["L"][1]
@@ -49,7 +49,7 @@ def test_names_and_counts(kind: str, prefix: str) -> None:
         assert dict(found[type_, prefix + name].tags) == ({"listener": "controller"} if kind == CONTROLLER else {})
     deadline = time.monotonic() + 10
     requests: dict[str, Measure] = {}
-    # A request is counted once its answer is out, which its peer may see first.
+    # A request is counted once its answer is sent; the peer may see the answer before that.
     while not requests or requests["RequestsPerSec"].value != 6:
         assert time.monotonic() < deadline
         requests = {m.name: m for m in metrics() if dict(m.tags).get("request") == "DescribeCluster"}
@@ -64,7 +64,7 @@ def test_names_and_counts(kind: str, prefix: str) -> None:
     runtime.close()
 
 
-def test_what_a_parked_request_waits_for_is_remote_time() -> None:
+def test_wait_of_a_parked_request_counts_as_remote_time() -> None:
     wait_ms = 20
 
     def parked(context: RequestContext, body: memoryview) -> DeferredAnswer[bytes]:
@@ -82,7 +82,7 @@ def test_what_a_parked_request_waits_for_is_remote_time() -> None:
         assert peer.recv(8, socket.MSG_WAITALL) == struct.pack(">ii", 4, 5)
     deadline = time.monotonic() + 10
     found: dict[str, Measure] = {}
-    while not found:  # counted once its answer is out, which its peer may see first
+    while not found:  # counted once its answer is sent, which the peer may see first
         assert time.monotonic() < deadline
         found = {m.name: m for m in PlaneMetrics(plane)() if "request" in dict(m.tags)}
     remote = found["RemoteTimeMs"].value

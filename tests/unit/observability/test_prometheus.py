@@ -1,4 +1,4 @@
-"""Kafka's metric names as Prometheus sees them, and the HTTP side of it."""
+"""Kafka's metric names in Prometheus's format, and the HTTP server."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ def test_exposition_has_counters_gauges_and_cumulative_buckets() -> None:
     assert 'kafka_network_requestmetrics_totaltimems_sum{request="Fetch"} 12.5' in text
 
 
-def test_a_name_has_one_header_whatever_labels_its_samples_have() -> None:
+def test_name_has_one_header_for_all_labels() -> None:
     lines = expose(registry()).decode().splitlines()
     headers = [line for line in lines if line.startswith("# TYPE ")]
     assert len(headers) == len({line.split()[2] for line in headers}) == 3

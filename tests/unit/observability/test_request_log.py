@@ -1,4 +1,4 @@
-"""The request log shows what was asked for, and no secrets."""
+"""The request log shows requests without secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def logged(caplog: Any, api_key: int, version: int, request: Any) -> str:
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_settings_are_shown_but_for_secrets_and_unknown_ones(caplog: Any, legacy: bool) -> None:
+def test_settings_are_shown_except_secrets_and_unknown_ones(caplog: Any, legacy: bool) -> None:
     made: Any = AlterConfigsRequest if legacy else IncrementalAlterConfigsRequest
     request = made(
         resources=[
@@ -50,11 +50,11 @@ def test_settings_are_shown_but_for_secrets_and_unknown_ones(caplog: Any, legacy
     text = logged(caplog, 33 if legacy else 44, 1, request)
     assert "secret" not in text
     assert all(f"seen-{number}" in text for number in (1, 2, 3))
-    # What is handled is what was asked for.
+    # The handler gets the request unchanged.
     assert [each.configs[0].value for each in request.resources].count("secret") == 4
 
 
-def test_passwords_and_what_an_envelope_holds_are_not_shown(caplog: Any) -> None:
+def test_passwords_and_the_content_of_envelopes_are_not_shown(caplog: Any) -> None:
     made = AlterUserScramCredentialsRequest
     user = made.ScramCredentialUpsertion(
         name="alice", mechanism=1, iterations=4096, salt=b"secret", salted_password=b"secret"

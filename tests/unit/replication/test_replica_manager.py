@@ -50,7 +50,7 @@ class Logs:
 
 
 class World:
-    """A replica manager behind a publisher that is fed records."""
+    """A replica manager behind a publisher of records."""
 
     def __init__(self, path: Path, **overrides: str) -> None:
         config = BrokerConfig(
@@ -105,14 +105,14 @@ def test_a_created_topic_is_led_and_published_at_once(world: World) -> None:
     [(placed, gone)] = world.published
     [(name, topic_id, handles)] = placed
     assert (name, topic_id, gone) == ("a", ID_A, [])
-    # The partition that another broker has alone is not here.
+    # This broker does not hold a partition whose only replica is elsewhere.
     assert [handle and handle.role for handle in handles] == ["leader", "follower"]
     assert world.locate("a", 2) == (None, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert world.locate("a", 3) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert world.locate("b", 0) == (None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def test_every_partition_of_a_wide_topic_has_the_role_that_its_row_says(world: World) -> None:
+def test_every_partition_of_a_wide_topic_has_the_role_of_its_row(world: World) -> None:
     said = [(ME, (ME,), 0)] * 40 + [(OTHER, (OTHER, ME), 1), (ME, (ME, OTHER), 2)] * 20 + [(OTHER, (OTHER,), 0)] * 20
     world.topic("a", ID_A, *[partition(ID_A, index, *each) for index, each in enumerate(said)])
     handles = [world.replicas.by_name("a", index) for index in range(len(said))]
@@ -139,15 +139,15 @@ UNLIKE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("odd", UNLIKE)
-def test_topics_created_together_are_each_what_their_rows_say(world: World, odd: str) -> None:
-    """More rows than a chunk has; a topic's last partition is unlike the others."""
+def test_topics_created_together_have_the_roles_of_their_rows(world: World, odd: str) -> None:
+    """More rows than a chunk has; the last partition of a topic differs from the others."""
     count, number = 7, CHUNK_ROWS // 7 * 2
     unlike = 0 if odd == "freed row" else CHUNK_ROWS // 14
     world.topic("older", ID_A, *[partition(ID_A, index, epoch=1) for index in range(3)])
     if odd == "freed row":
         world.topic("gone", ID_B, partition(ID_B, 0))
         world.topic("behind it", Uuid(b"c" * 16), partition(Uuid(b"c" * 16), 0, epoch=3))
-        world.commit(RemoveTopicRecord(topic_id=ID_B))  # whose row is the first new topic's first
+        world.commit(RemoveTopicRecord(topic_id=ID_B))  # its row is then the first row of the first new topic
     records: list[Any] = [PartitionChangeRecord(topic_id=ID_A, partition_id=1, leader=ME)]
     expected = {}
     for at in range(number):
@@ -169,15 +169,13 @@ def test_topics_created_together_are_each_what_their_rows_say(world: World, odd:
     assert placed == {name: list(range(count)) for name in expected}
 
 
-def test_a_topic_is_created_whose_partitions_nobody_leads(world: World) -> None:
+def test_topic_without_leaders_is_created(world: World) -> None:
     world.topic("a", ID_A, *[partition(ID_A, index, leader=-1) for index in range(2)])
     assert told_of(world, "a", 2) == [("a", index, "follower", 0) for index in range(2)]
 
 
 @pytest.mark.parametrize(("at_broker", "at_topic"), [("2", None), ("1", "2")])
-def test_records_need_as_many_replicas_in_sync_as_was_said(
-    tmp_path: Path, at_broker: str, at_topic: str | None
-) -> None:
+def test_append_needs_min_insync_replicas(tmp_path: Path, at_broker: str, at_topic: str | None) -> None:
     world = World(tmp_path, min_insync_replicas=at_broker)
     for name, topic_id, isr in (("few", ID_A, [ME]), ("enough", ID_B, [ME, OTHER])):
         if at_topic is not None:
@@ -195,7 +193,7 @@ def test_records_need_as_many_replicas_in_sync_as_was_said(
     assert enough.append(batch, acks=-1, wait=False).error == ErrorCode.NONE
 
 
-def test_a_change_of_leader_is_a_change_of_role_and_epoch(world: World) -> None:
+def test_role_and_epoch_change_with_the_leader(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0, ME, (ME, OTHER), epoch=3))
     handle = world.replicas.by_name("a", 0)
     assert handle is not None and (handle.role, handle.leader_epoch) == ("leader", 3)
@@ -205,14 +203,14 @@ def test_a_change_of_leader_is_a_change_of_role_and_epoch(world: World) -> None:
     assert world.locate("a", 0, leader_only=False) == (handle, ErrorCode.NONE)
 
 
-def test_epochs_of_clients_are_held_against_the_partitions(world: World) -> None:
+def test_epoch_of_a_client_is_compared_with_that_of_the_partition(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0, epoch=3))
     assert world.locate("a", 0, 2) == (None, ErrorCode.FENCED_LEADER_EPOCH)
     assert world.locate("a", 0, 4) == (None, ErrorCode.UNKNOWN_LEADER_EPOCH)
     assert world.locate("a", 0, 3)[1] == ErrorCode.NONE
 
 
-def test_a_deleted_topic_is_gone_for_who_holds_it_and_its_name_is_free(world: World) -> None:
+def test_deleted_topic_is_gone_for_its_holders_and_its_name_is_free(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0))
     old = world.replicas.by_name("a", 0)
     assert old is not None
@@ -237,7 +235,7 @@ def test_a_replica_that_moves_away_is_dropped(world: World) -> None:
     assert world.published[-1] == ([], [ID_A])
 
 
-def test_topics_that_are_configured_alike_share_their_settings(world: World) -> None:
+def test_topics_with_equal_configs_share_their_settings(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0))
     world.topic("b", ID_B, partition(ID_B, 0))
     image = world.publisher.image
@@ -249,14 +247,14 @@ def test_topics_that_are_configured_alike_share_their_settings(world: World) -> 
     assert other is not None and other.settings.file_delete_delay_ms == 60_000
 
 
-def test_a_default_of_all_brokers_reaches_topics_that_set_nothing(world: World) -> None:
+def test_default_of_all_brokers_applies_to_topics_without_settings(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0))
     world.commit(ConfigRecord(resource_type=4, resource_name="", name="log.segment.delete.delay.ms", value="9"))
     handle = world.replicas.by_name("a", 0)
     assert handle is not None and handle.settings.file_delete_delay_ms == 9
 
 
-def test_a_snapshot_takes_the_place_of_what_was_there(world: World) -> None:
+def test_snapshot_replaces_the_former_state(world: World) -> None:
     world.topic("a", ID_A, partition(ID_A, 0))
     records = [
         FeatureLevelRecord(name="metadata.version", feature_level=29),
@@ -269,13 +267,13 @@ def test_a_snapshot_takes_the_place_of_what_was_there(world: World) -> None:
     assert world.logs.deleted == [("a", 0)]
 
 
-def test_directories_are_cordoned_and_let_go_at_run_time(world: World, tmp_path: Path) -> None:
+def test_directories_are_cordoned_and_released_at_run_time(world: World, tmp_path: Path) -> None:
     for value, expected in ((str(tmp_path), [str(tmp_path)]), (None, []), ("*", [str(tmp_path)])):
         world.commit(ConfigRecord(resource_type=4, resource_name=str(ME), name="cordoned.log.dirs", value=value))
         assert world.logs.cordoned == expected
 
 
-def test_a_topics_settings_without_effect_are_told_once_for_all_alike(world: World, caplog: Any) -> None:
+def test_setting_without_effect_is_logged_once_for_equal_topics(world: World, caplog: Any) -> None:
     for name, topic_id in (("a", ID_A), ("b", ID_B)):
         setting = ConfigRecord(resource_type=2, resource_name=name, name="remote.storage.enable", value="false")
         world.topic(name, topic_id, setting, partition(topic_id, 0))
@@ -283,7 +281,7 @@ def test_a_topics_settings_without_effect_are_told_once_for_all_alike(world: Wor
     assert told == ["topic a: remote.storage.enable: valid, but without effect here: tiered storage is not there yet"]
 
 
-def test_what_an_older_release_let_a_topic_have_keeps_nobody_from_serving(world: World, caplog: Any) -> None:
+def test_topic_with_settings_of_an_older_release_is_served(world: World, caplog: Any) -> None:
     setting = ConfigRecord(resource_type=2, resource_name="a", name="segment.bytes", value="1000")
     other = ConfigRecord(resource_type=2, resource_name="a", name="max.message.bytes", value="77")
     world.topic("a", ID_A, setting, other, partition(ID_A, 0))

@@ -1,4 +1,4 @@
-"""When a process looks through all of its objects for garbage."""
+"""The moments at which a process runs a full garbage collection."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Process:
         self.collected += 1
 
     def pass_time(self, busy_share: float) -> None:
-        gc.collect(1)  # something has grown old
+        gc.collect(1)  # moves objects to the old generation
         self.now_ns += 1_000_000_000
         self.cpu_ns += int(1_000_000_000 * busy_share)
         self.collections.look()
 
 
-def test_an_idle_process_collects_and_a_busy_one_waits() -> None:
+def test_process_collects_when_it_is_idle_and_waits_while_it_is_busy() -> None:
     process = Process()
     process.pass_time(0.9)
     assert process.collected == 0
@@ -40,7 +40,7 @@ def test_an_idle_process_collects_and_a_busy_one_waits() -> None:
     assert process.collected == 1
 
 
-def test_a_process_that_is_never_idle_collects_in_the_end() -> None:
+def test_process_collects_in_the_end_when_it_is_never_idle() -> None:
     process = Process()
     for _ in range(BUSY_LOOKS - 1):
         process.pass_time(1.5)
@@ -51,7 +51,7 @@ def test_a_process_that_is_never_idle_collects_in_the_end() -> None:
     assert process.collected == 1
 
 
-def test_nothing_is_collected_where_nothing_has_grown_old() -> None:
+def test_process_does_not_collect_when_no_object_is_old() -> None:
     process = Process()
     gc.collect()
     process.now_ns += 1_000_000_000
@@ -59,7 +59,7 @@ def test_nothing_is_collected_where_nothing_has_grown_old() -> None:
     assert process.collected == 0
 
 
-def test_only_a_look_begins_a_full_collection() -> None:
+def test_full_collection_begins_only_by_a_check() -> None:
     FullCollections.postpone()
     full: list[int] = []
 

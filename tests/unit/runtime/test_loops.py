@@ -1,11 +1,11 @@
-"""Event loops on threads of their own: what becomes of one that nobody has stopped."""
+"""Event loops on threads of their own: the end of a process with a loop that still runs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-# What is registered with C's on_exit runs after the interpreter is gone: a second in which the loop's timer is due.
+# A function registered with C's on_exit runs after the interpreter is gone: a second in which the loop's timer is due.
 PROGRAM = """
 import asyncio, atexit, ctypes, sys
 def too_late():
@@ -28,7 +28,7 @@ sys.exit(1)
 """
 
 
-def test_a_process_ends_in_peace_with_a_loop_that_was_left_running() -> None:
+def test_process_ends_without_a_crash_while_a_loop_runs() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=30)
     told = "loop left-open has ended with the process: close what uses it before that"
     assert (done.returncode, done.stdout.strip(), done.stderr) == (1, told, "")

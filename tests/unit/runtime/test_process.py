@@ -9,14 +9,14 @@ from kafkacore._fast.base import thread_priority as priority
 from kafkacore.runtime.process import CONTROLLER, DATA, DATA_NICE, Runtime, default_processors
 
 
-def test_the_node_that_wants_most_processors_is_followed() -> None:
+def test_node_that_wants_most_processors_decides() -> None:
     first = Runtime.shared(1)
     try:
         before = first.processors(DATA)
         assert len(before) == 1
         assert Runtime.shared(3) is first
         assert first.processors(DATA)[:1] == before and len(first.processors(DATA)) == 3
-        # Whoever came before keeps what it had, and fewer are no reason to end one.
+        # The first node keeps its processors, and a node that wants fewer ends none.
         assert len(before) == 1
         Runtime.shared(2)
         assert len(first.processors(DATA)) == 3
@@ -27,7 +27,7 @@ def test_the_node_that_wants_most_processors_is_followed() -> None:
         first.release()
 
 
-def test_a_node_that_says_nothing_gets_what_the_machine_is_good_for() -> None:
+def test_number_of_processors_depends_on_the_machine_by_default() -> None:
     runtime = Runtime.shared()
     try:
         assert len(runtime.processors(DATA)) == default_processors()
@@ -42,7 +42,7 @@ def nice_by_name() -> dict[str, int]:
     }
 
 
-def test_the_data_plane_gives_way_and_the_control_plane_runs_when_it_is_woken() -> None:
+def test_data_plane_has_lower_priority_and_control_plane_short_slices() -> None:
     runtime = Runtime()
     try:
         for kind in (DATA, CONTROLLER):
@@ -52,12 +52,12 @@ def test_the_data_plane_gives_way_and_the_control_plane_runs_when_it_is_woken() 
         found = nice_by_name()
         ours = os.nice(0)
         assert found["kc-data-0"] == min(ours + DATA_NICE, 19)
-        # A thread that may hold the GIL is never slowed down.
+        # A thread that may hold the GIL has no lower priority.
         assert found["kc-controller-0"] == found["kc-loop-data"] == found["kc-loop-controll"[:15]] == ours
-        # Nor does one that was preempted with the GIL keep the others waiting for a long slice.
+        # Its slices are short, so that a thread preempted with the GIL does not delay the others for long.
         assert data == controller
         assert controller[1] < ordinary[1]
-        if ordinary[0] > 0:  # a kernel that has slices
+        if ordinary[0] > 0:  # the kernel supports slices
             assert controller[0] < ordinary[0]
     finally:
         runtime.close()

@@ -26,7 +26,7 @@ def test_once_and_periodic() -> None:
     assert scheduler.next_due_ns() is None
 
 
-def test_a_late_period_is_not_made_up_for() -> None:
+def test_missed_periods_are_skipped() -> None:
     clock = ManualClock()
     scheduler = Scheduler(clock)
     done: list[int] = []
@@ -37,7 +37,7 @@ def test_a_late_period_is_not_made_up_for() -> None:
     assert scheduler.run_due() == 1
 
 
-def test_work_that_fails_is_logged_and_comes_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_work_is_logged_and_runs_again(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     scheduler = Scheduler(clock)
     scheduler.every(1, lambda: 1 // 0, name="divide")
@@ -47,7 +47,7 @@ def test_work_that_fails_is_logged_and_comes_again(caplog: pytest.LogCaptureFixt
     assert sum("divide failed" in record.message for record in caplog.records) == 2
 
 
-def test_on_a_loop_it_wakes_by_itself() -> None:
+def test_scheduler_wakes_by_itself_on_a_loop() -> None:
     async def story() -> list[int]:
         done: list[int] = []
         ended = asyncio.Event()
@@ -61,7 +61,7 @@ def test_on_a_loop_it_wakes_by_itself() -> None:
     assert asyncio.run(story())
 
 
-def test_on_a_loop_it_catches_up_with_a_clock_that_was_moved() -> None:
+def test_scheduler_catches_up_when_its_clock_was_moved() -> None:
     async def story() -> list[str]:
         clock, done = ManualClock(), []
         scheduler = Scheduler(clock, asyncio.get_running_loop().call_later)
@@ -77,7 +77,7 @@ def test_on_a_loop_it_catches_up_with_a_clock_that_was_moved() -> None:
     assert asyncio.run(story()) == ["in a minute", "a second later"]
 
 
-def test_what_was_taken_back_is_not_kept_until_it_would_have_been_due() -> None:
+def test_cancelled_work_is_dropped_before_its_time() -> None:
     clock = ManualClock()
     scheduler = Scheduler(clock)
     done: list[int] = []

@@ -13,7 +13,7 @@ LIMIT_S = 20
 
 
 class Held:
-    """Work that begins and waits to be let go."""
+    """Work that begins and then waits for its release."""
 
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
@@ -34,7 +34,7 @@ class Held:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_so_many_work_at_once_after_a_change(threads: int) -> None:
+def test_new_number_of_threads_works_at_once_after_a_change(threads: int) -> None:
     workers = Workers(3, "test")
     workers.resize(threads)
     work = Held(workers)
@@ -45,7 +45,7 @@ def test_so_many_work_at_once_after_a_change(threads: int) -> None:
     workers.shutdown()
 
 
-def test_what_was_begun_and_waiting_before_a_change_is_done() -> None:
+def test_work_from_before_a_change_is_finished() -> None:
     workers = Workers(1, "test")
     work = Held(workers)
     work.submit(2)
@@ -58,7 +58,7 @@ def test_what_was_begun_and_waiting_before_a_change_is_done() -> None:
     workers.shutdown()
 
 
-def test_the_end_waits_for_those_of_before_and_drops_what_has_not_begun() -> None:
+def test_shutdown_waits_for_earlier_threads_and_drops_work_that_has_not_begun() -> None:
     workers = Workers(1, "test")
     work = Held(workers)
     work.submit(2)

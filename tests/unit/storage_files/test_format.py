@@ -1,4 +1,4 @@
-"""What `kafkacore storage` writes, says and refuses, and on which directories a node starts."""
+"""The files, output and refusals of `kafkacore storage`, and the directories on which a node starts."""
 
 import hashlib
 import hmac
@@ -86,7 +86,7 @@ def test_every_directory_is_formatted(config, tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_the_first_records_are_the_levels_of_features_that_are_honoured(config, tmp_path):
+def test_first_records_are_the_levels_of_supported_features(config, tmp_path):
     format_all(config())
     assert bootstrap_levels(f"{tmp_path}/a") == {"metadata.version": 30, "eligible.leader.replicas.version": 1}
 
@@ -103,7 +103,7 @@ def test_the_first_records_are_the_levels_of_features_that_are_honoured(config, 
         ),
     ],
 )
-def test_levels_that_are_asked_for(config, tmp_path, options, levels):
+def test_requested_feature_levels_are_written(config, tmp_path, options, levels):
     format_all(config(), **options)
     assert bootstrap_levels(f"{tmp_path}/a") == levels
 
@@ -146,13 +146,13 @@ def test_initial_controllers_are_the_voters(config, tmp_path):
     assert str(open_directories(made, NOW_MS).directory_ids[f"{tmp_path}/a"]) == "JEXY6aqzQY-32P5TStzaFg"
 
 
-def test_a_controller_that_joins_later_has_no_voters(config, tmp_path):
+def test_controller_that_joins_later_has_no_voters(config, tmp_path):
     said = format_all(config(DYNAMIC), no_initial_controllers=True)
     assert said[0] == f"Formatting metadata directory {tmp_path}/a with metadata.version 4.3-IV0."
     assert not os.path.exists(f"{tmp_path}/a/__cluster_metadata-0")
 
 
-def test_what_is_formatted_is_left_alone_when_that_is_asked_for(config, tmp_path):
+def test_formatted_directory_is_skipped_when_requested(config, tmp_path):
     made = config()
     format_all(made)
     with pytest.raises(FormatError, match=rf"{tmp_path}/a is already formatted. Use --ignore-formatted"):
@@ -207,7 +207,7 @@ def test_what_is_formatted_is_left_alone_when_that_is_asked_for(config, tmp_path
         (DYNAMIC, {"initial_controllers": f"{INITIAL},{INITIAL}"}, "has node id 1 twice"),
     ],
 )
-def test_options_that_cannot_be_followed(config, tmp_path, changes, options, message):
+def test_impossible_options_are_refused(config, tmp_path, changes, options, message):
     with pytest.raises(FormatError) as error:
         format_all(config(changes), **options)
     assert message in str(error.value)
@@ -219,7 +219,7 @@ def test_a_node_in_zookeeper_mode_is_not_formatted():
         format_all(BrokerConfig({"zookeeper.connect": "localhost:2181"}))
 
 
-def test_directories_of_another_cluster_are_left_alone(config):
+def test_directories_of_another_cluster_are_refused(config):
     format_all(config())
     with pytest.raises(LogDirectoryError, match=f"cluster.id={CLUSTER_ID}, but {OTHER_CLUSTER_ID} is expected"):
         format_all(config(), cluster_id=OTHER_CLUSTER_ID, ignore_formatted=True)
@@ -241,7 +241,7 @@ def test_bootstrap_records_of_a_torn_file_are_refused(tmp_path):
 
 
 def test_bootstrap_records_may_lie_beside_the_voters(tmp_path):
-    """As later releases format (KIP-1170)."""
+    """The form of later releases (KIP-1170)."""
     (tmp_path / "__cluster_metadata-0").mkdir()
     path = tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint"
     voters = bootstrap.encode_voters_checkpoint([], "CONTROLLER", NOW_MS)
@@ -251,12 +251,12 @@ def test_bootstrap_records_may_lie_beside_the_voters(tmp_path):
     path.write_bytes(voters + bootstrap.encode_bootstrap(levels, NOW_MS))
     read = [FeatureLevelRecord.decode(record[3:], 0) for record in bootstrap.read_bootstrap(str(tmp_path))]
     assert {each.name: each.feature_level for each in read} == levels
-    # What kafka-storage of 4.3 wrote goes before it.
+    # The records of kafka-storage 4.3 come before it.
     (tmp_path / bootstrap.NAME).write_bytes(bootstrap.encode_bootstrap({"metadata.version": 21}, NOW_MS))
     assert len(bootstrap.read_bootstrap(str(tmp_path))) == 1
 
 
-def test_users_are_in_a_new_cluster_with_keys_that_their_password_gives(config, tmp_path):
+def test_users_of_a_new_cluster_have_the_keys_of_their_passwords(config, tmp_path):
     asked = "SCRAM-SHA-256=[name=alice,password=pencil,iterations=4096,salt=W22ZaJ0SNY7soEsUEjb6gQ==]"
     format_all(config(), add_scram=(asked, "SCRAM-SHA-512=[name=bob,password=x]"))
     alice, bob = (
@@ -265,7 +265,7 @@ def test_users_are_in_a_new_cluster_with_keys_that_their_password_gives(config, 
         if record[1] == UserScramCredentialRecord.API_KEY
     )
     assert (alice.name, alice.mechanism, alice.iterations) == ("alice", 1, 4096)
-    # RFC 7677's example, by its proof: the client's key is what the stored one is made of.
+    # The example of RFC 7677: its proof gives the client's key, from which the stored key is derived.
     message = (
         b"n=user,r=rOprNGfwEbeRWgbNEkqO,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
         b"s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -295,7 +295,7 @@ def test_an_unformatted_directory_stops_the_start_and_says_what_to_do(config, tm
         open_directories(config(), NOW_MS)
     format_all(config())
     os.unlink(f"{tmp_path}/b/meta.properties")
-    # The cluster is known by now, and what is formatted is to be left alone.
+    # The cluster id is known by now, and formatted directories are to be skipped.
     said = f"{tmp_path}/b: has no meta.properties.*--cluster-id {CLUSTER_ID} --ignore-formatted"
     with pytest.raises(LogDirectoryError, match=said):
         open_directories(config(), NOW_MS)
@@ -362,7 +362,7 @@ def test_a_data_directory_that_cannot_be_read_is_reported(config, tmp_path):
         open_directories(config(), NOW_MS)
 
 
-def test_a_directory_that_cannot_be_read_is_passed_over_when_others_are_formatted(config, tmp_path):
+def test_unreadable_directory_is_skipped_when_others_are_formatted(config, tmp_path):
     (tmp_path / "b").write_text("")
     first, second = format_all(config())
     assert first == (
@@ -380,7 +380,7 @@ def test_a_directory_that_cannot_be_read_is_passed_over_when_others_are_formatte
 # -- info
 
 
-def test_info_tells_what_was_found(config, tmp_path):
+def test_info_reports_the_metadata(config, tmp_path):
     format_all(config())
     said = []
     assert describe_directories(config(), said.append)
@@ -395,7 +395,7 @@ def test_info_tells_what_was_found(config, tmp_path):
     ]
 
 
-def test_info_tells_what_is_wrong(config, tmp_path):
+def test_info_reports_problems(config, tmp_path):
     made = config({"metadata.log.dir": f"{tmp_path}/m"})
     (tmp_path / "a").mkdir()
     (tmp_path / "b").write_text("")
@@ -441,7 +441,7 @@ def test_format_and_info_from_the_command_line(server_properties, tmp_path, caps
     assert "is already formatted" in capsys.readouterr().err
 
 
-def test_mistakes_are_one_line_on_stderr(server_properties, capsys):
+def test_mistake_is_one_line_on_stderr(server_properties, capsys):
     for arguments, message in (
         (["--override", "num.partitions=0"], "kafkacore: num.partitions=0: must be an int of at least 1\n"),
         (["-f", "group.version"], "kafkacore: --feature 'group.version' must be NAME=LEVEL, for example kraft.version=1\n"),

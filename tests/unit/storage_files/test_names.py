@@ -19,7 +19,7 @@ UNIQUE = "0123456789abcdef0123456789abcdef"
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "__consumer_offsets"])
-def test_topic_names_that_are_allowed(name):
+def test_valid_topic_names(name):
     assert topic_name_problem(name) is None
 
 
@@ -36,18 +36,18 @@ def test_topic_names_that_are_allowed(name):
         ("a\0", "contains one or more characters other than"),
     ],
 )
-def test_topic_names_that_are_not(name, problem):
+def test_invalid_topic_names(name, problem):
     assert problem in topic_name_problem(name)
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 @pytest.mark.parametrize("topic", ["a", "a-1", "a.b-delete", "__cluster_metadata"])
-def test_what_a_directory_is_called_is_what_its_name_says(kind, topic):
+def test_directory_name_is_parsed_to_its_parts(kind, topic):
     name = partition_directory_name(topic, 17, kind, UNIQUE)
     assert parse_partition_directory(name) == PartitionDirectory(topic, 17, kind)
 
 
-def test_directory_names_are_kafkas():
+def test_directory_names_equal_those_of_kafka():
     assert partition_directory_name("topic", 3) == "topic-3"
     assert partition_directory_name("topic", 3, Kind.DELETE, UNIQUE) == f"topic-3.{UNIQUE}-delete"
     assert partition_directory_name("topic", 3, Kind.FUTURE, UNIQUE) == f"topic-3.{UNIQUE}-future"
@@ -55,7 +55,7 @@ def test_directory_names_are_kafkas():
 
 
 @pytest.mark.parametrize("kind", [Kind.DELETE, Kind.STRAY])
-def test_a_long_topic_is_cut_to_what_a_file_system_takes(kind):
+def test_long_topic_is_cut_to_the_limit_of_file_systems(kind):
     name = partition_directory_name("x" * 249, 12345, kind, UNIQUE)
     assert len(name) == 255
     assert parse_partition_directory(name).partition == 12345
@@ -65,7 +65,7 @@ def test_a_long_topic_is_cut_to_what_a_file_system_takes(kind):
     "name",
     ["", "topic", "topic-", "-1", "topic-x", "topic--1x", "topic-1-delete", "topic-1.-delete", "t-2147483648", "t-٣"],
 )
-def test_names_that_are_no_partitions_directory(name):
+def test_names_that_are_not_a_partition_directory(name):
     assert parse_partition_directory(name) is None
 
 
@@ -78,7 +78,7 @@ def test_file_names():
 @pytest.mark.parametrize(
     "name", ["", "42.log", "0000000000000000004x.log", "00000000000000000042", "99999999999999999999.log"]
 )
-def test_names_that_are_no_segments_file(name):
+def test_names_that_are_not_a_segment_file(name):
     assert parse_file_name(name) is None
 
 

@@ -1,4 +1,4 @@
-"""The small files of a log directory: byte for byte Apache Kafka's, whole after a crash, refused when they are torn."""
+"""The small files of a log directory: byte for byte Apache Kafka's, whole after a crash, refused if they are torn."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from kafkacore.storage.quorum_state import QuorumState
 TOPIC_ID = Uuid.parse("AIHeYM4KS66zu6YlUTrHdw")
 CHILD_TIMEOUT_S = 20
 
-# As Apache Kafka 4.3.1 left them.
+# Files of Apache Kafka 4.3.1.
 KAFKA_META_PROPERTIES = (
     b"#\n#Sat Nov 21 11:48:25 UTC 2026\nnode.id=1\ndirectory.id=AIHeYM4KS66zu6YlUTrHdw\nversion=1\n"
     b"cluster.id=MkU3OEVBNTcwNTJENDM2Qk\n"
@@ -34,7 +34,7 @@ KAFKA_QUORUM_STATE_1 = (
 
 
 class CrashingFiles(OsFiles):
-    """Dies before the step that is counted down to: what is on disk then is what a restart finds."""
+    """Dies before a given step. A restart finds the files on disk at that moment."""
 
     def __init__(self, steps):
         self.left = steps
@@ -53,7 +53,7 @@ class CrashingFiles(OsFiles):
         super().rename(old, new)
 
 
-def test_a_replaced_file_is_whole_whenever_the_power_goes(tmp_path):
+def test_replaced_file_is_whole_after_a_power_cut_at_any_step(tmp_path):
     path = tmp_path / "file"
     replace(OsFiles(), str(path), b"old")
     for steps in (0, 1):
@@ -130,13 +130,13 @@ def test_leader_epochs(tmp_path):
 
 
 def test_offsets_with_blanks_a_sign_and_other_line_ends(tmp_path):
-    """Apache Kafka's reader splits at any white space, and takes any line end."""
+    """Apache Kafka's reader splits at any white space, and accepts any line end."""
     (tmp_path / RECOVERY_POINT).write_bytes(b"0\r\n2\r\na  0\t-1\r\nb 1 7\r\n")
     assert OffsetCheckpoint(str(tmp_path), RECOVERY_POINT).read() == {("a", 0): -1, ("b", 1): 7}
 
 
 @pytest.mark.parametrize("content", [b"", b"0", b"0\n", b"0\n0\n"])
-def test_a_checkpoint_that_kafka_had_only_begun_is_empty(tmp_path, content):
+def test_checkpoint_that_kafka_only_began_is_empty(tmp_path, content):
     (tmp_path / RECOVERY_POINT).write_bytes(content)
     assert OffsetCheckpoint(str(tmp_path), RECOVERY_POINT).read() == {}
 
@@ -172,7 +172,7 @@ def test_a_torn_checkpoint_names_the_file_and_the_problem(tmp_path, content, pro
     ],
 )  # fmt: skip
 def test_torn_leader_epochs_are_refused(tmp_path, content):
-    """By the node, too: tests/fuzz/test_damaged_node.py."""
+    """The node refuses them too: tests/fuzz/test_damaged_node.py."""
     (tmp_path / "leader-epoch-checkpoint").write_bytes(content)
     with pytest.raises(MalformedFileError):
         LeaderEpochCheckpoint(str(tmp_path)).read()
@@ -229,7 +229,7 @@ def test_quorum_state_is_kafkas(tmp_path):
     assert quorum_state.decode(KAFKA_QUORUM_STATE_1) == dynamic
 
 
-def test_a_vote_outlives_a_restart(tmp_path):
+def test_vote_survives_a_restart(tmp_path):
     for version, voters in ((0, (1, 2, 3)), (1, ())):
         state = QuorumState(-1, 7, 2, TOPIC_ID if version else Uuid(), voters)
         quorum_state.write(str(tmp_path), state, version)
@@ -268,13 +268,13 @@ def test_a_clean_shutdown_is_kafkas(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version":0}', b"\xff"])
-def test_a_clean_shutdown_without_an_epoch_is_clean_all_the_same(tmp_path, content):
+def test_clean_shutdown_without_an_epoch_counts_as_clean(tmp_path, content):
     (tmp_path / ".kafka_cleanshutdown").write_bytes(content)
     assert clean_shutdown.exists(str(tmp_path))
     assert clean_shutdown.read_epoch(str(tmp_path)) == clean_shutdown.NO_EPOCH
 
 
-def test_the_former_epoch_is_known_only_when_every_directory_was_left_clean_at_it(tmp_path):
+def test_former_epoch_is_known_only_when_every_directory_was_shut_clean_at_it(tmp_path):
     directories = [str(tmp_path / name) for name in ("a", "b")]
     for directory in directories:
         os.mkdir(directory)
@@ -298,7 +298,7 @@ def test_one_node_at_a_time_within_a_process(tmp_path):
     DirectoryLocks([str(tmp_path)]).close()
 
 
-def test_a_lock_is_found_under_another_path(tmp_path):
+def test_lock_is_found_under_another_path(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     locks = DirectoryLocks([str(tmp_path / "real")])

@@ -198,6 +198,17 @@ def test_fetch_answers_at_once_when_min_bytes_exceed_max_bytes(frozen, batch):
     assert offsets(parts(client.fetch(request))[0].records) == [0, 1]
 
 
+def test_fetch_answers_at_once_when_it_reads_an_older_segment(open_plane, batch):
+    """Apache Kafka's DelayedFetch, case F: a consumer that is behind does not wait for min_bytes at a segment's end."""
+    plane = open_plane(clock=ManualClock(NOW_MS), segment_bytes=500)
+    client = plane.client()
+    for _ in range(4):
+        client.produce(plane.produce_request(batch(2)))
+    assert len(plane.partitions[0].segments()) > 1
+    found = parts(client.fetch(plane.fetch_request({0: 0}, max_wait_ms=60_000, min_bytes=1 << 20)))
+    assert offsets(found[0].records)[:2] == [0, 1]
+
+
 def test_parked_fetch_is_freed_when_its_connection_closes(data_plane, client):
     client.send(data_plane.fetch_request({0: 0, 1: 0, 2: 0}, max_wait_ms=60_000), 12)
     while fetch.live() == 0:

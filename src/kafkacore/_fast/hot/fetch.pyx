@@ -155,10 +155,11 @@ cdef void release_memory(FetchCall *call) noexcept nogil:
 
 cdef bint enough(FetchCall *call) noexcept nogil:
     """Whether to answer now, by the rules of ReplicaManager.fetchMessages. An unknown partition has its error already;
-    the others still wait. A known partition that fails is answered at once, because its client must act on the
-    error."""
+    the others still wait. A known partition that fails is answered at once, because its client must act on the error.
+    So is a read of an older segment: it never reaches the bytes of the next one (DelayedFetch, case F)."""
     cdef int64_t least_bytes = min(call.body.min_bytes, min(call.body.max_bytes, call.state.fetch_max_bytes))
-    return call.failed or call.known_count == 0 or call.body.max_wait_ms <= 0 or call.bytes >= least_bytes
+    return (call.failed or call.is_behind or call.known_count == 0 or call.body.max_wait_ms <= 0
+            or call.bytes >= least_bytes)
 
 
 cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
@@ -171,6 +172,7 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
     release_reads(call)
     call.bytes = 0
     call.failed = call.forced_error != NONE
+    call.is_behind = False
     for i in range(call.count):
         part = &call.parts[i]
         if part.partition == NULL:
@@ -185,6 +187,7 @@ cdef int read_all(FetchCall *call, bint slowly) noexcept nogil:
             call.failed = True
         elif part.read.size > 0:
             call.bytes += part.read.size
+            call.is_behind = call.is_behind or load32(&part.read.segment.sealed) != 0
             room -= part.read.size
     return 0
 

@@ -52,6 +52,7 @@ ctypedef struct FetchCall:
     Part **named                  # the parts that the answer names; answers[i] is named[i]'s
     PartitionData *answers
     int64_t bytes                 # found by the last reading
+    bint is_behind                # a read lies in an older segment: answer at once
     bint failed                   # a known partition has an error or diverges: answer at once
     bint reading                  # a job of the I/O pool owns `parts` until it is done
     bint waits_no_more            # the deadline passed while the job was reading

@@ -32,7 +32,6 @@ ctypedef struct PartitionTable:
     Shard **by_id         # each counted; NULL: empty
     Shard **by_name
 
-cdef void table_hold(PartitionTable *table) noexcept nogil
 cdef void table_release(PartitionTable *table) noexcept nogil
 cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_id, int32_t index) noexcept nogil
 cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size,

@@ -263,10 +263,6 @@ cdef int put_all(PartitionTable *made, const Shard *shard) noexcept nogil:
     return error
 
 
-cdef void table_hold(PartitionTable *table) noexcept nogil:
-    add32(&table.refs, 1)
-
-
 cdef void table_release(PartitionTable *table) noexcept nogil:
     cdef int32_t i
     if table == NULL or add32(&table.refs, -1) != 0:

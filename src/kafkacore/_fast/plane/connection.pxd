@@ -127,3 +127,27 @@ cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noex
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
 cdef void connection_go_on(Connection *conn) noexcept nogil
 cdef void connection_close(Connection *conn) noexcept nogil
+
+
+# Continues the connection in this turn of its reactor or in the next.
+cdef inline void make_ready(Connection *conn) noexcept nogil:
+    if not conn.is_ready and not conn.is_closed:
+        conn.is_ready = True
+        conn.refs += 1
+        conn.next_ready = NULL
+        conn.reactor.ready_end[0] = conn
+        conn.reactor.ready_end = &conn.next_ready
+
+
+# Puts the waiting request at the end of the queue of answers.
+cdef inline void enqueue(Connection *conn, Request *request, int16_t progress) noexcept nogil:
+    conn.waiting = NULL
+    request.progress = progress
+    request.next = NULL
+    if conn.last != NULL:
+        conn.last.next = request
+    else:
+        conn.first = request
+    conn.last = request
+    conn.queued += 1
+    conn.unanswered += 1

@@ -23,11 +23,10 @@ from kafkacore._fast.wait.memory cimport budget_cancel, budget_release, frame_re
 from kafkacore._fast.plane.outgoing cimport answer_sent, note_stages, send_answers
 from kafkacore._fast.plane.addresses cimport address_leave
 from kafkacore._fast.plane.plane cimport (
-    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED,
-    REQUEST_WAITING, SERVED, SERVED_CLOSE, SERVED_PARKED, SERVED_PUNT, TURN_NS, ApiVersionRange, plane_hold,
-    plane_release,
+    API_KEYS, DRAIN_AT_ONCE, HOT_APIS, REQUEST_BLOCKED, REQUEST_DONE, REQUEST_OUT, REQUEST_PARKED, SERVED, SERVED_CLOSE,
+    SERVED_PARKED, SERVED_PUNT, TURN_NS, ApiVersionRange, plane_hold, plane_release,
 )
-from kafkacore._fast.wait.ring cimport ring_push
+from kafkacore._fast.plane.ring_queue cimport hand_over, leave_ring_queue, room_on_ring
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
 from kafkacore._fast.plane.versions cimport API_VERSIONS, answer_versions
 
@@ -205,15 +204,6 @@ cdef void drop_requests(Connection *conn) noexcept nogil:
 cdef void malformed(Connection *conn, const char *what) noexcept nogil:
     refuse(conn, what)
     connection_close(conn)
-
-
-cdef inline void make_ready(Connection *conn) noexcept nogil:
-    if not conn.is_ready and not conn.is_closed:
-        conn.is_ready = True
-        conn.refs += 1
-        conn.next_ready = NULL
-        conn.reactor.ready_end[0] = conn
-        conn.reactor.ready_end = &conn.next_ready
 
 
 # Timers
@@ -482,19 +472,6 @@ cdef bint start(Connection *conn) noexcept nogil:
     return hand_over(conn, request)
 
 
-cdef inline void enqueue(Connection *conn, Request *request, int16_t progress) noexcept nogil:
-    conn.waiting = NULL
-    request.progress = progress
-    request.next = NULL
-    if conn.last != NULL:
-        conn.last.next = request
-    else:
-        conn.first = request
-    conn.last = request
-    conn.queued += 1
-    conn.unanswered += 1
-
-
 cdef void complete(Connection *conn, Request *request) noexcept nogil:
     if request.progress == REQUEST_PARKED:
         conn.parked -= 1
@@ -609,70 +586,3 @@ cdef void finish(Connection *conn, Request *request) noexcept nogil:
     if request.close_after:
         connection_close(conn)
     request_free(request)
-
-
-# The ring
-
-cdef bint hand_over(Connection *conn, Request *request) noexcept nogil:
-    cdef Link *link = conn.link
-    if link.oldest == NULL:
-        enqueue(conn, request, REQUEST_OUT)
-        add32(&conn.plane.requests_out, 1)
-        # After the push the handler owns it, except `next` and `progress`.
-        if ring_push(conn.plane.ring, request, &link.waiter):
-            return True
-        add32(&conn.plane.requests_out, -1)
-        unqueue_last(conn, request)
-    conn.stall |= STALL_RING
-    conn.next_for_ring = NULL
-    if link.newest == NULL:
-        link.oldest = conn
-    else:
-        link.newest.next_for_ring = conn
-    link.newest = conn
-    return False
-
-
-cdef void unqueue_last(Connection *conn, Request *request) noexcept nogil:
-    """Undoes the last `enqueue`."""
-    cdef Request *before = conn.first
-    request.progress = REQUEST_WAITING
-    conn.waiting = request
-    conn.queued -= 1
-    conn.unanswered -= 1
-    if before == request:
-        conn.first = NULL
-        conn.last = NULL
-        return
-    while before.next != request:
-        before = before.next
-    before.next = NULL
-    conn.last = before
-
-
-cdef void room_on_ring(Mail *mail) noexcept nogil:
-    """The ring has room: waiting connections try in their order. The first that finds it full again stays first."""
-    cdef Link *link = <Link *> mail
-    cdef Connection *conn = link.oldest
-    cdef Connection *next
-    link.oldest = NULL
-    link.newest = NULL
-    while conn != NULL:
-        next = conn.next_for_ring
-        conn.stall &= ~<uint32_t> STALL_RING
-        if conn.waiting != NULL and hand_over(conn, conn.waiting):
-            make_ready(conn)
-        conn = next
-
-
-cdef void leave_ring_queue(Connection *conn) noexcept nogil:
-    cdef Link *link = conn.link
-    cdef Connection **at = &link.oldest
-    cdef Connection *before = NULL
-    while at[0] != conn:
-        before = at[0]
-        at = &before.next_for_ring
-    at[0] = conn.next_for_ring
-    if link.newest == conn:
-        link.newest = before
-    conn.stall &= ~<uint32_t> STALL_RING

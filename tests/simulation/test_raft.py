@@ -48,12 +48,15 @@ class Node:
         self.highest = 0
         self.bootstrap: tuple[tuple[str, int], ...] = ()
         self.endpoints: tuple[tuple[str, str, int], ...] = ()
+        self.auto_join = False
+        self.directory_id = directory(node_id)
 
     def start(self) -> None:
         config = RaftConfig(
-            node_id=self.node_id, directory_id=directory(self.node_id), cluster_id=CLUSTER, voters=self.world.voters,
+            node_id=self.node_id, directory_id=self.directory_id, cluster_id=CLUSTER, voters=self.world.voters,
             can_vote=not self.observer, fetch_max_bytes=self.world.random.choice((1, 150, 1 << 20)),
             bootstrap=self.bootstrap, endpoints=self.endpoints,
+            auto_join=self.auto_join,
         )  # fmt: skip
         self.life += 1
         self.raft = Raft(config, self.log, self.state, self.world.random, self.world.now, lambda: self.world.now)
@@ -384,10 +387,12 @@ def test_quorum_of_one_grows_to_three_and_shrinks_to_another_one(seed: int) -> N
     world = dynamic_world(seed, 1, 2)
     quiet(world)
     assert world.run_until(30_000, lambda: world.leader() is not None)
+    world.run_until(world.now + 60_000)  # the leader has heard nobody for longer than a check of its quorum takes
+    epoch = world.leader().raft.epoch
     for node_id in (1, 2):
         change(world, add, node_id)
         world.append()
-    assert voter_ids(world) == {0, 1, 2}
+    assert (voter_ids(world), world.leader().raft.epoch) == ({0, 1, 2}, epoch)
     for node_id in (0, 1):
         change(world, remove, node_id)
         assert world.run_until(
@@ -549,3 +554,31 @@ def test_leader_that_resigns_answers_a_change_that_waits() -> None:
     leader.raft.resign()
     leader.settle()
     assert client.response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_controller_joins_by_itself_when_it_may() -> None:
+    world = dynamic_world(3, 3, 2)
+    for node in world.nodes[3:]:
+        node.auto_join, node.endpoints = True, (endpoint(node.node_id),)
+    quiet(world)
+    assert world.run_until(60_000, lambda: voter_ids(world) == {0, 1, 2, 3, 4})
+    end = world.leader().log.end_offset
+    assert world.run_until(world.now + 30_000, lambda: all(node.raft.high_watermark >= end for node in world.nodes))
+
+
+def test_controller_with_a_new_disk_replaces_the_voter_of_its_id() -> None:
+    world, leader = led_world(4, 3, 0)
+    wiped = next(node for node in world.nodes if node is not leader)
+    wiped.crash()
+    wiped.log, wiped.synced, wiped.highest, wiped.state = MemoryLog(), 0, 0, None
+    wiped.directory_id = Uuid(b"the directory id")
+    wiped.auto_join, wiped.endpoints = True, (endpoint(wiped.node_id),)
+    wiped.start()
+    joined = ReplicaKey(wiped.node_id, wiped.directory_id)
+
+    def is_voter_again() -> bool:
+        voters = leader.raft.voters
+        return joined in voters.latest and len(voters.latest) == 3 and voters.latest_offset < leader.raft.high_watermark
+
+    assert world.run_until(world.now + 60_000, is_voter_again)
+    assert world.run_until(world.now + 5_000, lambda: wiped.raft.is_voter)

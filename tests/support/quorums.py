@@ -88,7 +88,8 @@ class Member:
 class MixedQuorum:
     """Controllers by node id and kind, formatted as one quorum, and a broker of kind `broker` with BROKER_ID.
 
-    `later` are controllers that are not among the first voters; `start_later` starts one.
+    `later` are controllers that are not among the first voters; `start_later` starts one. `overrides` are for
+    controllers only.
     """
 
     def __init__(self, path, kinds, tools, *, dynamic, broker=OURS, later=None, overrides=None):
@@ -118,7 +119,6 @@ class MixedQuorum:
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "offsets.topic.replication.factor": "1",
             **TIMEOUTS,
-            **self.overrides,
         }
 
     def controller_settings(self, node_id):
@@ -126,6 +126,7 @@ class MixedQuorum:
             "process.roles": "controller",
             "listeners": f"CONTROLLER://{self.addresses[node_id]}",
             **self.shared_settings(),
+            **self.overrides,
         }
 
     def broker_settings(self):

@@ -53,6 +53,7 @@ class RaftConfig(NamedTuple):
     voters: VoterSet = NO_VOTERS
     bootstrap: tuple[tuple[str, int], ...] = ()
     can_vote: bool = True
+    auto_join: bool = False
     listener: str = "CONTROLLER"
     endpoints: Endpoints = ()
     election_timeout_ms: int = 1000
@@ -474,7 +475,7 @@ class Raft:
             election.announce(self, role)
         elif isinstance(role, Resigned):
             election.announce_end(self, role)
-        elif not (isinstance(role, Follower) and membership.update_myself(self, role)):
+        elif not (isinstance(role, Follower) and membership.change_myself(self, role)):
             replication.fetch(self)
 
 
@@ -497,4 +498,6 @@ _RESPONSES: Final[dict[str, Callable[[Raft, Any, Any], None]]] = {
     "FetchSnapshotRequest": transfer.on_fetch_snapshot_response,
     "ApiVersionsRequest": membership.on_api_versions_response,
     "UpdateRaftVoterRequest": membership.on_update_voter_response,
+    "AddRaftVoterRequest": membership.on_join_response,
+    "RemoveRaftVoterRequest": membership.on_join_response,
 }

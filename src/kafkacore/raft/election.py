@@ -297,15 +297,20 @@ def heard_of_voter(raft: Raft, role: Leader, replica_id: int) -> None:
     role.fetched.add(replica_id)
     heard = len(role.fetched) + (raft.me.replica_id in role.voters)
     if heard > len(role.voters) // 2:
-        role.fetched.clear()
-        role.check_quorum_deadline_ms = raft.now_ms + _check_quorum_ms(raft)
+        begin_quorum_check(raft, role)
+
+
+def begin_quorum_check(raft: Raft, role: Leader) -> None:
+    """From now on a majority has a whole period to fetch."""
+    role.fetched.clear()
+    role.check_quorum_deadline_ms = raft.now_ms + _check_quorum_ms(raft)
 
 
 def _check_quorum(raft: Raft, role: Leader) -> None:
     if role.voters.keys() - {raft.me.replica_id}:
         resign(raft)
     else:
-        role.check_quorum_deadline_ms = raft.now_ms + _check_quorum_ms(raft)
+        begin_quorum_check(raft, role)
 
 
 def announce(raft: Raft, role: Leader) -> None:

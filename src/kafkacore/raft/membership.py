@@ -1,4 +1,5 @@
-"""Changes of the voter set while the quorum runs: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853).
+"""Changes of the voter set while the quorum runs: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853), and
+controllers that join by themselves (KIP-1186).
 
 The leader changes one voter at a time. A set takes effect when it is in the log, and the next change waits until it is
 committed: any two sets that follow one another share a majority (Raft dissertation, 4.1).
@@ -214,6 +215,9 @@ def _append_voters(raft: Raft, role: Leader, voters: VoterSet, change: VoterChan
     if change is not None:
         change.offset = offset
     LOG.info("epoch %d: the voters are %s from offset %d on", raft.epoch, _ids(voters), offset)
+    if role.voters.keys() == {raft.me.replica_id}:
+        # An only voter checks no quorum. The first check of the new one gets a whole period.
+        election.begin_quorum_check(raft, role)
     replication.refresh_voters(raft, role)
     raft.append_batch(data)
 
@@ -245,25 +249,33 @@ def _answer_update(raft: Raft, token: Any, error: ErrorCode) -> None:
 # --- a voter's side ---
 
 
-def update_myself(raft: Raft, role: Follower) -> bool:
-    """Asks the leader to write where this voter listens now; True when that is what goes to the leader next."""
-    config = raft.config
-    known = raft.voters.latest.get(raft.me.replica_id)
+def change_myself(raft: Raft, role: Follower) -> bool:
+    """Sends the leader what this replica wants changed about its own membership, once in a fetch timeout; True when
+    such a request is on its way instead of a Fetch."""
     if (
-        role.update_due_ms > raft.now_ms
-        or not raft.is_voter
+        role.change_due_ms > raft.now_ms
         or raft.voters.kraft_version < 1
-        or not config.endpoints
-        or known is None
-        or known == Voter(raft.me, config.endpoints)
+        or not raft.config.endpoints
         or raft.leader_endpoint is None
         or not raft.can_send(raft.leader_id)
     ):
         return False
-    role.update_due_ms = raft.now_ms + config.fetch_timeout_ms
+    request = _update_of_myself(raft) if raft.is_voter else _join(raft, role)
+    if request is None:
+        return False
+    role.change_due_ms = raft.now_ms + raft.config.fetch_timeout_ms
+    raft.send(Destination(raft.leader_id, *raft.leader_endpoint), request)
+    return True
+
+
+def _update_of_myself(raft: Raft) -> Any | None:
+    """None when the voter set says where this voter listens."""
+    config = raft.config
+    if raft.voters.latest.get(raft.me.replica_id) == Voter(raft.me, config.endpoints):
+        return None
     request_class = classes.UpdateRaftVoterRequest
     lowest, highest = Voter(raft.me, ()).kraft_versions
-    request = request_class(
+    return request_class(
         cluster_id=config.cluster_id,
         current_leader_epoch=raft.epoch,
         voter_id=raft.me.replica_id,
@@ -273,8 +285,37 @@ def update_myself(raft: Raft, role: Follower) -> bool:
             min_supported_version=lowest, max_supported_version=highest
         ),
     )
-    raft.send(Destination(raft.leader_id, *raft.leader_endpoint), request)
-    return True
+
+
+def _join(raft: Raft, role: Follower) -> Any | None:
+    """An observer that joins by itself first removes the voter that had its id and another directory."""
+    config = raft.config
+    if not (config.auto_join and config.can_vote and role.has_fetched):
+        return None
+    former = raft.voters.latest.get(raft.me.replica_id)
+    if former is not None:
+        return classes.RemoveRaftVoterRequest(
+            cluster_id=config.cluster_id, voter_id=former.key.replica_id, voter_directory_id=former.key.directory_id
+        )
+    request_class = classes.AddRaftVoterRequest
+    return request_class(
+        cluster_id=config.cluster_id,
+        timeout_ms=config.request_timeout_ms,
+        voter_id=raft.me.replica_id,
+        voter_directory_id=raft.me.directory_id,
+        listeners=[request_class.Listener(name=name, host=host, port=port) for name, host, port in config.endpoints],
+        # This replica's own Fetch commits the new set, and waits for the answer to this request.
+        ack_when_committed=False,
+    )
+
+
+def on_join_response(raft: Raft, sent: InFlight, response: Any) -> None:
+    """The new set comes with the log; a refused request is sent again when the next one is due."""
+    if response.error_code:
+        LOG.info(
+            "the leader refused %s of this controller with error %d: %s",
+            sent.request.NAME, response.error_code, response.error_message,
+        )  # fmt: skip
 
 
 def on_update_voter_response(raft: Raft, sent: InFlight, response: Any) -> None:

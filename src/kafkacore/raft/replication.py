@@ -210,6 +210,7 @@ def refresh_voters(raft: Raft, role: Leader) -> None:
         role.voters = {voter.key.replica_id: known.pop(voter.key, Progress(voter.key)) for voter in latest.voters()}
         # A replica that is no voter any more goes on fetching.
         role.observers = {key: progress for key, progress in known.items() if key != raft.me}
+        role.fetched &= role.voters.keys()
 
 
 def log_grew(raft: Raft) -> None:

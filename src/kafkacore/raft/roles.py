@@ -58,12 +58,17 @@ class Follower:
     below `download_position`, and `download_check` has checked them."""
 
     __slots__ = (
-        "download", "download_check", "download_position", "fetch_deadline_ms", "has_fetched", "update_due_ms",
+        "change_due_ms",
+        "download",
+        "download_check",
+        "download_position",
+        "fetch_deadline_ms",
+        "has_fetched",
     )  # fmt: skip
 
     def __init__(self, fetch_deadline_ms: int) -> None:
         self.fetch_deadline_ms = fetch_deadline_ms
-        self.update_due_ms = NEVER  # when this voter may ask again to have its endpoints written
+        self.change_due_ms = NEVER  # when this replica may ask again for a change of its own membership
         self.has_fetched = False
         self.download: OffsetAndEpoch | None = None
         self.download_position = 0

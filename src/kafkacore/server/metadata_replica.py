@@ -118,6 +118,7 @@ class MetadataReplica:
                 voters=quorum.voters,
                 bootstrap=quorum.bootstrap,
                 can_vote=bool(endpoints),
+                auto_join=config.controller_quorum_auto_join_enable,
                 listener=listener,
                 endpoints=endpoints,
                 election_timeout_ms=config.controller_quorum_election_timeout_ms,

@@ -330,10 +330,10 @@ def test_start_fails_when_a_security_setting_is_not_supported(tmp_path: Path) ->
     secured = properties(
         tmp_path, listeners=listeners, listener_security_protocol_map=protocols, inter_broker_listener_name="OPEN"
     )
-    assert "listeners=SSL://127.0.0.1:0: SSL is not there yet" in fails("start", str(secured))
+    assert "listeners=SSL://127.0.0.1:0: SSL is not supported yet" in fails("start", str(secured))
     authorised = properties(tmp_path, authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer")
-    assert "access control is not there yet" in fails("start", str(authorised))
-    assert "ZooKeeper mode is not there yet" in fails("start", str(zookeeper(tmp_path)))
+    assert "access control is not supported yet" in fails("start", str(authorised))
+    assert "ZooKeeper mode is not supported yet" in fails("start", str(zookeeper(tmp_path)))
 
 
 # --- the roles as processes of their own ---

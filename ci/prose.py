@@ -23,7 +23,7 @@ OPENERS = r"(?:Of|What(?:ever)?|Who(?:se|ever)?)\b"
 # A sentence begins with a block of prose, or behind the end of the sentence before it.
 OPENER = re.compile(rf"(?:\A|(?<=[.!?])[\"')\]]*\s+|\n\s*\n)\s*(?P<begin>{OPENERS})(?P<rest>[^.!?]*[.!?]?)")
 PHRASES = re.compile(
-    r"(?<!\b[Tt]here )\b(?:is|are|was|were|be) none\b"
+    r"(?<!\b[Tt]here )\b(?:is|are|was|were|be) none\b(?!, \w+,)"  # not the codec: none, gzip, ...
     r"|\b(?:is|are|was|were|be|been|being)\s+told\b"
     r"|\bthat\s+there\s+(?:is|are|was|were)\s+not\b"
     r"|\bthere\s+(?:is|are|was|were)\s+not(?=\s*(?:[.,;:)]|\Z))"

@@ -50,6 +50,7 @@ def test_each_pattern_is_found_at_the_begin_and_behind_another_sentence(tmp_path
         "Offsets are kept. Whatnot is a word.",
         "The value is None.",
         "There is none left.",
+        "The codecs are none, gzip, snappy.",
         "There is not enough memory for it.",
         "The client asks what is left of the log.",
         "The text `What is told` is code.",

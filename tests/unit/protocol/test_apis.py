@@ -72,7 +72,7 @@ def test_every_api_has_its_name_as_a_constant():
     [
         (ApiKey.METADATA, 8, 1, 0),
         (ApiKey.METADATA, 9, 2, 1),
-        (ApiKey.API_VERSIONS, 3, 2, 0),  # never tagged: whoever asks too much must read the answer (KIP-511)
+        (ApiKey.API_VERSIONS, 3, 2, 0),  # never tagged: clients with any version must read the answer (KIP-511)
         (ApiKey.API_VERSIONS, 99, 2, 0),
         (ApiKey.CONTROLLED_SHUTDOWN, 0, 0, 0),
         (ApiKey.CONTROLLED_SHUTDOWN, 1, 1, 0),
@@ -240,7 +240,7 @@ def test_a_new_cluster_has_the_levels_that_its_release_ships():
     }
 
 
-def test_what_is_not_honoured_is_not_finalised_by_us():
+def test_unsupported_features_are_not_finalised():
     ours = features.honoured_levels(features.LATEST_METADATA_VERSION)
     assert {name: level for name, level in ours.items() if level} == {
         "metadata.version": 30,

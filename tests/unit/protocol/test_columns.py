@@ -220,7 +220,7 @@ def test_random_bytes_fill_a_row_as_an_object_would_be_or_are_refused(data, vers
     assert rows[0, : counts[0]].tolist() == record.replicas
 
 
-def test_what_a_row_has_no_room_for_is_refused():
+def test_value_that_does_not_fit_into_a_row_is_refused():
     raw, ends = RowCodec("PartitionRecord", 0).encode(
         {"partition_id": array("i", [1]), "replicas": rows_of([[1, 2, 3]])}
     )

@@ -89,7 +89,7 @@ def test_a_message_cut_at_any_byte_is_refused(name):
                 cls.decode(data[:size], version)
 
 
-def test_what_is_left_over_is_refused():
+def test_bytes_behind_a_message_are_refused():
     with pytest.raises(ProtocolError, match="MetadataRequest: 1 bytes are left over"):
         MetadataRequest.decode(MetadataRequest().encode(12) + b"\0", 12)
 
@@ -251,7 +251,7 @@ def test_a_list_that_shrinks_while_it_is_written_is_refused():
         list(parts)
 
 
-def test_what_is_being_written_outlives_its_message():
+def test_value_being_written_outlives_its_message():
     response = MetadataResponse(brokers=[MetadataResponse.MetadataResponseBroker(host=str(i)) for i in range(9)])
     whole = response.encode(9)
     parts = response.encode_parts(9, elements=2)
@@ -306,7 +306,7 @@ def test_random_bytes_give_a_message_or_a_protocol_error(data, name, version):
         decoded, used = cls.decode_prefix(data, version)
     except (ProtocolError, UnsupportedVersionError):
         return
-    # What was understood can be said again; a varint that was longer than it need be gets shorter. (Not by equality:
+    # A decoded message can be encoded again; a varint that was longer than necessary gets shorter. (Not by equality:
     # a float may be NaN.)
     again = decoded.encode(version)
     assert cls.decode(again, version).encode(version) == again

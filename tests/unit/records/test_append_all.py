@@ -22,7 +22,7 @@ def test_they_are_as_if_they_had_come_one_by_one() -> None:
     assert builder.build() == one_by_one(PAIRS, codec=4).build()
 
 
-def test_what_does_not_fit_whole_leaves_nothing_behind() -> None:
+def test_records_that_do_not_all_fit_leave_the_batch_unchanged() -> None:
     builder = RecordBatchBuilder(limit_bytes=6000)
     assert builder.append_all(7, PAIRS)
     assert not builder.append_all(9, [(b"small", b"fits"), (b"c", b"v" * 5000)])

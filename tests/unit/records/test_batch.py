@@ -213,7 +213,7 @@ def test_builder_refuses_what_no_record_can_be() -> None:
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
 @pytest.mark.parametrize("value_bytes", [0, 100, 40_000, 900_000])
-def test_what_does_not_compress_fits_whatever_the_limit(codec: str, value_bytes: int) -> None:
+def test_incompressible_batch_fits_under_any_limit(codec: str, value_bytes: int) -> None:
     value = random.Random(3).randbytes(value_bytes)
     builder = RecordBatchBuilder(codec=codec, limit_bytes=value_bytes + 80)
     assert builder.append(NOW, None, value)
@@ -275,7 +275,7 @@ def test_batches_ends_at_a_cut_batch() -> None:
         (16, b"\xff", "magic"),
     ],
 )
-def test_what_is_no_batch(at: int, new: bytes, reason: str) -> None:
+def test_invalid_batches_are_refused(at: int, new: bytes, reason: str) -> None:
     data = bytearray(build())
     data[at : at + len(new)] = new
     with pytest.raises(CorruptBatchError, match=reason):

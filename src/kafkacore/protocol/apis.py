@@ -142,7 +142,7 @@ class Api(NamedTuple):
 
 
 class ApiRange(NamedTuple):
-    """What ApiVersions tells of an API."""
+    """An API and its versions, as ApiVersions lists them."""
 
     api_key: int
     min_version: int
@@ -200,8 +200,8 @@ def response_class(key: int) -> Any:
 
 
 def api_versions_for(listener: str, implemented_keys: set[int] | frozenset[int] | None = None) -> list[ApiRange]:
-    """What a listener ("broker", "controller" or "zkBroker") advertises, by key: the stable versions of the APIs that
-    listen there, of `implemented_keys` alone when given."""
+    """The stable versions that a listener ("broker", "controller" or "zkBroker") advertises, by key. With
+    `implemented_keys`, only those APIs."""
     known = former_apis() if listener == "zkBroker" else current_apis()
     return [
         ApiRange(each.key, ADVERTISED_FLOORS.get(each.key, each.lowest), each.highest)

@@ -112,8 +112,8 @@ FEATURES: Final = {
 }  # fmt: skip
 
 
-# What a node of ours does as the level says. The other features are kept where Kafka has finalised them, and not
-# finalised by us: a client would rely on what nobody serves.
+# The features that a node of ours implements. It keeps other features that Kafka has finalised, but does not finalise
+# them itself, because a client would rely on something that no node serves.
 HONOURED: Final = frozenset({METADATA_VERSION, KRAFT_VERSION, ELIGIBLE_LEADER_REPLICAS_VERSION})
 
 
@@ -161,8 +161,8 @@ def validate_levels(levels: Mapping[str, int]) -> None:
 
 
 def check_finalized(levels: Mapping[str, int]) -> None:
-    """What a cluster has finalised must be what this release knows. Raises ValueError that names the feature and says
-    what to do."""
+    """Checks that this release knows the finalised features of a cluster. Raises ValueError that names the feature and
+    says what to do."""
     for name, level in levels.items():
         feature = FEATURES.get(name)
         if feature is None:

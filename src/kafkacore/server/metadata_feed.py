@@ -41,7 +41,7 @@ class MetadataFeed:
         self._loop.call(self._load, list(records), offset, epoch, timestamp_ms)
 
     def on_leading(self, epoch: int) -> None:
-        """A broker applies what is committed, whoever leads."""
+        """A broker applies committed records under any leader."""
 
     def on_following(self, epoch: int) -> None:
         """Likewise."""

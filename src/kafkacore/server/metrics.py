@@ -96,8 +96,8 @@ def _directory_metrics(broker: BrokerServer) -> Iterator[Sample]:
 
 
 def recovery_metrics(manager: LogManager) -> Iterator[Sample]:
-    """What remains of a start's recovery while it goes on (KIP-831): logs of each directory, and segments of the log
-    that each of its threads recovers."""
+    """The rest of a start's recovery while it runs (KIP-831): logs of each directory, and segments of the log that each
+    of its threads recovers."""
     for load in manager.loads:
         tags = (("dir", os.path.abspath(load.directory.path)),)
         yield Sample(_LOG, "LogManager", "remainingLogsToRecover", Kind.GAUGE, load.remaining, tags)

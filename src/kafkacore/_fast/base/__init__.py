@@ -1,1 +1,1 @@
-"""What everything stands on: atomics, locks, cursors over bytes, checksums, text. Imports no other package."""
+"""The foundation of native code: atomics, locks, cursors over bytes, checksums, text. Imports no other package."""

@@ -1,4 +1,4 @@
-"""The errors that native code raises by itself; `kafkacore.protocol.errors` names every other one and has these too."""
+"""The errors that native code raises. `kafkacore.protocol.errors` has these too, and all other errors of Kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class UnsupportedVersionError(KafkaError):
 
 
 class CorruptBatchError(KafkaError, ValueError):
-    """What is there is no batch: a length, magic byte or body that cannot be. Kafka's CORRUPT_MESSAGE."""
+    """Bytes that are not a batch: an impossible length, magic byte or body. Kafka's CORRUPT_MESSAGE."""
 
     code = 2
     retriable = True

@@ -80,7 +80,7 @@ class RandomUuids:
 ZERO: Final = Uuid()
 ONE: Final = Uuid(bytes(15) + b"\x01")
 METADATA_TOPIC_ID: Final = ONE
-# Replica directories that are none (KIP-858): of a broker before JBOD, not yet told by the broker, lost for good.
+# Ids that stand for no directory (KIP-858): a broker before JBOD, not yet reported by the broker, lost for good.
 MIGRATING_DIRECTORY: Final = ZERO
 UNASSIGNED_DIRECTORY: Final = ONE
 LOST_DIRECTORY: Final = Uuid(bytes(15) + b"\x02")

@@ -1,11 +1,11 @@
-"""Apache Kafka's message tables: found when asked for, joined over two releases, normalised for the schema compiler.
+"""Apache Kafka's message tables: found on demand, joined over two releases, normalised for the schema compiler.
 
-The tables are data under `protocol/tables`, one JSON object a line. A start must not pay for 500 of them, so a line is
-searched for and parsed when its message is first used. Kafka 4.3 is the table of a message; Kafka 3.9 is consulted for
-the versions below 4.3's and for the messages that 4.x dropped. Coordinator records are 4.3's alone: 3.9 keeps the same
-bytes under other version numbers (there a key's version was what 4.3 calls its `api_key`).
+The tables are data under `protocol/tables`, one JSON object per line. A start must not pay for 500 of them, so a line is
+found and parsed when its message is first used. A message has the table of Kafka 4.3. The table of Kafka 3.9 adds the
+versions below those of 4.3, and the messages that 4.x dropped. Coordinator records come from 4.3 alone: 3.9 has the same
+bytes under other version numbers (the version of a key there is its `api_key` in 4.3).
 
-What a start wants to know of every API is beside them in `apis.tsv`, made of them by `ci/stubs.py`.
+`apis.tsv` beside them has the facts that a start needs about every API; `ci/stubs.py` makes it from the tables.
 
 Names become Python's: `TopicData` -> `topic_data`, with `KRaft` one word and `Enable2Pc` -> `enable_2pc`.
 """
@@ -343,7 +343,7 @@ def _default(kind: str, default: Any) -> Any:
     return int(default, 0) if isinstance(default, str) else int(default)
 
 
-# Of what is no integer.
+# Defaults of the kinds that are not integers.
 _USUAL: Final = {
     "bool": False, "float64": 0.0, "uuid": "", "string": "", "bytes": "", "records": "", "struct": "", "array": "",
 }  # fmt: skip

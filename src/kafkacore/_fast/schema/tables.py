@@ -1,9 +1,9 @@
 """Apache Kafka's message tables: found on demand, joined over two releases, normalised for the schema compiler.
 
-The tables are data under `protocol/tables`, one JSON object per line. A start must not pay for 500 of them, so a line is
-found and parsed when its message is first used. A message has the table of Kafka 4.3. The table of Kafka 3.9 adds the
-versions below those of 4.3, and the messages that 4.x dropped. Coordinator records come from 4.3 alone: 3.9 has the same
-bytes under other version numbers (the version of a key there is its `api_key` in 4.3).
+The tables are data under `protocol/tables`, one JSON object per line. A start must not pay for 500 of them, so a line
+is found and parsed when its message is first used. A message has the table of Kafka 4.3. The table of Kafka 3.9 adds
+the versions below those of 4.3, and the messages that 4.x dropped. Coordinator records come from 4.3 alone: 3.9 has the
+same bytes under other version numbers (the version of a key there is its `api_key` in 4.3).
 
 `apis.tsv` beside them has the facts that a start needs about every API; `ci/stubs.py` makes it from the tables.
 

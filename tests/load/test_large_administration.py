@@ -3,7 +3,11 @@
 from attacks import HonestClient, Question, attack
 from brokers import Node
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.protocol.messages import CreatePartitionsRequest, CreateTopicsRequest
+from kafkacore.protocol.messages import (
+    AlterPartitionReassignmentsRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+)
 
 BROKER_IDS = list(range(200_000))
 
@@ -24,3 +28,15 @@ def test_controller_serves_others_when_a_new_partition_names_200000_brokers(node
     assert [(each.name, each.error_code) for each in answer.results] == [
         ("attacked", ErrorCode.INVALID_REPLICA_ASSIGNMENT)
     ]
+
+
+def test_controller_serves_others_when_a_reassignment_names_one_partition_200000_times(
+    node: Node, honest: HonestClient
+) -> None:
+    partition = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=[1])
+    topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="attacked", partitions=[partition] * 200_000)
+    answer = attack(
+        node.bootstrap, Question(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=30_000), 0), honest
+    )
+    assert (answer.error_code, len(answer.responses[0].partitions)) == (ErrorCode.NONE, 200_000)
+    assert {each.error_code for each in answer.responses[0].partitions} == {ErrorCode.NONE}

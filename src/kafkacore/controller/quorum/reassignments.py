@@ -30,6 +30,7 @@ class Reassignment:
     def __init__(self, image: MetadataImage, settings: Settings) -> None:
         self._image, self._settings = image, settings
         self._changes = LeaderChanges(image, settings)
+        self._decided: dict[tuple[str, int, tuple[int, ...] | None], Message | None] = {}
 
     def decide(self, request: Any) -> Decision:
         """Decides each partition on its own. Raises POLICY_VIOLATION for too many changes at once."""
@@ -42,7 +43,7 @@ class Reassignment:
             for each in asked.partitions:
                 result = PartitionResult(partition_index=each.partition_index, error_message=None)
                 try:
-                    record = self._alter(asked.name, each, request.allow_replication_factor_change)
+                    record = self._alter_once(asked.name, each, request.allow_replication_factor_change)
                     if record is not None:
                         records.append(record)
                 except KafkaError as error:
@@ -51,6 +52,13 @@ class Reassignment:
             response.responses.append(topic_result)
         limit_records(len(records))
         return Decision(records, response)
+
+    def _alter_once(self, name: str, asked: Any, another_factor: bool) -> Message | None:
+        """A request may name a partition with the same replicas 200,000 times, and all are decided in one turn."""
+        key = name, asked.partition_index, None if asked.replicas is None else tuple(asked.replicas)
+        if key not in self._decided:
+            self._decided[key] = self._alter(name, asked, another_factor)
+        return self._decided[key]
 
     def _alter(self, name: str, asked: Any, another_factor: bool) -> Message | None:
         topic = self._image.topic(name)

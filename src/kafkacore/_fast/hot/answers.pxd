@@ -9,13 +9,6 @@ from kafkacore._fast.schema.view cimport Arena
 
 cdef enum ErrorCode:
     NONE = 0
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
-    INVALID_REQUIRED_ACKS = 21
-    KAFKA_STORAGE_ERROR = 56
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_TOPIC_ID = 100
 
 cdef enum:
     MAX_ANSWER_BYTES = 0x7FFFFFF0        # of its memory; fetch.max.bytes bounds its file ranges

@@ -8,13 +8,14 @@ from libc.errno cimport EAGAIN
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, reader_init
 from kafkacore._fast.world.environment cimport Disk
 from kafkacore._fast.hot.fetch_call cimport FetchCall, Part, call_answer, call_answer_error, call_partitions
 from kafkacore._fast.hot.fetch_session cimport session_release
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
-from kafkacore._fast.hot.answers cimport KAFKA_STORAGE_ERROR, NONE
+from kafkacore._fast.hot.answers cimport NONE
 from kafkacore._fast.hot.state cimport HotState, NodeState
 from kafkacore._fast.wait.io cimport Job, io_submit
 from kafkacore._fast.log.log cimport LOG_BLOCKED, log_dir

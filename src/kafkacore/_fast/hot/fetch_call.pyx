@@ -6,16 +6,17 @@ An incremental answer leaves out a partition without news: no records, no error,
 from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
+from kafkacore._fast.base.error_codes cimport (
+    FENCED_LEADER_EPOCH, INVALID_FETCH_SESSION_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafkacore._fast.plane.answer cimport answer_add_file, answer_add_memory
 from kafkacore._fast.base.cursor cimport Writer, put32, writer_detach, writer_free, writer_init
 from kafkacore._fast.hot.fetch_session cimport (
     FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionPartition, session_drop, session_find, session_move_last,
     session_new, session_put, session_release, sessions_add, sessions_remove, sessions_take,
 )
-from kafkacore._fast.hot.answers cimport (
-    FENCED_LEADER_EPOCH, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, answer_begin, copy_slice,
-)
+from kafkacore._fast.hot.answers cimport MAX_ANSWER_BYTES, NONE, answer_begin, copy_slice
 from kafkacore._fast.hot.endpoints cimport endpoints_add, endpoints_begin
 from kafkacore._fast.hot.state cimport endpoints_of
 from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
@@ -30,7 +31,6 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
-    INVALID_FETCH_SESSION_EPOCH = 71
     LEADERS_VERSION = 16       # the answer names leaders and their endpoints (KIP-951)
     NO_HIGH_WATERMARK = -1
 

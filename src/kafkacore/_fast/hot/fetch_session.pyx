@@ -4,14 +4,14 @@ from libc.stddef cimport size_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
+from kafkacore._fast.base.error_codes cimport (
+    FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR, INVALID_FETCH_SESSION_EPOCH,
+)
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64
 from kafkacore._fast.base.keyed_hash cimport hash_word_and_bytes
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 
 cdef enum:
-    FETCH_SESSION_ID_NOT_FOUND = 70
-    INVALID_FETCH_SESSION_EPOCH = 71
-    FETCH_SESSION_TOPIC_ID_ERROR = 106
     LEAST_BUCKETS = 8
     MEMORY_BYTES = 256 << 20
     MAX_TOPIC = 249  # Kafka's longest topic name; no partition has a longer key, and listings cut it

@@ -6,13 +6,14 @@ untouched. For all others the handler gives the same answers as this module.
 
 from libc.stdint cimport int16_t, int32_t, int64_t
 
+from kafkacore._fast.base.error_codes cimport (
+    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE,
+    UNKNOWN_LEADER_EPOCH,
+)
 from kafkacore._fast.base.atomics cimport load32
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
-from kafkacore._fast.hot.answers cimport (
-    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, answer_begin,
-    answer_whole,
-)
+from kafkacore._fast.hot.answers cimport MAX_ANSWER_BYTES, NONE, answer_begin, answer_whole
 from kafkacore._fast.hot.state cimport HotState
 from kafkacore._fast.hot.named_once cimport Distinct, distinct_add, distinct_begin
 from kafkacore._fast.log.log cimport LOG_FAILED
@@ -29,9 +30,6 @@ from kafkacore._fast.schema.wire cimport (
 
 cdef enum:
     CALL_ARENA_BYTES = 16 << 20   # request and answer of 100,000 partitions; the handler serves larger requests
-    LEADER_NOT_AVAILABLE = 5
-    UNKNOWN_LEADER_EPOCH = 75
-    OFFSET_NOT_AVAILABLE = 78
     LATEST = -1
     EARLIEST = -2
     EARLIEST_LOCAL = -4

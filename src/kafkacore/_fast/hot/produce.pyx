@@ -8,12 +8,13 @@ from libc.stdlib cimport calloc, free
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp, memcpy, strlen
 
+from kafkacore._fast.base.error_codes cimport (
+    INVALID_REQUIRED_ACKS, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_init
-from kafkacore._fast.hot.answers cimport (
-    INVALID_REQUIRED_ACKS, MAX_ANSWER_BYTES, NONE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_TOPIC_ID,
-    UNKNOWN_TOPIC_OR_PARTITION, answer_begin, answer_whole, copy_slice,
-)
+from kafkacore._fast.hot.answers cimport MAX_ANSWER_BYTES, NONE, answer_begin, answer_whole, copy_slice
 from kafkacore._fast.hot.endpoints cimport endpoints_add, endpoints_begin
 from kafkacore._fast.hot.state cimport HotState, NodeState, endpoints_of
 from kafkacore._fast.plane.gate cimport GATE_ERROR, Verdict
@@ -46,7 +47,6 @@ from kafkacore._fast.schema.wire cimport (
 
 cdef enum:
     ACKS_ALL = -1
-    KAFKA_STORAGE_ERROR = 56
     # The parsed request and its answer take some 250 bytes for each partition; on the wire each has a batch of at least
     # 61 bytes. A request that needs more than this names thousands of partitions without batches: it is malformed.
     LEAST_ARENA_BYTES = 64 << 10

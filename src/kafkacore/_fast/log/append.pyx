@@ -3,6 +3,9 @@
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t
 
+from kafkacore._fast.base.error_codes cimport (
+    KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE, RECORD_LIST_TOO_LARGE, UNKNOWN_SERVER_ERROR,
+)
 from kafkacore._fast.base.atomics cimport add64, load32, store32, store64
 from kafkacore._fast.codec.context cimport CodecContext
 from kafkacore._fast.base.cursor cimport writer_free, writer_init
@@ -29,11 +32,6 @@ from kafkacore._fast.record.validate cimport (
 )
 
 cdef enum:
-    UNKNOWN_SERVER_ERROR = -1
-    OFFSET_OUT_OF_RANGE = 1
-    NOT_LEADER_OR_FOLLOWER = 6
-    RECORD_LIST_TOO_LARGE = 18
-    KAFKA_STORAGE_ERROR = 56
     UNWRITTEN_ENTRIES = 512      # index entries that may wait in memory
     LARGE_BYTES = 16 << 20       # a segment that grew so far may be given blocks ahead of its end
     AHEAD_BYTES = 32 << 20       # at least so many

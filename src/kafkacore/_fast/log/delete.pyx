@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE
 from kafkacore._fast.base.atomics cimport load32, load64
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.epochs cimport epochs_truncate_start
@@ -16,10 +17,6 @@ from kafkacore._fast.log.roll cimport log_start_roll
 from kafkacore._fast.log.segment cimport Segment, segment_sync_names, segment_unlink
 from kafkacore._fast.log.truncate cimport log_keep_segments
 from kafkacore._fast.wait.io cimport LogDir
-
-cdef enum:
-    KAFKA_STORAGE_ERROR = 56
-    OFFSET_OUT_OF_RANGE = 1
 
 
 cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:

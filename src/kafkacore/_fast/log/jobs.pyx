@@ -5,6 +5,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.log cimport LOG_BLOCKED, LOG_OPENING, LOG_ROLLING, log_block, log_fail, log_wake_blocked
 from kafkacore._fast.wait.io cimport io_submit
@@ -15,8 +16,6 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef enum:
     FILES_WAIT_US = 20000
-    NOT_LEADER_OR_FOLLOWER = 6
-    KAFKA_STORAGE_ERROR = 56
 
 cdef int64_t REFUSAL_NS = 100000000  # after a job without file descriptors
 

@@ -7,6 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport strdup
 
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.atomics cimport load32, load64, store32, store64, store_ptr
 from kafkacore._fast.wait.io cimport LogDir, LogDirectory
 from kafkacore._fast.log.log cimport (
@@ -33,7 +34,6 @@ from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_ne
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 cdef enum:
-    KAFKA_STORAGE_ERROR = 56
     BLOCK_BYTES = 1 << 20        # copied at once, but for a batch that is larger
     ANY_EPOCH = 0x7FFFFFFF
 

@@ -4,6 +4,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from kafkacore._fast.base.error_codes cimport (
+    FENCED_LEADER_EPOCH, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.log.epochs cimport epochs_assign, epochs_end
 from kafkacore._fast.wait.io cimport io_hold, io_release
@@ -28,13 +32,6 @@ from kafkacore._fast.record.validate cimport BatchesResult, check_batches
 from kafkacore._fast.wait.waiters cimport waiter_push, waiter_unlink, waiters_take, waiters_take_all
 
 cdef enum:
-    OFFSET_OUT_OF_RANGE = 1
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    NOT_LEADER_OR_FOLLOWER = 6
-    NOT_ENOUGH_REPLICAS = 19
-    KAFKA_STORAGE_ERROR = 56
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
     HEADER_BYTES = 61
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF

@@ -6,6 +6,7 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.stddef cimport size_t
 from libc.string cimport memmove, memset
 
+from kafkacore._fast.base.error_codes cimport INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER
 from kafkacore._fast.base.atomics cimport add32, load32
 from kafkacore._fast.base.crc32c cimport crc32c
 from kafkacore._fast.base.cursor cimport (
@@ -19,9 +20,6 @@ from kafkacore._fast.record.record cimport (
 )
 
 cdef enum:
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    INVALID_PRODUCER_EPOCH = 47
-    INVALID_TXN_STATE = 48
     LEAST_BUCKETS = 4
     SNAPSHOT_VERSION = 1
     SNAPSHOT_HEADER_BYTES = 10    # version, checksum, count

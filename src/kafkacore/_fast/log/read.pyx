@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR, OFFSET_OUT_OF_RANGE
 from kafkacore._fast.base.atomics cimport add32, load32, load64, store64
 from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 from kafkacore._fast.log.epochs cimport epochs_at
@@ -23,10 +24,6 @@ from kafkacore._fast.log.segment_index cimport (
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.codec.thread_context cimport thread_codec
 
-cdef enum:
-    UNKNOWN_SERVER_ERROR = -1
-    OFFSET_OUT_OF_RANGE = 1
-    KAFKA_STORAGE_ERROR = 56
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 

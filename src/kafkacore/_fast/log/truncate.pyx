@@ -4,6 +4,7 @@ from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 
+from kafkacore._fast.base.error_codes cimport KAFKA_STORAGE_ERROR
 from kafkacore._fast.base.atomics cimport load32, store32, store64
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.epochs cimport epochs_truncate_end
@@ -26,9 +27,6 @@ from kafkacore._fast.log.segment_index cimport (
 )
 from kafkacore._fast.log.txn_index cimport txn_index_truncate
 from kafkacore._fast.wait.park cimport WAKE_READY
-
-cdef enum:
-    KAFKA_STORAGE_ERROR = 56
 
 
 # --- having the log to oneself ---

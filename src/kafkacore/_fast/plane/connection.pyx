@@ -9,6 +9,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from kafkacore._fast.base.api_keys cimport API_VERSIONS, PRODUCE
 from kafkacore._fast.plane.answer cimport answer_clear
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64, load_ptr, store_ptr
 from kafkacore._fast.base.epoll cimport (
@@ -28,10 +29,8 @@ from kafkacore._fast.plane.plane cimport (
 )
 from kafkacore._fast.plane.ring_queue cimport hand_over, leave_ring_queue, room_on_ring
 from kafkacore._fast.wait.timer cimport wheel_add, wheel_cancel
-from kafkacore._fast.plane.versions cimport API_VERSIONS, answer_versions
+from kafkacore._fast.plane.versions cimport answer_versions
 
-cdef enum:
-    PRODUCE = 0
 
 cdef int64_t live_connections = 0  # atomic
 cdef int64_t live_requests = 0

@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
+from kafkacore._fast.base.api_keys cimport CONTROLLED_SHUTDOWN
 from kafkacore._fast.base.atomics cimport add64
 from kafkacore._fast.plane.connection cimport BIG_FRAME_BYTES, SCRATCH_BYTES, STALL_MEMORY, Connection
 from kafkacore._fast.base.cursor cimport Reader, be32, read_i16, read_i32, read_uvarint, reader_init, take
@@ -14,9 +15,6 @@ from kafkacore._fast.wait.memory cimport (
 from kafkacore._fast.plane.notices cimport plane_notice
 from kafkacore._fast.plane.plane cimport API_KEYS, Plane, Request
 from kafkacore._fast.wait.timer cimport wheel_cancel
-
-cdef enum:
-    CONTROLLED_SHUTDOWN = 7    # its version 0 has request header 0, without a client id
 
 
 cdef void refuse(Connection *conn, const char *why) noexcept nogil:

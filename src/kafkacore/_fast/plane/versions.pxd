@@ -4,8 +4,6 @@ publishes.
 
 from kafkacore._fast.plane.plane cimport Request
 
-cdef enum:
-    API_VERSIONS = 18
 
 # True: request.answer is filled with the published bytes, or, for a version that is not served, with error 35 in a body
 # of version 0 (KIP-511). False: the handler answers; it also refuses invalid software names (INVALID_REQUEST).

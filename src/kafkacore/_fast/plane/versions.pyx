@@ -4,13 +4,12 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport malloc
 from libc.string cimport memcpy
 
+from kafkacore._fast.base.api_keys cimport API_VERSIONS
+from kafkacore._fast.base.error_codes cimport UNSUPPORTED_VERSION
 from kafkacore._fast.plane.answer cimport answer_add_memory
 from kafkacore._fast.base.atomics cimport load_ptr
 from kafkacore._fast.base.cursor cimport Reader, put16, put32, read_uvarint, reader_init, take
 from kafkacore._fast.plane.plane cimport ApiVersionRange, Request, VersionAnswers
-
-cdef enum:
-    UNSUPPORTED_VERSION = 35
 
 
 cdef bint answer_versions(Request *request) noexcept nogil:

@@ -8,6 +8,10 @@ that lies across two of them is read byte by byte. Nothing is allocated.
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memset
 
+from kafkacore._fast.base.error_codes cimport (
+    CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, INVALID_TXN_STATE, MESSAGE_TOO_LARGE, UNKNOWN_SERVER_ERROR,
+    UNSUPPORTED_COMPRESSION_TYPE,
+)
 from kafkacore._fast.codec.context cimport (
     CODEC_CORRUPT, CODEC_NONE, CODEC_OK, CODEC_TOO_LARGE, CODEC_ZSTD, CodecContext, deflate_all, inflate_all,
     inflate_begin, inflate_next,
@@ -23,14 +27,6 @@ from kafkacore._fast.record.record cimport (
 )
 from kafkacore._fast.base.varint cimport get_varint, get_varlong
 
-cdef enum:
-    UNKNOWN_SERVER_ERROR = -1
-    CORRUPT_MESSAGE = 2
-    MESSAGE_TOO_LARGE = 10
-    INVALID_TIMESTAMP = 32
-    INVALID_TXN_STATE = 48
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    INVALID_RECORD = 87
 
 cdef enum:
     MAX_VARINT_BYTES = 5

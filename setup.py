@@ -3,7 +3,7 @@
 Environment:
   KAFKACORE_SANITIZE=address,undefined | thread   compile and link under those sanitizers
   KAFKACORE_COVERAGE=1                            tell which edges are taken (ci/fuzz/coverage.c, preloaded, hears it)
-  KAFKACORE_DEBUG=1                               assertions on (lock order, live objects), -O1 -g
+  KAFKACORE_DEBUG=1                               assertions on (base/assertions.pxd), -O1 -g; sanitizers imply it
   KAFKACORE_ONLY=record.batch,base.crc32c         build only these (while working on one of them)
 """
 
@@ -34,6 +34,8 @@ DIRECTIVES = {
 def compile_flags() -> list[str]:
     # Unsigned overflow is defined and used by the codecs; strict aliasing is not promised by the cursors.
     flags = ["-std=gnu11", "-fno-strict-aliasing", "-fvisibility=hidden", "-Wno-unused-function", "-pthread"]
+    # The texts of assertions that a release build leaves out.
+    flags += ["-Wno-unused-const-variable"]
     flags += ["-O1", "-g", "-fno-omit-frame-pointer", "-DKAFKACORE_DEBUG=1"] if DEBUG else ["-O2", "-g1", "-DNDEBUG"]
     return flags + sanitizer_flags()
 
@@ -72,6 +74,7 @@ setup(
         compiler_directives=DIRECTIVES,
         include_path=["src"],
         build_dir="build/cython",
+        emit_linenums=DEBUG,  # an assertion, a sanitizer and a debugger name the line of the .pyx
         nthreads=os.cpu_count() or 1,
     )
 )

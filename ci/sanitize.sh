@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests that reach native code under AddressSanitizer with UBSan, then under ThreadSanitizer, each on a copy of the
-# tree with its own extensions: 15 and 25 minutes on two cores.   usage: ci/sanitize.sh [all|address|thread] [TESTS...]
-# KAFKACORE_FUZZ_SECONDS is the budget of each fuzzer (default 60).
+# Runs the tests that reach native code with assertions on: in a debug build, under AddressSanitizer with UBSan, and under
+# ThreadSanitizer. Each build is a copy of the tree below build/sanitize. On two cores the three take 5, 15 and 25 minutes.
+# usage: ci/sanitize.sh [all|debug|address|thread] [TESTS...]
+# KAFKACORE_FUZZ_SECONDS is the time that each fuzzer gets, 60 if not given.
 source "$(dirname "$0")/common.sh"
 
 ci/build.sh test
@@ -9,35 +10,38 @@ root="$PWD"
 tests=(tests/unit tests/simulation tests/hot tests/differential tests/integration tests/fuzz)
 [ $# -lt 2 ] || tests=("${@:2}")
 
-# The interpreter is built without the sanitizer. So the sanitizer's runtime is preloaded, and malloc replaces Python's pools,
-# so that the sanitizer sees each object.
-export PYTHONMALLOC=malloc KAFKACORE_FUZZ_SECONDS="${KAFKACORE_FUZZ_SECONDS:-60}"
+export KAFKACORE_FUZZ_SECONDS="${KAFKACORE_FUZZ_SECONDS:-60}"
 
+# copy_and_build KIND FLAGS: a copy of the tree, compiled with assertions and with the sanitizers of FLAGS, if any.
 copy_and_build() {
     local kind="$1" flags="$2" copy="build/sanitize/$1"
     mkdir -p "$copy"
-    # Copies the sources with their times and keeps the copy's own extensions and objects. Removes files that the tree no longer
-    # has.
+    # Sources that the tree no longer has go first. The copy keeps its own extensions and objects, and sources keep the
+    # tree's times, so that only what changed is compiled.
     rm -rf "$copy/tests"
-    [ ! -d "$copy/src" ] || find "$copy/src" -type f ! -name '*.so' -delete
+    if [ -d "$copy/src" ]; then
+        # What the build generates stays, or everything would be compiled again.
+        find "$copy/src" -type f ! -name '*.so' ! -name 'wire.p*' ! -name error_codes.pxd ! -name api_keys.pxd -delete
+    fi
     git ls-files -z --cached --others --exclude-standard |
         tar --create --null --files-from=- --ignore-failed-read 2>/dev/null | tar --extract --directory="$copy"
     (
         cd "$copy"
         [ -x .venv/bin/python ] || "$root/.venv/bin/python" -m venv --without-pip .venv
-        # A path file makes the root's packages visible; kafkacore itself comes from the copy, which is first on the path.
+        # A path file makes the packages of the root's environment visible. The copy's own package comes before them.
         local packages="import sysconfig; print(sysconfig.get_path('purelib'))"
         printf '%s\n%s\n' "$PWD/src" "$("$root/.venv/bin/python" -c "$packages")" \
             >"$(.venv/bin/python -c "$packages")/kafkacore.pth"
         printf '#!%s/.venv/bin/python\nimport sys\nfrom kafkacore.tools.main import main\nsys.exit(main())\n' "$PWD" >.venv/bin/kafkacore
         chmod +x .venv/bin/kafkacore
-        say "compiling with -fsanitize=$flags"
-        KAFKACORE_SANITIZE="$flags" .venv/bin/python setup.py -q build_ext --inplace --parallel "$(nproc)" \
-            --build-temp build/objects >build.log 2>&1 || { tail -n 40 build.log >&2; die "the extensions do not compile with -fsanitize=$flags; the log is in $copy/build.log"; }
+        say "compiling the $kind build"
+        KAFKACORE_DEBUG=1 KAFKACORE_SANITIZE="$flags" .venv/bin/python setup.py -q build_ext --inplace --parallel "$(nproc)" \
+            --build-temp build/objects >build.log 2>&1 || { tail -n 40 build.log >&2; die "the $kind build failed; the whole log: $PWD/build.log"; }
     )
 }
 
-# The sanitizer must not check the JVM: a `java` in this directory, first on the path, starts the real one without the runtime.
+# The sanitizer's runtime must not be loaded into a JVM. A `java` of this directory, first on the path, starts the real one
+# without it.
 without_runtime() {
     local java
     java="$(command -v java)" || return 0
@@ -46,26 +50,41 @@ without_runtime() {
     chmod +x build/bin/java
 }
 
-# run KIND LIBRARY VARIABLE OPTIONS: runs the tests in the copy with the runtime preloaded.
+tests_of_copy() {
+    cd "$root/build/sanitize/$1"
+    present=()
+    for each in "${tests[@]}"; do [ -e "$each" ] && present+=("$each"); done
+    say "$1: ${present[*]}"
+}
+
+# run_debug: the tests in the debug copy. A failed assertion aborts the process with the text and the native stack.
+run_debug() {
+    local present
+    tests_of_copy debug
+    .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider --capture=sys -o timeout=600 ||
+        die "debug: the tests failed"
+    cd "$root"
+}
+
+# run KIND LIBRARY VARIABLE OPTIONS: the tests in the copy under a sanitizer. The interpreter is not built with it, so the
+# runtime is loaded first, and Python allocates each object with malloc, which the sanitizer watches.
 run() {
-    local kind="$1" library variable="$3" options="$4" present=() failed=0 helper=""
+    local kind="$1" library variable="$3" options="$4" present failed=0 helper=""
     library="$(gcc -print-file-name="$2")"
     [ -e "$library" ] || die "$2 is missing: apt install gcc libasan8 libubsan1 libtsan2 (or your gcc's version of them)"
-    cd "$root/build/sanitize/$kind"
-    for each in "${tests[@]}"; do [ -e "$each" ] && present+=("$each"); done
-    say "$kind: ${present[*]}"
+    tests_of_copy "$kind"
     rm -f report.*
     without_runtime
     if [ "$kind" = thread ]; then
         helper="$PWD/build/thrd.so"
         gcc -shared -fPIC -O1 -o "$helper" "$root/ci/thrd.c"
     fi
-    # A report in a child process counts too: it ends that process with this status, and its test fails. UBSan ignores its
-    # log_path and writes to stderr, so pytest must not capture stderr at the level of file descriptors.
-    env PATH="$PWD/build/bin:$PATH" LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so) $helper" "$variable=$options:exitcode=66:log_path=$PWD/report" \
+    # A report in a child process counts as well: the process ends with this exit code, and its test fails. UBSan writes to
+    # stderr whatever its log_path says, so pytest must not capture stderr.
+    env PYTHONMALLOC=malloc PATH="$PWD/build/bin:$PATH" LD_PRELOAD="$library $(gcc -print-file-name=libstdc++.so) $helper" "$variable=$options:exitcode=66:log_path=$PWD/report" \
         UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:log_path=$PWD/report" \
         .venv/bin/python -X faulthandler -m pytest "${present[@]}" -p no:cacheprovider --capture=sys -o timeout=600 || failed=$?
-    # pytest captures the output of a dying process, so the reports go to files of their own.
+    # pytest loses what a dying process prints; the sanitizer writes its report to files.
     if compgen -G "report.*" >/dev/null; then
         head -n 60 report.* >&2
         die "$kind: reports are in $PWD/report.*"
@@ -75,9 +94,17 @@ run() {
 }
 
 wanted="${1:-all}"
+case "$wanted" in
+    all | debug | address | thread) ;;
+    *) die "unknown kind '$wanted'; usage: ci/sanitize.sh [all|debug|address|thread] [TESTS...]" ;;
+esac
+if [ "$wanted" = all ] || [ "$wanted" = debug ]; then
+    copy_and_build debug ""
+    run_debug
+fi
 if [ "$wanted" = all ] || [ "$wanted" = address ]; then
     copy_and_build address address,undefined
-    # CPython frees nothing at its end; the live-object tests find the leaks of our own code.
+    # CPython frees nothing at its end. Tests count our own live objects instead.
     run address libasan.so ASAN_OPTIONS "detect_leaks=0:halt_on_error=1:abort_on_error=0:detect_stack_use_after_return=1"
 fi
 if [ "$wanted" = all ] || [ "$wanted" = thread ]; then

@@ -1,21 +1,29 @@
-"""Locks and threads without the GIL: pthread's, with names. Lock order is in CONTRIBUTING."""
+"""Locks and threads without the GIL: pthread's, with names.
+
+Every mutex has a rank. Debug builds check at each lock that the thread takes its locks in the order of their ranks and
+does not hold the GIL (lock_order.pxd).
+"""
 
 from libc.stdint cimport int64_t
 
+from kafkacore._fast.base.assertions cimport DEBUG, debug_assert
+from kafkacore._fast.base.lock_order cimport (
+    LOCK_RANKS, lock_is_mine, lock_order_enter, lock_order_leave, lock_order_wait,
+)
+
 cdef extern from "<pthread.h>" nogil:
-    ctypedef struct Mutex "pthread_mutex_t":
+    ctypedef struct pthread_mutex_t:
         pass
     ctypedef struct Condition "pthread_cond_t":
         pass
     ctypedef struct Thread "pthread_t":
         pass
-    int mutex_init "pthread_mutex_init"(Mutex *mutex, void *attributes) noexcept
-    int mutex_destroy "pthread_mutex_destroy"(Mutex *mutex) noexcept
-    int mutex_lock "pthread_mutex_lock"(Mutex *mutex) noexcept
-    int mutex_try_lock "pthread_mutex_trylock"(Mutex *mutex) noexcept
-    int mutex_unlock "pthread_mutex_unlock"(Mutex *mutex) noexcept
+    int pthread_mutex_init(pthread_mutex_t *mutex, void *attributes) noexcept
+    int pthread_mutex_destroy(pthread_mutex_t *mutex) noexcept
+    int pthread_mutex_lock(pthread_mutex_t *mutex) noexcept
+    int pthread_mutex_unlock(pthread_mutex_t *mutex) noexcept
+    int pthread_cond_wait(Condition *condition, pthread_mutex_t *mutex) noexcept
     int condition_destroy "pthread_cond_destroy"(Condition *condition) noexcept
-    int condition_wait "pthread_cond_wait"(Condition *condition, Mutex *mutex) noexcept
     int condition_signal "pthread_cond_signal"(Condition *condition) noexcept
     int condition_broadcast "pthread_cond_broadcast"(Condition *condition) noexcept
     int thread_join "pthread_join"(Thread thread, void **result) noexcept
@@ -56,7 +64,71 @@ cdef extern from * nogil:
     }
     """
     int condition_init "kc_condition_init"(Condition *condition) noexcept
-    int condition_wait_ns "kc_condition_wait_ns"(Condition *condition, Mutex *mutex, int64_t timeout_ns) noexcept
+    int kc_condition_wait_ns(Condition *condition, pthread_mutex_t *mutex, int64_t timeout_ns) noexcept
     # 0 or errno. `name` is at most 15 bytes.
     int thread_start "kc_thread_start"(Thread *thread, const char *name, void *(*body)(void *) noexcept nogil,
                                        void *argument) noexcept
+
+ctypedef struct Mutex:
+    pthread_mutex_t inner
+    int rank
+    void (*check)(const void *guarded) noexcept nogil   # debug builds: see mutex_guards
+    const void *guarded
+
+
+cdef inline int mutex_init(Mutex *mutex, int rank) noexcept nogil:
+    """0 or errno."""
+    mutex.rank = rank
+    mutex.check = NULL
+    return pthread_mutex_init(&mutex.inner, NULL)
+
+
+cdef inline void mutex_guards(Mutex *mutex, void (*check)(const void *guarded) noexcept nogil,
+                              const void *guarded) noexcept nogil:
+    """Debug builds call `check(guarded)` whenever a thread lets the mutex go: it asserts what holds between changes."""
+    if DEBUG:
+        mutex.guarded = guarded
+        mutex.check = check
+
+
+cdef inline void mutex_destroy(Mutex *mutex) noexcept nogil:
+    debug_assert(not lock_is_mine(mutex), b"a mutex is destroyed by the thread that holds it")
+    mutex.rank = LOCK_RANKS
+    pthread_mutex_destroy(&mutex.inner)
+
+
+cdef inline void mutex_lock(Mutex *mutex) noexcept nogil:
+    if DEBUG:
+        lock_order_enter(mutex, mutex.rank)
+    pthread_mutex_lock(&mutex.inner)
+
+
+cdef inline void check_guarded(Mutex *mutex) noexcept nogil:
+    if mutex.check != NULL:
+        mutex.check(mutex.guarded)
+
+
+cdef inline void mutex_unlock(Mutex *mutex) noexcept nogil:
+    if DEBUG:
+        check_guarded(mutex)
+        lock_order_leave(mutex)
+    pthread_mutex_unlock(&mutex.inner)
+
+
+cdef inline bint mutex_is_held(const Mutex *mutex) noexcept nogil:
+    """Whether the calling thread holds it. For assertions: always true in a release build."""
+    return lock_is_mine(mutex) if DEBUG else True
+
+
+cdef inline int condition_wait(Condition *condition, Mutex *mutex) noexcept nogil:
+    if DEBUG:
+        check_guarded(mutex)
+        lock_order_wait(mutex)
+    return pthread_cond_wait(condition, &mutex.inner)
+
+
+cdef inline int condition_wait_ns(Condition *condition, Mutex *mutex, int64_t timeout_ns) noexcept nogil:
+    if DEBUG:
+        check_guarded(mutex)
+        lock_order_wait(mutex)
+    return kc_condition_wait_ns(condition, &mutex.inner, timeout_ns)

@@ -8,16 +8,14 @@ from kafkacore._fast.base.cursor cimport Reader, be16, put16, put64, reader_init
 from kafkacore._fast.base.keyed_hash cimport hash_word, process_hash_key
 from kafkacore._fast.log.producers cimport Producer
 from kafkacore._fast.record.record cimport (
-    BATCH_OK, HEADER_BYTES, RecordView, is_control, is_transactional, last_offset, next_record,
+    BATCH_OK, HEADER_BYTES, MARKER_ABORT, MARKER_COMMIT, MARKER_KEY_BYTES, RecordView, is_control, is_transactional,
+    last_offset, next_record,
 )
 from kafkacore._fast.log.segment cimport ABORTED_ENTRY_BYTES
 
 cdef enum:
     LEAST_SLOTS = 64
-    MARKER_ABORT = 0
-    MARKER_COMMIT = 1
     MARKER_OTHER = -1
-    MARKER_KEY_BYTES = 4     # version and type
 
 
 cdef int transactions_init(SeenTransactions *seen, AbortedTransaction *aborted, int64_t aborted_count) noexcept nogil:

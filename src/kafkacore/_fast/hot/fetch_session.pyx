@@ -7,9 +7,11 @@ from libc.string cimport memcmp, memcpy, memset
 from kafkacore._fast.base.error_codes cimport (
     FETCH_SESSION_ID_NOT_FOUND, FETCH_SESSION_TOPIC_ID_ERROR, INVALID_FETCH_SESSION_EPOCH,
 )
+from kafkacore._fast.base.assertions cimport debug_assert
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64
 from kafkacore._fast.base.keyed_hash cimport hash_word_and_bytes
-from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.base.lock_order cimport RANK_FETCH_SESSION, RANK_FETCH_SESSIONS
+from kafkacore._fast.base.sync cimport mutex_destroy, mutex_guards, mutex_init, mutex_lock, mutex_unlock
 
 cdef enum:
     LEAST_BUCKETS = 8
@@ -27,7 +29,49 @@ cdef int sessions_init(FetchSessions *cache, int32_t slots, int64_t memory_bytes
     # Independent of the seed of the ids, which clients see.
     cache.hash_key[0] = seed[1]
     cache.hash_key[1] = seed[2]
-    return -mutex_init(&cache.lock, NULL)
+    cdef int error = mutex_init(&cache.lock, RANK_FETCH_SESSIONS)
+    if error == 0:
+        mutex_guards(&cache.lock, check_sessions, cache)
+    return -error
+
+
+cdef void check_sessions(const void *guarded) noexcept nogil:
+    cdef const FetchSessions *cache = <const FetchSessions *> guarded
+    cdef const FetchSession *session
+    cdef int32_t count = 0
+    cdef int64_t partitions = 0
+    cdef int64_t kept_bytes = 0
+    cdef int i
+    for i in range(256):
+        session = cache.buckets[i]
+        while session != NULL:
+            debug_assert((<uint32_t> session.id & 255) == <uint32_t> i, b"a session is in the bucket of its id")
+            debug_assert(load32(&session.refs) > 0, b"the cache holds a reference to each of its sessions")
+            count += 1
+            partitions += session.cached_count
+            kept_bytes += session.cached_bytes
+            session = session.chain
+    debug_assert(count == cache.count <= max(cache.slots, 0), b"the cache counts its sessions, within its slots")
+    debug_assert(partitions == cache.partition_count, b"the cache counts the partitions of its sessions")
+    debug_assert(kept_bytes == cache.used_bytes, b"the cache counts the bytes of its sessions")
+
+
+cdef void check_session(const void *guarded) noexcept nogil:
+    """Looks at the first partitions alone: a session may have a hundred thousand."""
+    cdef const FetchSession *session = <const FetchSession *> guarded
+    cdef const SessionPartition *partition = session.first
+    cdef int32_t seen = 0
+    debug_assert((session.first == NULL) == (session.count == 0) and (session.last == NULL) == (session.count == 0),
+                 b"an empty session has neither a first nor a last partition")
+    debug_assert(session.first == NULL or session.first.previous == NULL, b"nothing comes before the first partition")
+    debug_assert(session.last == NULL or session.last.next == NULL, b"nothing comes after the last partition")
+    while partition != NULL and seen < 32:
+        seen += 1
+        debug_assert(partition.next == NULL or partition.next.previous == partition,
+                     b"the partitions of a session are linked in both directions")
+        partition = partition.next
+    debug_assert(seen <= session.count, b"a session counts its partitions")
+    debug_assert(partition != NULL or seen == session.count, b"a session counts its partitions")
 
 
 cdef void sessions_close(FetchSessions *cache) noexcept nogil:
@@ -60,7 +104,8 @@ cdef FetchSession *session_new(const FetchSessions *cache, bint uses_topic_ids) 
     session.refs = 1
     session.epoch = 1
     session.uses_topic_ids = uses_topic_ids
-    mutex_init(&session.lock, NULL)
+    mutex_init(&session.lock, RANK_FETCH_SESSION)
+    mutex_guards(&session.lock, check_session, session)
     add32(&live_sessions, 1)
     return session
 

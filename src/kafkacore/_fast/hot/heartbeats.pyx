@@ -7,6 +7,7 @@ from libc.stddef cimport size_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
+from kafkacore._fast.base.lock_order cimport RANK_GROUPS
 from kafkacore._fast.base.atomics cimport load32, load64, store32, store64
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, writer_free, writer_init
 from kafkacore._fast.base.keyed_hash cimport hash_bytes, process_hash_key
@@ -246,7 +247,7 @@ cdef class PublishedGroups:
 
     def __cinit__(self, Environment environment not None):
         self.environment = environment
-        if mutex_init(&self.groups.lock, NULL) != 0:
+        if mutex_init(&self.groups.lock, RANK_GROUPS) != 0:
             raise MemoryError
 
     def __dealloc__(self):

@@ -6,6 +6,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcpy
 
+from kafkacore._fast.base.api_keys cimport OFFSET_COMMIT
 from kafkacore._fast.base.cursor cimport Reader, Writer, reader_init, reserve, write_raw, writer_free, writer_init
 from kafkacore._fast.hot.offset_records cimport (
     OFFSET_KEY_BYTES, OFFSET_VALUE_BYTES, TOPIC_ID_BYTES, copy_topic_id, put_offset_key, put_offset_value,
@@ -33,7 +34,6 @@ cdef enum:
     ANSWER_BYTES = 16           # the most for an answer, a topic without its name, or a partition
     TOPIC_ANSWER_BYTES = 32
     PARTITION_ANSWER_BYTES = 8
-    API = 8
 
 
 cdef inline int32_t at(const void *struct, const void *field) noexcept:
@@ -102,7 +102,7 @@ cdef bint too_long(const Slice *metadata, int64_t limit) except -1:
 @cython.auto_pickle(False)
 cdef class OffsetCommit(RecordSource):
 
-    API_KEY = API
+    API_KEY = OFFSET_COMMIT
 
     def __cinit__(self, data, int version):
         cdef const Program *program = REQUEST.program(version)

@@ -13,6 +13,7 @@ from kafkacore._fast.wait.park cimport WAKE_GONE, Waiter, WakeList, wake_all
 from kafkacore._fast.log.producers cimport producers_free
 from kafkacore._fast.record.record cimport TIMESTAMP_CREATE
 from kafkacore._fast.log.segment cimport Segment, segment_hold, segment_release
+from kafkacore._fast.base.lock_order cimport RANK_LOG
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 from kafkacore._fast.record.validate cimport TARGET_PRODUCER
 from kafkacore._fast.wait.waiters cimport waiter_push, waiters_take_all
@@ -89,7 +90,7 @@ cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, 
     log.unflushed_since_ns = -1
     log.first_unstable_offset = log.last_aborted_offset = -1
     log.snapshot_offset = -1
-    return -mutex_init(&log.lock, NULL)
+    return -mutex_init(&log.lock, RANK_LOG)
 
 
 cdef void log_destroy(Log *log) noexcept nogil:

@@ -27,12 +27,11 @@ from kafkacore._fast.log.read cimport log_read, log_read_slowly
 from kafkacore._fast.log.delete cimport log_advance_start
 from kafkacore._fast.wait.park cimport WAKE_GONE, WAKE_READY, park_release, wake_all
 from kafkacore._fast.log.producers cimport producers_expire, producers_first_unstable, producers_replicated
-from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
+from kafkacore._fast.log.invariants cimport check_partition
+from kafkacore._fast.base.sync cimport mutex_guards, mutex_lock, mutex_unlock
+from kafkacore._fast.record.record cimport HEADER_BYTES
 from kafkacore._fast.record.validate cimport BatchesResult, check_batches
 from kafkacore._fast.wait.waiters cimport waiter_push, waiter_unlink, waiters_take, waiters_take_all
-
-cdef enum:
-    HEADER_BYTES = 61
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
@@ -64,6 +63,7 @@ cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config
         free(name)
         free(p)
         return NULL
+    mutex_guards(&p.log.lock, check_partition, p)
     memcpy(name, topic, topic_size)
     memcpy(p.topic_id, topic_id, 16)
     p.topic = name

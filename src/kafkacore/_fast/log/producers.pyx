@@ -15,8 +15,9 @@ from kafkacore._fast.base.cursor cimport (
 )
 from kafkacore._fast.base.keyed_hash cimport hash_word, process_hash_key
 from kafkacore._fast.record.record cimport (
-    BATCH_OK, HEADER_BYTES, NO_PRODUCER_EPOCH, NO_SEQUENCE, BatchHeader, RecordView, add_sequence, has_producer_id,
-    is_control, is_transactional, last_offset, last_sequence, next_record, parse_header,
+    BATCH_OK, HEADER_BYTES, MARKER_ABORT, MARKER_COMMIT, MARKER_KEY_BYTES, MARKER_VALUE_BYTES, NO_PRODUCER_EPOCH,
+    NO_SEQUENCE, BatchHeader, RecordView, add_sequence, has_producer_id, is_control, is_transactional, last_offset,
+    last_sequence, next_record, parse_header,
 )
 
 cdef enum:
@@ -26,10 +27,6 @@ cdef enum:
     SNAPSHOT_ENTRY_BYTES = 46
     CHECKSUM_AT = 2
     CHECKED_FROM = 6
-    MARKER_KEY_BYTES = 4
-    MARKER_VALUE_BYTES = 6        # version and coordinator epoch of an EndTransactionMarker
-    MARKER_ABORT = 0
-    MARKER_COMMIT = 1
 
 cdef int32_t live_producers = 0  # atomic; tests hold it against zero
 

@@ -19,6 +19,7 @@ from kafkacore._fast.plane.addresses cimport address_enter, address_leave
 from kafkacore._fast.plane.notices cimport plane_notice
 from kafkacore._fast.plane.plane cimport MAX_LISTENERS, ArrivalRate, NativePlane, plane_hold, plane_release
 from kafkacore._fast.plane.processor cimport NativeProcessor
+from kafkacore._fast.base.lock_order cimport RANK_ACCEPTOR
 from kafkacore._fast.base.sync cimport (
     condition_broadcast, condition_destroy, condition_init, condition_wait, mutex_destroy, mutex_init, mutex_lock,
     mutex_unlock, thread_join, thread_start,
@@ -274,7 +275,7 @@ cdef class NativeAcceptor:
             raise OSError(error, "eventfd")
         self.acceptor.bell = bell.eventfd
         self.acceptor.epoll = epoll_create1(EPOLL_CLOEXEC)
-        mutex_init(&self.acceptor.lock, NULL)
+        mutex_init(&self.acceptor.lock, RANK_ACCEPTOR)
         condition_init(&self.acceptor.left)
         event.events = EPOLLIN
         event.data.ptr = NULL

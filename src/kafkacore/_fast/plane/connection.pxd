@@ -7,6 +7,7 @@ may be under way.
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
+from kafkacore._fast.base.assertions cimport Owner
 from kafkacore._fast.world.environment cimport Clock
 from kafkacore._fast.plane.gate cimport Verdict
 from kafkacore._fast.wait.mail cimport Inbox, Mail
@@ -46,6 +47,7 @@ ctypedef struct Link:
     int32_t connections
 
 ctypedef struct Reactor:
+    Owner owner               # the processor's thread, for assertions
     Inbox inbox
     Wheel wheel
     const Clock *clock

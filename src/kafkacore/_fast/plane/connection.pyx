@@ -9,6 +9,7 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
+from kafkacore._fast.base.assertions cimport debug_assert, owner_is_me
 from kafkacore._fast.base.api_keys cimport API_VERSIONS, PRODUCE
 from kafkacore._fast.plane.answer cimport answer_clear
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64, load_ptr, store_ptr
@@ -138,9 +139,13 @@ cdef void deliver_arrival(Mail *mail) noexcept nogil:
 
 cdef inline void release(Connection *conn) noexcept nogil:
     cdef Plane *plane
+    debug_assert(owner_is_me(&conn.reactor.owner), b"a connection is touched by its processor's thread only")
+    debug_assert(conn.refs > 0, b"a connection is released no more often than it was held")
     conn.refs -= 1
     if conn.refs:
         return
+    debug_assert(conn.is_closed, b"a connection that is freed was closed")
+    debug_assert(conn.first == NULL and conn.waiting == NULL, b"a connection that is freed has no request")
     plane = conn.plane
     if conn.link != NULL:
         conn.link.connections -= 1
@@ -154,6 +159,7 @@ cdef inline void release(Connection *conn) noexcept nogil:
 
 cdef void connection_close(Connection *conn) noexcept nogil:
     cdef Reactor *reactor = conn.reactor
+    debug_assert(owner_is_me(&conn.reactor.owner), b"a connection is touched by its processor's thread only")
     if conn.is_closed:
         return
     conn.is_closed = True
@@ -268,6 +274,7 @@ cdef void watch_slowness(Connection *conn) noexcept nogil:
 
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
     cdef Reactor *reactor = conn.reactor
+    debug_assert(owner_is_me(&conn.reactor.owner), b"a connection is touched by its processor's thread only")
     if conn.is_closed:
         return
     if events & (EPOLLERR | EPOLLHUP):
@@ -285,6 +292,7 @@ cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil:
 cdef void connection_go_on(Connection *conn) noexcept nogil:
     cdef Turn turn
     cdef Frame *frame
+    debug_assert(owner_is_me(&conn.reactor.owner), b"a connection is touched by its processor's thread only")
     if conn.is_closed:
         return
     turn.at = NULL

@@ -8,6 +8,8 @@ from libc.errno cimport errno
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strerror
 
+from kafkacore._fast.base.assertions cimport debug_assert
+from kafkacore._fast.base.lock_order cimport RANK_ADDRESSES
 from kafkacore._fast.plane.addresses cimport address_entry, addresses_free
 from kafkacore._fast.plane.notices cimport drop_notices
 from kafkacore._fast.base.atomics cimport add32, add64, fence, load32, load64, load_ptr, store32, store_ptr
@@ -45,6 +47,8 @@ cdef void plane_hold(Plane *plane) noexcept nogil:
 cdef void plane_release(Plane *plane) noexcept nogil:
     if add32(&plane.refs, -1) != 0:
         return
+    debug_assert(load32(&plane.connection_count) == 0, b"a plane that is freed has no connection left")
+    debug_assert(load64(&plane.budget.used) == 0, b"a plane that is freed has its whole budget back")
     inbox_deliver(&plane.notices)
     drop_notices(plane)
     inbox_close(&plane.notices)
@@ -68,7 +72,7 @@ cdef Plane *plane_new(int32_t ring_capacity, int64_t budget_bytes) noexcept nogi
     if plane.ring != NULL:
         error = -inbox_init(&plane.notices)
         if not error:
-            error = -budget_init(&plane.budget, budget_bytes) or mutex_init(&plane.addresses_lock, NULL)
+            error = -budget_init(&plane.budget, budget_bytes) or mutex_init(&plane.addresses_lock, RANK_ADDRESSES)
             if not error:
                 add64(&live_planes, 1)
                 return plane

@@ -6,6 +6,7 @@ from libc.errno cimport errno
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
 
+from kafkacore._fast.base.assertions cimport owner_drop, owner_take
 from kafkacore._fast.base.atomics cimport add64, cas32, cpu_relax, fence, load32, load64, load_ptr, store32, store64
 from kafkacore._fast.plane.connection cimport (
     API_KEYS, Connection, Link, Reactor, connection_event, reactor_bury, reactor_close_all, reactor_go_on,
@@ -154,6 +155,7 @@ cdef void *run(void *argument) noexcept nogil:
     if p.urgent:
         ask_slice(URGENT_SLICE_NS)
     p.gap_ns = GAP_CAP_NS
+    owner_take(&p.reactor.owner)
     while not load32(&p.reactor.stopping):
         turn(p, events, wait_for_events(p, events))
     reactor_close_all(&p.reactor)
@@ -162,6 +164,7 @@ cdef void *run(void *argument) noexcept nogil:
     reactor_go_on(&p.reactor, ALL)
     reactor_bury(&p.reactor)
     frames_trim()
+    owner_drop(&p.reactor.owner)
     return NULL
 
 

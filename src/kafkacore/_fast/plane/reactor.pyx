@@ -5,6 +5,8 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+from kafkacore._fast.base.lock_order cimport RANK_LINKS
+from kafkacore._fast.base.assertions cimport debug_assert
 from kafkacore._fast.base.atomics cimport load32
 from kafkacore._fast.plane.connection cimport SCRATCH_BYTES
 from kafkacore._fast.wait.mail cimport inbox_close, inbox_init
@@ -28,7 +30,7 @@ cdef int reactor_init(
     reactor.scratch = <uint8_t *> malloc(SCRATCH_BYTES)
     if reactor.scratch == NULL:
         return -ENOMEM
-    error = mutex_init(&reactor.links_lock, NULL)
+    error = mutex_init(&reactor.links_lock, RANK_LINKS)
     if error:
         free(reactor.scratch)
         return -error
@@ -42,6 +44,9 @@ cdef int reactor_init(
 cdef void reactor_close(Reactor *reactor) noexcept nogil:
     cdef Request *request
     cdef Link *link
+    debug_assert(
+        reactor.first == NULL and reactor.closed == NULL and reactor.ready == NULL and load32(&reactor.count) == 0,
+        b"a processor that ends has no connection left")
     while reactor.spare != NULL:
         request = reactor.spare
         reactor.spare = request.next

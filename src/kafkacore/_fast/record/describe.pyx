@@ -13,9 +13,10 @@ from kafkacore._fast.base.cursor cimport (
 )
 from kafkacore._fast.record.message_set cimport OldMessage, next_message
 from kafkacore._fast.record.record cimport (
-    BATCH_BAD_RECORD, BATCH_OK, BATCH_SHORT, DELETE_HORIZON, LOG_APPEND_TIME, NO_SEQUENCE, BatchHeader, RecordView,
-    add64_wrapping, add_sequence, batch_checksum, batch_codec, is_control, is_transactional, last_offset,
-    last_sequence, next_record, next_record_header, record_offset, record_timestamp,
+    BATCH_BAD_RECORD, BATCH_OK, BATCH_SHORT, DELETE_HORIZON, LOG_APPEND_TIME, MARKER_ABORT, MARKER_COMMIT,
+    MARKER_KEY_BYTES, MARKER_VALUE_BYTES, NO_SEQUENCE, BatchHeader, RecordView, add64_wrapping, add_sequence,
+    batch_checksum, batch_codec, is_control, is_transactional, last_offset, last_sequence, next_record,
+    next_record_header, record_offset, record_timestamp,
 )
 from kafkacore._fast.record.record_scan cimport RecordScan
 from kafkacore._fast.record.batch_scan cimport SCAN_BATCH, scan_next
@@ -27,10 +28,6 @@ from kafkacore._fast.record.batch_scan import REASONS
 cdef enum:
     CHUNK_BYTES = 1 << 18            # about what one step gives
     MAX_CHUNK_BYTES = 0x7FFFFFFF
-    MARKER_ABORT = 0
-    MARKER_COMMIT = 1
-    MARKER_KEY_BYTES = 4
-    MARKER_BYTES = 6                 # version and coordinator epoch
 
 TEXT = STYLE_TEXT
 JSON = STYLE_JSON
@@ -211,7 +208,7 @@ cdef void put_header_keys(Writer *out, int style, const RecordView *record) noex
 
 cdef bint is_marker(const RecordView *record) noexcept nogil:
     """Of the end of a transaction."""
-    if record.key_size < MARKER_KEY_BYTES or record.value_size < MARKER_BYTES:
+    if record.key_size < MARKER_KEY_BYTES or record.value_size < MARKER_VALUE_BYTES:
         return False
     return <int16_t> be16(record.key + 2) in (MARKER_ABORT, MARKER_COMMIT) and <int16_t> be16(record.value) >= 0
 

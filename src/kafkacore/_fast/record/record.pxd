@@ -27,6 +27,14 @@ cdef enum:
     NO_TIMESTAMP = -1
     NO_PARTITION_LEADER_EPOCH = -1
 
+# The record of a control batch that ends a transaction (KIP-98). The key is a version and a type. The value is a
+# version and the epoch of the coordinator.
+cdef enum:
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
+    MARKER_KEY_BYTES = 4
+    MARKER_VALUE_BYTES = 6
+
 cdef enum BatchAttributes:
     CODEC_MASK = 0x07
     LOG_APPEND_TIME = 0x08

@@ -12,6 +12,7 @@ from kafkacore._fast.base.atomics cimport (
 from kafkacore._fast.world.environment cimport Disk, Environment, disk_that_lasts
 from kafkacore._fast.wait.mail cimport Mail, inbox_close, inbox_init, inbox_may_sleep, inbox_post
 from kafkacore._fast.base.thread_priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
+from kafkacore._fast.base.lock_order cimport RANK_CREW
 from kafkacore._fast.base.sync cimport (
     Condition, Mutex, Thread, condition_broadcast, condition_destroy, condition_init, condition_signal,
     condition_wait, condition_wait_ns, mutex_destroy, mutex_init, mutex_lock, mutex_unlock, thread_join,
@@ -66,7 +67,7 @@ cdef int32_t live_directories = 0  # atomic; tests compare it with zero
 
 
 cdef int crew_init(Crew *crew, LogDir *dir, int limit) noexcept nogil:
-    cdef int error = mutex_init(&crew.lock, NULL)
+    cdef int error = mutex_init(&crew.lock, RANK_CREW)
     if error == 0:
         error = condition_init(&crew.work)
     crew.limit = limit

@@ -4,9 +4,11 @@ memory.pxd."""
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 
+from kafkacore._fast.base.assertions cimport debug_assert
 from kafkacore._fast.base.atomics cimport add32, add64, cas64, fence, load32, load64
 from kafkacore._fast.wait.mail cimport Inbox, Mail, inbox_close, inbox_deliver, inbox_init, inbox_post
-from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.base.lock_order cimport RANK_BUDGET
+from kafkacore._fast.base.sync cimport mutex_destroy, mutex_guards, mutex_init, mutex_lock, mutex_unlock
 
 cdef extern from * nogil:
     """
@@ -45,7 +47,34 @@ cdef int budget_init(Budget *budget, int64_t limit) noexcept nogil:
     budget.under_way.oldest = budget.under_way.newest = NULL
     budget.new.oldest = budget.new.newest = NULL
     budget.overdrawn = False
-    return -mutex_init(&budget.lock, NULL)
+    cdef int error = mutex_init(&budget.lock, RANK_BUDGET)
+    if error == 0:
+        mutex_guards(&budget.lock, check_budget, budget)
+    return -error
+
+
+cdef int32_t check_line(const WaitingLine *line) noexcept nogil:
+    """The number of reservations in the line."""
+    cdef const Reservation *at = line.oldest
+    cdef const Reservation *last = NULL
+    cdef int32_t count = 0
+    while at != NULL:
+        debug_assert(at.waiting, b"a reservation in a line waits")
+        debug_assert(at.size > 0, b"a reservation asks for bytes")
+        last = at
+        at = at.next
+        count += 1
+    debug_assert(line.newest == last, b"the newest reservation is the last of its line")
+    return count
+
+
+cdef void check_budget(const void *guarded) noexcept nogil:
+    cdef const Budget *budget = <const Budget *> guarded
+    cdef int64_t used = load64(&budget.used)
+    cdef int32_t count = check_line(&budget.under_way) + check_line(&budget.new)
+    debug_assert(count == load32(&budget.waiting), b"the budget counts the reservations that wait")
+    debug_assert(used >= 0, b"no more bytes are released than were reserved")
+    debug_assert(used <= budget.limit or budget.overdrawn, b"only an overdraft goes beyond the budget's limit")
 
 
 cdef void budget_close(Budget *budget) noexcept nogil:
@@ -170,7 +199,8 @@ cdef bint budget_cancel(Budget *budget, Reservation *reservation) noexcept nogil
 
 
 cdef void budget_release(Budget *budget, int64_t size, bint overdraft) noexcept nogil:
-    add64(&budget.used, -size)
+    cdef int64_t used = add64(&budget.used, -size)
+    debug_assert(used >= 0, b"no more bytes are released than were reserved")
     if overdraft:
         mutex_lock(&budget.lock)
         budget.overdrawn = False

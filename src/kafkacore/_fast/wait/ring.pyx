@@ -7,11 +7,13 @@ from libc.stdlib cimport calloc, free
 cdef extern from "<sched.h>" nogil:
     int sched_yield()
 
+from kafkacore._fast.base.assertions cimport debug_assert
 from kafkacore._fast.base.atomics cimport add32, cas32, cas64, fence, load32, load64, store32, store64
 from kafkacore._fast.wait.mail cimport (
     Inbox, Mail, inbox_close, inbox_deliver, inbox_init, inbox_post, ring_bell, silence_bell,
 )
-from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
+from kafkacore._fast.base.lock_order cimport RANK_RING
+from kafkacore._fast.base.sync cimport mutex_destroy, mutex_guards, mutex_init, mutex_lock, mutex_unlock
 
 
 cdef Ring *ring_new(int32_t capacity) noexcept nogil:
@@ -23,7 +25,7 @@ cdef Ring *ring_new(int32_t capacity) noexcept nogil:
     if ring == NULL:
         return NULL
     ring.cells = <Cell *> calloc(capacity, sizeof(Cell))
-    if ring.cells == NULL or mutex_init(&ring.lock, NULL) != 0:
+    if ring.cells == NULL or mutex_init(&ring.lock, RANK_RING) != 0:
         free(ring.cells)
         free(ring)
         return NULL
@@ -32,6 +34,7 @@ cdef Ring *ring_new(int32_t capacity) noexcept nogil:
         free(ring.cells)
         free(ring)
         return NULL
+    mutex_guards(&ring.lock, check_ring, ring)
     ring.eventfd = ring.bell.eventfd
     ring.capacity = capacity
     for i in range(capacity):
@@ -39,9 +42,21 @@ cdef Ring *ring_new(int32_t capacity) noexcept nogil:
     return ring
 
 
+cdef void check_ring(const void *guarded) noexcept nogil:
+    cdef const Ring *ring = <const Ring *> guarded
+    cdef const RingWaiter *waiter = ring.waiters
+    cdef int32_t count = 0
+    while waiter != NULL:
+        debug_assert(waiter.registered, b"a waiter in the ring's list is registered")
+        count += 1
+        waiter = waiter.next
+    debug_assert(count == load32(&ring.waiting), b"the ring counts its waiters")
+
+
 cdef void ring_free(Ring *ring) noexcept nogil:
     if ring == NULL:
         return
+    debug_assert(ring.waiters == NULL, b"nobody waits for room on a ring that is freed")
     inbox_close(&ring.bell)
     mutex_destroy(&ring.lock)
     free(ring.cells)
@@ -118,6 +133,7 @@ cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil:
     cdef Cell *cell
     cdef int64_t turn = load64(&ring.head)
     cdef int count = 0
+    debug_assert(0 <= load64(&ring.tail) - turn <= ring.capacity, b"a ring holds no more than its capacity")
     while count < most:
         cell = &ring.cells[turn % ring.capacity]
         if load64(&cell.sequence) != 2 * turn + 1:

@@ -13,6 +13,7 @@ from kafkacore._fast.world.simulated_store cimport (
     inode_release, inode_sync, inode_truncate, inode_write, store_cut, store_find, store_free, store_link, store_rename,
     store_sync_names, store_unlink,
 )
+from kafkacore._fast.base.lock_order cimport RANK_SIMULATED_DISK
 from kafkacore._fast.base.sync cimport mutex_destroy, mutex_init, mutex_lock, mutex_unlock
 
 import errno as errors
@@ -302,7 +303,7 @@ cdef class SimulatedDisk:
 
     def __cinit__(self):
         memset(&self.disk, 0, sizeof(SimDisk))
-        mutex_init(&self.disk.lock, NULL)
+        mutex_init(&self.disk.lock, RANK_SIMULATED_DISK)
         self.disk.cut_at = -1
         self.disk.capacity_bytes = UNLIMITED
         self.locked = set()

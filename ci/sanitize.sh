@@ -20,7 +20,7 @@ copy_and_build() {
     # tree's times, so that only what changed is compiled.
     rm -rf "$copy/tests"
     if [ -d "$copy/src" ]; then
-        # What the build generates stays, or everything would be compiled again.
+        # Generated sources stay, or the build would compile everything again.
         find "$copy/src" -type f ! -name '*.so' ! -name 'wire.p*' ! -name error_codes.pxd ! -name api_keys.pxd -delete
     fi
     git ls-files -z --cached --others --exclude-standard |

@@ -1,5 +1,5 @@
-"""Writes what is made of the message tables: the stubs of what is made at run time, `protocol/messages.pyi` and
-`protocol/errors.pyi`, and what a start wants to know of every API, `protocol/tables/*/apis.tsv`.
+"""Writes the files that follow from the message tables: the stubs `protocol/messages.pyi` and `protocol/errors.pyi` of
+classes that are made at run time, and `protocol/tables/*/apis.tsv`, the facts that a start needs of every API.
 
 python ci/stubs.py            write them
 python ci/stubs.py --check    fail when they are not current

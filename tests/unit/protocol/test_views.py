@@ -64,7 +64,7 @@ def sample(name, version):
 
 
 @pytest.mark.parametrize(("name", "version"), PINNED)
-def test_a_view_holds_what_the_object_holds_and_is_written_back_the_same(name, version):
+def test_view_equals_the_object_and_encodes_to_the_same_bytes(name, version):
     for value in (message_class(name)(), sample(name, version)):
         data = value.encode(version)
         fields, written, gaps = BINDINGS[name].copy(data, version)
@@ -74,7 +74,7 @@ def test_a_view_holds_what_the_object_holds_and_is_written_back_the_same(name, v
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_records_that_are_elsewhere_leave_a_gap(version):
+def test_records_outside_the_message_leave_a_gap(version):
     sizes = [100, 0, 20_000, None]
     parts = [
         FetchResponse.PartitionData(partition_index=i, records=None if size is None else b"r" * size)
@@ -92,7 +92,7 @@ def test_records_that_are_elsewhere_leave_a_gap(version):
     assert filled + written[start:] == whole
 
 
-def test_an_arena_s_limit_is_a_refusal_not_an_allocation():
+def test_view_is_refused_when_the_arena_is_full():
     topics = [ProduceRequest.TopicProduceData(name="t") for _ in range(1000)]
     data = ProduceRequest(topic_data=topics).encode(9)
     BINDINGS["ProduceRequest"].copy(data, 9, arena_bytes=1 << 17)
@@ -100,7 +100,7 @@ def test_an_arena_s_limit_is_a_refusal_not_an_allocation():
         BINDINGS["ProduceRequest"].copy(data, 9, arena_bytes=1 << 14)
 
 
-def test_a_version_that_is_not_bound_is_not_read():
+def test_view_is_refused_when_its_version_is_not_bound():
     with pytest.raises(KeyError):
         BINDINGS["ProduceRequest"].copy(b"", 2)
     with pytest.raises(KeyError):
@@ -108,7 +108,7 @@ def test_a_version_that_is_not_bound_is_not_read():
 
 
 @pytest.mark.parametrize(("name", "version"), PINNED)
-def test_a_view_cut_at_any_byte_is_refused(name, version):
+def test_view_refuses_a_message_cut_at_any_byte(name, version):
     data = sample(name, version).encode(version)
     for size in range(len(data)):
         with pytest.raises(ProtocolError):
@@ -117,7 +117,7 @@ def test_a_view_cut_at_any_byte_is_refused(name, version):
 
 @given(st.data(), st.sampled_from(PINNED))
 @settings(max_examples=2000)
-def test_view_and_object_refuse_and_understand_the_same_bytes(data, pinned):
+def test_view_and_object_accept_the_same_bytes(data, pinned):
     name, version = pinned
     raw = bytearray(sample(name, version).encode(version))
     for _ in range(data.draw(st.integers(0, 4))):
@@ -134,7 +134,7 @@ def test_view_and_object_refuse_and_understand_the_same_bytes(data, pinned):
     assert within(fields, plain(value))
 
 
-def test_fields_that_a_version_lacks_are_at_their_default():
+def test_fields_have_their_default_when_the_version_lacks_them():
     fields, _, _ = BINDINGS["FetchRequest"].copy(FetchRequest(max_wait_ms=5, topics=[]).encode(12), 12)
     assert fields["replica_id"] == -1
     assert fields["session_epoch"] == -1

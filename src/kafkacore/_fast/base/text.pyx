@@ -50,7 +50,7 @@ cdef inline bint is_second(uint8_t lead, uint8_t byte) noexcept nogil:
 
 
 cdef int character_size(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    """Bytes of the character of more than one that begins here; below 0: so many bytes that are none."""
+    """The size of the multi-byte character that begins here; negative: the number of bytes that are not a character."""
     cdef int size = 4 if p[0] >= 0xF0 else 3 if p[0] >= 0xE0 else 2
     cdef int at = 2
     if p[0] < LEAST_LEAD or p[0] > LAST_LEAD or p + 1 == end or not is_second(p[0], p[1]):
@@ -59,7 +59,7 @@ cdef int character_size(const uint8_t *p, const uint8_t *end) noexcept nogil:
         if p + at == end or p[at] & 0xC0 != 0x80:
             return -at
         at += 1
-    # Half of a surrogate pair is one character that is none: so Java's decoder counts, where others see three.
+    # Java's decoder replaces half of a surrogate pair once; other decoders replace each of its three bytes.
     return -size if p[0] == 0xED and p[1] >= 0xA0 else size
 
 
@@ -79,7 +79,7 @@ cdef inline uint8_t *put_escape(uint8_t *q, uint8_t byte) noexcept nogil:
 
 
 cdef inline uint8_t *put_character(uint8_t *q, const uint8_t **p, const uint8_t *end) noexcept nogil:
-    """One of more than a byte, or what replaces bytes that are none; `p` goes behind it."""
+    """Writes a multi-byte character, or U+FFFD for bytes that are not one, and moves `p` past it."""
     cdef int size = character_size(p[0], end)
     if size < 0:
         memcpy(q, b"\xef\xbf\xbd", 3)
@@ -123,7 +123,7 @@ cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped)
 
 
 def replaced(const uint8_t[::1] data not None, *, bint escaped=False):
-    """What `put_text` makes of bytes."""
+    """The text that `put_text` writes for the bytes."""
     cdef Writer out
     writer_init(&out, MAX_BYTES)
     if data.shape[0] > MAX_BYTES // ESCAPE_BYTES - 1:

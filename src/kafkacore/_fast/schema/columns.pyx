@@ -90,7 +90,7 @@ cdef void put_null(Walk *walk, void *target, const Op *op) noexcept nogil:
 
 
 cdef inline void set_count(Walk *walk, Column *column, int32_t count) noexcept nogil:
-    """Without a column of counts the first free place is -1; null cannot be told from empty then."""
+    """Without a column of counts, the first free place gets -1. Null and empty then look the same."""
     cdef int64_t row = (<Filling *> walk.context).row
     cdef uint8_t *at = column.data + row * column.stride
     cdef int32_t i
@@ -159,13 +159,13 @@ cdef void put_unknown(Walk *walk, void *target, uint32_t tag, const uint8_t *dat
 cdef class RowCodec:
 
     def __init__(self, str name, int version, str struct=None):
-        """Of a struct within message `name`, or of the message itself. Raises KeyError, UnsupportedVersionError."""
+        """Rows of `struct` within the message `name`, or of the message itself. Raises KeyError, UnsupportedVersionError."""
         message = tables.message(name)
         self.name, self.struct, self.version = name, struct or name, version
         structs = message.structs()
         self.places = {field.name: place for place, field in enumerate(structs[self.struct])}
         self.column_count = <int32_t> len(self.places)
-        # What another struct holds is read past: its fields all have the one column that is never given.
+        # The walk skips the fields of other structs: all of them share one column that callers never pass.
         nowhere = self.column_count
         layouts = {other: Layout(other, {field.name: nowhere for field in structs[other]}) for other in structs}
         layouts[self.struct] = Layout(self.struct, self.places)
@@ -324,7 +324,7 @@ cdef class RowCodec:
 
 
 cdef Columns select(Columns given, rows, Selection *selection):
-    """What owns the row numbers."""
+    """Fills `selection` from `rows`. Returns the owner of the row numbers, which the caller keeps alive."""
     cdef Columns chosen = None
     cdef Op number
     selection.rows = NULL

@@ -224,7 +224,7 @@ cdef class Decoding:
 
 
 cdef class Encoding:
-    """An encode that pauses between elements. What it has yet to write is kept alive in `held`."""
+    """An encode that pauses between elements. `held` keeps the objects alive that are not written yet."""
     cdef Walk walk
     cdef Writer writer
     cdef list held

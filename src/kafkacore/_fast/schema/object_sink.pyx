@@ -1,7 +1,7 @@
 """The object sink: the walker's callbacks that read into and write from Python objects.
 
-They are called from nogil code whose caller holds the GIL, so they are declared nogil and use the raw C API; what goes
-wrong is left as the pending exception. What they call that is compiled as code with the GIL goes by a cast pointer.
+Code without the GIL calls them, and its own caller holds the GIL. So they are declared nogil and use the raw C API. An
+error stays the pending Python exception. They call functions that need the GIL through a cast pointer.
 """
 
 from cpython.object cimport PyObject

@@ -8,7 +8,7 @@
 # tests/fuzz/corpus/TARGET.
 source "$(dirname "$0")/common.sh"
 
-targets=(records validator log directory dump metadata messages offsets)
+targets=(records validator log directory dump metadata messages offsets views)
 [ $# -ge 2 ] || [ "${1:-}" = all ] || die "usage: ci/fuzz.sh TARGET SECONDS [--seed N] [--keep DIR], or ci/fuzz.sh all [SECONDS]"
 [[ " all ${targets[*]} " == *" $1 "* ]] || die "unknown target $1; the targets are ${targets[*]}, and all"
 ci/build.sh test

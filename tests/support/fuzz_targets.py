@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from array import array
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -16,11 +17,18 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.record.batch import Batches, CorruptBatchError, InvalidRecordError, RecordBatchBuilder
 from kafkacore._fast.record.validator import Validator, follow
+from kafkacore._fast.schema.wire import BINDINGS
 from kafkacore._fast.wait.io import LogDirectory
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.metadata.records import RECORD_TYPES
 from kafkacore.protocol import apis
-from kafkacore.protocol.messages import OffsetCommitRequest, OffsetCommitResponse, message_class
+from kafkacore.protocol.messages import (
+    FetchRequest,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    ProduceRequest,
+    message_class,
+)
 from kafkacore.storage import log_loader
 from transactions import ABORT, marker, records
 
@@ -187,6 +195,61 @@ def commit_seeds() -> list[bytes]:
     return [bytes([version - 2]) + request.encode(version) for version in range(2, 11)]
 
 
+# --- the hot path's view of a message ---
+
+HOT_MESSAGES: Final = [
+    (name, version) for name, each in BINDINGS.items() for version in range(each.lowest, each.highest + 1)
+]
+ARENA_BYTES: Final = 16 << 20
+VIEW_NS: Final = 1_000_000_000  # no input of the fuzzer may take longer; the machine may be busy
+
+
+def view_message(data: bytes) -> None:
+    """The first two bytes choose message and version. Checks that the C structs of a view and the message's class agree
+    on the bytes, and that a view takes bounded time."""
+    if len(data) < 2:
+        return
+    name, version = HOT_MESSAGES[int.from_bytes(data[:2]) % len(HOT_MESSAGES)]
+    begun_ns = time.thread_time_ns()
+    try:
+        _, written, _ = BINDINGS[name].copy(data[2:], version, arena_bytes=ARENA_BYTES)
+    except ProtocolError:
+        written = None
+    assert time.thread_time_ns() - begun_ns < VIEW_NS, f"{name} {version}: a view of {len(data)} bytes takes too long"
+    refusal = ""
+    try:
+        message, _ = message_class(name).decode_prefix(data[2:], version)
+    except ProtocolError as error:
+        refusal = str(error)
+    if refusal:
+        # A view does not look into text.
+        assert written is None or "not UTF-8" in refusal, f"{name} {version}: only the view accepts it ({refusal})"
+        return
+    assert written is not None, f"{name} {version}: only the class accepts it"
+    # A view drops tagged fields that its version does not know; the class keeps them.
+    assert message_class(name).decode(written, version).encode(version) == written, (
+        f"{name} {version}: written otherwise"
+    )
+    assert len(written) <= len(message.encode(version)), f"{name} {version}: the view writes more than the class"
+
+
+def view_seeds() -> list[bytes]:
+    """Defaults of every message, and requests that name one partition, or one topic, very often."""
+    seeds = [
+        number.to_bytes(2) + message_class(name)().encode(version)
+        for number, (name, version) in enumerate(HOT_MESSAGES)
+    ]
+    number = HOT_MESSAGES.index(("ProduceRequest", 9))
+    batch = sound_batches()[0]
+    parts = [ProduceRequest.PartitionProduceData(index=0, records=batch)] * 500
+    crowded = ProduceRequest(topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=parts)] * 2)
+    seeds.append(number.to_bytes(2) + crowded.encode(9))
+    number = HOT_MESSAGES.index(("FetchRequest", 12))
+    topics = [FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchPartition()] * 3)] * 1000
+    seeds.append(number.to_bytes(2) + FetchRequest(topics=topics).encode(12))
+    return seeds
+
+
 TARGETS: Final = {
     "records": Target(walk_records, sound_batches, repaired),
     "validator": Target(validate_records, sound_batches, repaired),
@@ -196,4 +259,5 @@ TARGETS: Final = {
     "metadata": Target(fuzz_files.replay_metadata, fuzz_files.metadata_seeds, fuzz_files.repaired_metadata),
     "messages": Target(decode_message, message_seeds),
     "offsets": Target(commit_offsets, commit_seeds),
+    "views": Target(view_message, view_seeds),
 }

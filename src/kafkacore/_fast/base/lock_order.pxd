@@ -6,11 +6,11 @@ aborts. docs/design.md has the same order in words.
 """
 
 cdef enum:
-    RANK_FETCH_SESSIONS = 1   # FetchSessions.lock: the cache of fetch sessions
+    RANK_ACCEPTOR = 1         # Acceptor.lock: the listeners of an acceptor
+    RANK_LINKS                # Reactor.links_lock: the planes that a processor serves
+    RANK_FETCH_SESSIONS       # FetchSessions.lock: the cache of fetch sessions
     RANK_FETCH_SESSION        # FetchSession.lock: the partitions of one session
     RANK_LOG                  # Log.lock: one partition with its log, high watermark and waiters
-    RANK_ACCEPTOR             # Acceptor.lock: the listeners of an acceptor
-    RANK_LINKS                # Reactor.links_lock: the planes that a processor serves
     RANK_ADDRESSES            # from here on leaves. Plane.addresses_lock: connections by IP address
     RANK_CREW                 # Crew.lock: the queue of the I/O pool, and that of the committers
     RANK_BUDGET               # Budget.lock: request memory, and who waits for it

@@ -370,10 +370,16 @@ cdef class PyBudget:
         budget_close(&self.budget)
 
     def reserve(self, uint8_t number, int64_t size) -> bool:
-        return budget_reserve(&self.budget, &self.claims[number].reservation, size)
+        cdef bint granted
+        with nogil:
+            granted = budget_reserve(&self.budget, &self.claims[number].reservation, size)
+        return granted
 
     def grow(self, uint8_t number, int64_t size, int64_t rest) -> bool:
-        return budget_grow(&self.budget, &self.claims[number].reservation, size, rest)
+        cdef bint granted
+        with nogil:
+            granted = budget_grow(&self.budget, &self.claims[number].reservation, size, rest)
+        return granted
 
     def granted_bytes(self, uint8_t number) -> tuple[int, bool]:
         """The granted size of the claim, and whether it overdraws."""
@@ -381,7 +387,10 @@ cdef class PyBudget:
 
     def cancel(self, uint8_t number) -> bool:
         """Cancels the claim. True: it was still waiting."""
-        return budget_cancel(&self.budget, &self.claims[number].reservation)
+        cdef bint waited
+        with nogil:
+            waited = budget_cancel(&self.budget, &self.claims[number].reservation)
+        return waited
 
     def release(self, int64_t size, bint overdraft=False) -> None:
         with nogil:

@@ -394,9 +394,7 @@ def test_fetch_answers_at_once_when_parked_requests_fill_their_share_of_memory(d
         clients.append(data_plane.client())
         clients[-1].send_frame(dense_fetch(count, 60_000))
         until(lambda before=before: counters()["memory_parked_bytes"] > before)
-        assert (
-            counters()["memory_parked_bytes"] - before > 200 * count
-        )  # what it keeps in memory
+        assert counters()["memory_parked_bytes"] - before > 200 * count  # what it keeps in memory
     for _ in range(3):  # these find no room and do not wait
         last = data_plane.client()
         last.send_frame(dense_fetch(count, 60_000))

@@ -444,7 +444,10 @@ def test_format_and_info_from_the_command_line(server_properties, tmp_path, caps
 def test_mistake_is_one_line_on_stderr(server_properties, capsys):
     for arguments, message in (
         (["--override", "num.partitions=0"], "kafkacore: num.partitions=0: must be an int of at least 1\n"),
-        (["-f", "group.version"], "kafkacore: --feature 'group.version' must be NAME=LEVEL, for example kraft.version=1\n"),
+        (
+            ["-f", "group.version"],
+            "kafkacore: --feature 'group.version' must be NAME=LEVEL, for example kraft.version=1\n",
+        ),
         (["-t", "x"], "kafkacore: cluster id 'x' is not 16 bytes in URL-safe base64; "),
     ):
         assert main(["storage", "format", "-c", server_properties, "-t", CLUSTER_ID, *arguments]) == 1

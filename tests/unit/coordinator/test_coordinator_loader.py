@@ -50,7 +50,7 @@ async def here(work: Callable[[], ReadBytes]) -> ReadBytes:
     return work()
 
 
-def test_what_the_shard_refuses_is_left_out_and_the_others_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
+def test_refused_record_is_skipped_and_the_others_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
     key = ConsumerGroupMetadataKey(group_id="first")
     other_kind = pack(">h", key.API_KEY) + key.encode(0)
     log = Log(group("first"), group("undecided", None), (other_kind, b"x"), (b"\0\x63", b"x"), group("last"))

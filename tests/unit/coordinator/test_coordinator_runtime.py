@@ -227,7 +227,7 @@ def flip_a_byte(path: Path) -> None:
         damaged.write(b"\xff")
 
 
-def test_what_is_put_is_answered_when_it_is_committed_and_lies_in_the_log(play: Any) -> None:
+def test_write_is_answered_when_it_is_committed_in_the_log(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         assert await world.put(b"a", b"1") == 0
@@ -237,7 +237,7 @@ def test_what_is_put_is_answered_when_it_is_committed_and_lies_in_the_log(play: 
     play(story)
 
 
-def test_the_first_of_a_turn_does_not_wait_and_what_follows_it_shares_a_batch(play: Any) -> None:
+def test_first_write_of_a_turn_is_appended_at_once_and_later_ones_share_a_batch(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         await world.put(b"opens the log")
@@ -249,7 +249,7 @@ def test_the_first_of_a_turn_does_not_wait_and_what_follows_it_shares_a_batch(pl
     play(story)
 
 
-def test_what_comes_during_an_append_shares_a_batch(play: Any) -> None:
+def test_writes_during_an_append_share_a_batch(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
@@ -265,7 +265,7 @@ def test_what_comes_during_an_append_shares_a_batch(play: Any) -> None:
     play(story)
 
 
-def test_what_comes_of_a_commit_is_told_behind_all_of_its_batch(play: Any) -> None:
+def test_effects_of_a_commit_follow_the_reports_of_its_batch(play: Any) -> None:
     async def story(world: World) -> None:
         shard = await world.led()
         world.log().rolls = 2  # the second batch is appended elsewhere, too, and what comes of it at once
@@ -290,7 +290,7 @@ def test_what_comes_of_a_commit_is_told_behind_all_of_its_batch(play: Any) -> No
     play(story)
 
 
-def test_a_batch_lingers_for_more(play: Any) -> None:
+def test_batch_lingers_for_more(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         first = world.put(b"a")
@@ -303,7 +303,7 @@ def test_a_batch_lingers_for_more(play: Any) -> None:
     play(story, linger_ms=30)
 
 
-def test_one_that_no_batch_can_hold_is_refused_alone_and_who_came_with_it_comes_again(play: Any) -> None:
+def test_write_too_large_for_a_batch_fails_and_its_companions_are_repeated(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         puts = [world.put(b"a"), world.put(b"b", b"v" * 1000), world.put(b"c")]
@@ -313,7 +313,7 @@ def test_one_that_no_batch_can_hold_is_refused_alone_and_who_came_with_it_comes_
     play(story, max_batch_bytes=500)
 
 
-def test_one_that_no_later_one_counts_on_fails_alone_when_no_batch_can_hold_it(play: Any) -> None:
+def test_independent_write_too_large_for_a_batch_fails_alone(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         puts = [world.put(b"a"), world.put(b"b", b"v" * 1000, independent=True), world.put(b"c")]
@@ -323,7 +323,7 @@ def test_one_that_no_later_one_counts_on_fails_alone_when_no_batch_can_hold_it(p
     play(story, max_batch_bytes=500)
 
 
-def test_one_that_fails_alone_is_told_behind_those_that_wait_for_the_replicas(play: Any) -> None:
+def test_lone_failure_is_reported_after_earlier_writes_that_wait_for_replicas(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         await world.put(b"opens the log")
@@ -346,7 +346,7 @@ def test_one_that_fails_alone_is_told_behind_those_that_wait_for_the_replicas(pl
     play(story, max_batch_bytes=500)
 
 
-def test_a_batch_is_no_larger_than_the_topic_takes(play: Any) -> None:
+def test_batch_stays_below_the_topics_limit(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
@@ -358,7 +358,7 @@ def test_a_batch_is_no_larger_than_the_topic_takes(play: Any) -> None:
     play(story, max_batch_bytes=500)
 
 
-def test_one_that_fails_takes_those_behind_it_along_and_the_next_begins_anew(play: Any) -> None:
+def test_failed_write_fails_those_behind_it_and_the_next_one_succeeds(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
@@ -377,7 +377,7 @@ def test_one_that_fails_takes_those_behind_it_along_and_the_next_begins_anew(pla
 
 
 @pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
-def test_a_partition_that_is_lost_is_coordinated_no_more(play: Any, error: ErrorCode) -> None:
+def test_lost_partition_is_unloaded(play: Any, error: ErrorCode) -> None:
     async def story(world: World) -> None:
         await world.led()
         await world.led(1)
@@ -391,7 +391,7 @@ def test_a_partition_that_is_lost_is_coordinated_no_more(play: Any, error: Error
     play(story)
 
 
-def test_who_waits_for_an_append_that_ends_without_a_result_comes_again(play: Any) -> None:
+def test_waiter_must_repeat_when_an_append_ends_without_a_result(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         await world.put(b"before")
@@ -407,7 +407,7 @@ def test_who_waits_for_an_append_that_ends_without_a_result_comes_again(play: An
     play(story)
 
 
-def test_who_waits_too_long_is_told_and_the_append_may_still_come_to_be(play: Any) -> None:
+def test_late_waiter_gets_an_error_and_the_append_may_still_commit(play: Any) -> None:
     async def story(world: World) -> None:
         shard = await world.led()
         world.gate.clear()
@@ -420,7 +420,7 @@ def test_who_waits_too_long_is_told_and_the_append_may_still_come_to_be(play: An
     play(story, timeout_ms=20)
 
 
-def test_a_log_is_loaded_whole_before_anybody_is_answered(play: Any) -> None:
+def test_requests_are_refused_until_the_whole_log_is_loaded(play: Any) -> None:
     async def story(world: World) -> None:
         handle = world.log().handle
         for n in range(300):
@@ -438,7 +438,7 @@ def test_a_log_is_loaded_whole_before_anybody_is_answered(play: Any) -> None:
     play(story)
 
 
-def test_control_batches_tell_the_ends_of_transactions_and_unreadable_records_are_left_out(
+def test_control_batches_end_transactions_and_unreadable_records_are_skipped(
     play: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story(world: World) -> None:
@@ -458,7 +458,7 @@ def test_control_batches_tell_the_ends_of_transactions_and_unreadable_records_ar
     assert "offset 3 cannot be read and is skipped: it has no key" in caplog.text
 
 
-def test_a_corrupt_log_refuses_its_own_groups_alone(play: Any, tmp_path: Path) -> None:
+def test_corrupt_log_fails_its_own_groups_alone(play: Any, tmp_path: Path) -> None:
     async def story(world: World) -> None:
         handle = world.log().handle
         handle.append(batch((b"a", b"1" * 100)))
@@ -476,7 +476,7 @@ def test_a_corrupt_log_refuses_its_own_groups_alone(play: Any, tmp_path: Path) -
     play(story)
 
 
-def test_when_the_leadership_goes_who_waits_is_told_and_a_later_epoch_loads_anew(play: Any) -> None:
+def test_waiters_get_an_error_when_the_leadership_goes_and_a_later_epoch_loads_again(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         assert await world.put(b"a", b"1") == 0
@@ -499,7 +499,7 @@ def test_when_the_leadership_goes_who_waits_is_told_and_a_later_epoch_loads_anew
     play(story)
 
 
-def test_a_leadership_that_comes_back_loads_what_was_on_its_way_when_it_went(play: Any) -> None:
+def test_returning_leadership_loads_appends_that_were_under_way(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
@@ -520,7 +520,7 @@ def test_a_leadership_that_comes_back_loads_what_was_on_its_way_when_it_went(pla
     play(story)
 
 
-def test_a_stop_tells_everybody(play: Any) -> None:
+def test_stop_answers_every_waiter(play: Any) -> None:
     async def story(world: World) -> None:
         await world.led()
         world.gate.clear()
@@ -557,7 +557,7 @@ def test_many_answers_are_given_in_turns_of_the_loop(play: Any, monkeypatch: pyt
     play(story)
 
 
-def test_no_more_is_decided_while_too_much_waits(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_are_refused_while_the_journal_is_full(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         monkeypatch.setattr(journal, "MAX_WAITING", 1)
         await world.led()
@@ -573,7 +573,7 @@ def test_no_more_is_decided_while_too_much_waits(play: Any, monkeypatch: pytest.
     play(story)
 
 
-def test_a_shard_ticks_when_it_asked_to_and_not_before(play: Any) -> None:
+def test_shard_ticks_at_its_deadline_and_not_before(play: Any) -> None:
     async def story(world: World) -> None:
         shard = await world.led()
         shard.deadline_ms = NOW_MS + 5000
@@ -602,7 +602,7 @@ def test_loading_yields_to_the_loop(play: Any, monkeypatch: pytest.MonkeyPatch) 
     play(story)
 
 
-def test_a_shard_whose_tick_fails_ticks_at_its_next_deadline(play: Any) -> None:
+def test_shard_whose_tick_fails_ticks_at_its_next_deadline(play: Any) -> None:
     async def story(world: World) -> None:
         shard = await world.led()
         shard.deadline_ms = NOW_MS + 1000
@@ -638,7 +638,7 @@ class _Stepped:
         return self._clock.wall_ms() + self.step_ms
 
 
-def test_the_time_it_tells_is_that_of_its_shards_when_the_wall_clock_is_set(play: Any) -> None:
+def test_runtime_and_shards_share_a_time_when_the_wall_clock_is_set(play: Any) -> None:
     async def story(world: World) -> None:
         clock = _Stepped(world)
         settings, ports = world.runtime._settings, world.runtime._ports
@@ -687,7 +687,7 @@ async def _lead_twice_while_an_append_is_slow(world: World) -> _SlowAppend:
     return slow
 
 
-def test_a_third_seat_loads_what_was_on_its_way_when_the_first_went(play: Any) -> None:
+def test_third_seat_loads_appends_of_the_first(play: Any) -> None:
     async def story(world: World) -> None:
         slow = await _lead_twice_while_an_append_is_slow(world)
         try:
@@ -699,7 +699,7 @@ def test_a_third_seat_loads_what_was_on_its_way_when_the_first_went(play: Any) -
     play(story)
 
 
-def test_a_stop_waits_for_the_append_of_a_seat_before_the_last(play: Any) -> None:
+def test_stop_waits_for_the_append_of_an_earlier_seat(play: Any) -> None:
     async def story(world: World) -> None:
         slow = await _lead_twice_while_an_append_is_slow(world)
         asyncio.get_running_loop().call_later(0.05, slow.go.set)

@@ -13,7 +13,7 @@ def counts(log: GroupLog) -> tuple[int, int, int, int]:
     return it.offset_commits, it.deleted_offsets, it.expired_offsets, it.completed_rebalances
 
 
-def test_a_rebalance_is_counted_when_the_assignment_is_stored() -> None:
+def test_rebalance_is_counted_when_the_assignment_is_stored() -> None:
     log = GroupLog()
     log.join("j", client=Client(api_version=3))
     log.wait(3_000)

@@ -17,7 +17,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_each_fires_once_when_it_is_due(steps: list[tuple[str, int, int]]) -> None:
+def test_deadline_fires_once_when_it_is_due(steps: list[tuple[str, int, int]]) -> None:
     deadlines, fired, now = Deadlines(), [], 0
     numbered = [Deadline().call(fired.append, number) for number in range(8)]
     expected: dict[int, int] = {}
@@ -42,7 +42,7 @@ def test_each_fires_once_when_it_is_due(steps: list[tuple[str, int, int]]) -> No
             assert next_ms <= min(expected.values())
 
 
-def test_putting_off_and_cancelling_leave_no_more_than_as_many_dead_entries_as_live_ones() -> None:
+def test_dead_entries_never_outnumber_live_ones() -> None:
     deadlines = Deadlines()
     kept = [Deadline() for _ in range(100)]
     for round_number in range(100):
@@ -60,7 +60,7 @@ def test_putting_off_and_cancelling_leave_no_more_than_as_many_dead_entries_as_l
     assert len(deadlines) <= 400
 
 
-def test_one_that_an_action_cancels_or_puts_off_does_not_fire() -> None:
+def test_deadline_does_not_fire_when_an_action_cancels_it_or_puts_it_off() -> None:
     deadlines, fired = Deadlines(), []
     second, third = Deadline().call(fired.append, 2), Deadline().call(fired.append, 3)
 
@@ -77,7 +77,7 @@ def test_one_that_an_action_cancels_or_puts_off_does_not_fire() -> None:
     assert fired == [3]
 
 
-def test_those_that_come_after_one_that_fails_fire_in_the_next_turn() -> None:
+def test_deadlines_after_a_failed_one_fire_in_the_next_turn() -> None:
     deadlines, fired = Deadlines(), []
 
     def fails() -> None:

@@ -23,7 +23,7 @@ def groups(log: GroupLog) -> list[str]:
 # --- expiry ---
 
 
-def test_a_simple_groups_offset_expires_after_its_commit_and_the_group_with_the_last() -> None:
+def test_simple_group_ends_when_its_last_offset_expires() -> None:
     log = GroupLog()
     log.commit_offsets("old", {("t", 0): 5})
     log.wait(DAY_MS)
@@ -51,7 +51,7 @@ def test_offsets_of_a_group_count_from_when_it_became_empty() -> None:
     assert groups(log) == []
 
 
-def test_of_a_group_that_consumes_only_topics_it_has_left_expire() -> None:
+def test_offsets_of_topics_that_a_group_has_left_expire() -> None:
     log = GroupLog()
     metadata = b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff"
     log.join("j", client=OLD, protocols=[("range", metadata)], session_ms=1_800_000)
@@ -65,7 +65,7 @@ def test_of_a_group_that_consumes_only_topics_it_has_left_expire() -> None:
     assert log.offsets() == {("t", 0): 5}
 
 
-def test_a_retention_of_the_clients_own_comes_first() -> None:
+def test_retention_of_the_client_takes_precedence() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, retention_ms=LOOK_MS // 2, version=3)
     log.commit_offsets("d", {("t", 1): 5}, retention_ms=2 * RETENTION_MS, version=3)
@@ -75,21 +75,21 @@ def test_a_retention_of_the_clients_own_comes_first() -> None:
     assert log.offsets() == {("t", 1): 5}
 
 
-def test_a_group_without_members_and_offsets_goes_at_the_next_look() -> None:
+def test_group_without_members_and_offsets_is_removed_at_the_next_look() -> None:
     log = GroupLog()
     log.join("told")  # and never comes
     log.wait(LOOK_MS)
     assert groups(log) == []
 
 
-def test_a_group_that_has_members_and_no_offsets_stays() -> None:
+def test_group_that_has_members_and_no_offsets_stays() -> None:
     log = GroupLog()
     (member,), generation = log.form(1, session_ms=1_800_000)
     log.wait(LOOK_MS)
     assert log.heartbeat(member, generation) == ErrorCode.NONE
 
 
-def test_a_look_takes_no_longer_than_a_few_thousand_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_look_is_limited_to_a_few_thousand_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
     monkeypatch.setattr(expiry, "MAX_TOMBSTONES_PER_APPEND", 8)
     log = GroupLog()
@@ -105,7 +105,7 @@ def test_a_look_takes_no_longer_than_a_few_thousand_offsets(monkeypatch: pytest.
     assert ticks == 5
 
 
-def test_a_group_of_very_many_offsets_is_looked_at_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_with_very_many_offsets_is_searched_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
     log = GroupLog()
     for topic in ("one", "two", "three"):
@@ -124,7 +124,7 @@ def test_a_group_of_very_many_offsets_is_looked_at_in_parts(monkeypatch: pytest.
     assert log.offsets() == {("stays", 0): 5, ("one", 0): 6, ("two", 0): 6}
 
 
-def test_a_group_of_very_many_offsets_ends_in_the_round_that_takes_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_with_very_many_offsets_ends_in_the_round_that_removes_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
     log = GroupLog()
     log.commit_offsets("all", {("t", index): 5 for index in range(50)}, retention_ms=1, version=3)
@@ -133,7 +133,7 @@ def test_a_group_of_very_many_offsets_ends_in_the_round_that_takes_its_last(monk
     assert log.records[-1] == (records.group_key("g"), None)
 
 
-def test_a_group_that_begins_to_consume_while_it_is_looked_at_keeps_what_is_left(
+def test_group_that_starts_to_consume_during_a_look_keeps_its_other_offsets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TICK", 20)
@@ -147,7 +147,7 @@ def test_a_group_that_begins_to_consume_while_it_is_looked_at_keeps_what_is_left
     assert len(log.offsets()) == 30
 
 
-def test_an_offset_that_is_committed_anew_while_it_expires_stays() -> None:
+def test_offset_that_is_committed_again_while_it_expires_stays() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
     log.hold = True
@@ -158,7 +158,7 @@ def test_an_offset_that_is_committed_anew_while_it_expires_stays() -> None:
     assert log.offsets() == {("t", 0): 6}
 
 
-def test_a_commit_behind_its_groups_end_makes_another_group() -> None:
+def test_commit_after_the_end_of_its_group_makes_another_group() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
     log.hold = True
@@ -170,7 +170,7 @@ def test_a_commit_behind_its_groups_end_makes_another_group() -> None:
     assert log.offsets() == log.restarted().offsets() == {("t", 1): 6}
 
 
-def test_an_expiry_that_could_not_be_written_is_tried_again() -> None:
+def test_failed_expiry_is_tried_again() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, retention_ms=1, version=3)
     log.hold = True
@@ -225,7 +225,7 @@ def test_groups_are_deleted_with_their_offsets() -> None:
     assert log.restarted().offsets("simple") == {}
 
 
-def test_a_deletion_that_failed_leaves_the_group() -> None:
+def test_deletion_that_failed_leaves_the_group() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5})
     log.hold = True
@@ -237,7 +237,7 @@ def test_a_deletion_that_failed_leaves_the_group() -> None:
     assert log.offsets() == {("t", 0): 5}
 
 
-def test_a_deletion_that_failed_leaves_nobody_for_whom_a_rebalance_waits() -> None:
+def test_failed_deletion_leaves_no_member_that_a_rebalance_waits_for() -> None:
     log = GroupLog()
     log.join("told")
     log.hold = True
@@ -252,7 +252,7 @@ def test_a_deletion_that_failed_leaves_nobody_for_whom_a_rebalance_waits() -> No
     assert log.answers["again"].generation_id == 2
 
 
-def test_a_group_whose_first_offset_is_being_committed_is_deleted() -> None:
+def test_group_whose_first_offset_is_being_committed_is_deleted() -> None:
     log = GroupLog(hold=True)
     log.commit_offsets("c", {("t", 0): 5})
     log.delete_groups("d", "g")
@@ -263,7 +263,7 @@ def test_a_group_whose_first_offset_is_being_committed_is_deleted() -> None:
     assert log.offsets() == {}
 
 
-def test_whoever_was_told_an_id_by_a_deleted_group_begins_anew() -> None:
+def test_member_of_a_deleted_group_that_has_not_joined_begins_anew() -> None:
     log = GroupLog()
     told = log.join("told").member_id
     log.delete_groups("d", "g")
@@ -292,12 +292,12 @@ def test_groups_are_listed_by_state_and_type() -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_group_that_is_not_there_is_dead(version: int, error: ErrorCode) -> None:
+def test_missing_group_is_described_as_dead(version: int, error: ErrorCode) -> None:
     described = GroupLog().describe("none", version)
     assert (described.group_state, described.error_code) == ("Dead", error)
 
 
-def test_a_group_that_rebalances_shows_no_subscriptions() -> None:
+def test_group_that_rebalances_shows_no_subscriptions() -> None:
     log = GroupLog()
     log.join("a", client=OLD)
     described = log.describe()
@@ -306,7 +306,7 @@ def test_a_group_that_rebalances_shows_no_subscriptions() -> None:
     assert (member.client_id, member.client_host, member.member_metadata) == ("client", "/127.0.0.1", b"")
 
 
-def test_topics_without_an_id_are_anybodys() -> None:
+def test_topics_without_an_id_match_any_id() -> None:
     log = loaded([])
     log.commit_offsets("c", {("t", 0): 5}, topic_id=ZERO)
     log.carry_out(log.shard.topics_deleted([("t", TOPIC_ID)], log.now_ms))

@@ -18,7 +18,7 @@ def code(answer: Any) -> ErrorCode:
     return ErrorCode(answer.error_code)
 
 
-def test_a_newcomer_is_told_its_id_and_joins_with_it() -> None:
+def test_newcomer_gets_its_id_and_joins_with_it() -> None:
     log = GroupLog()
     told = log.join("a")
     assert code(told) == ErrorCode.MEMBER_ID_REQUIRED
@@ -32,7 +32,7 @@ def test_a_newcomer_is_told_its_id_and_joins_with_it() -> None:
     assert (joined.protocol_type, joined.protocol_name) == ("consumer", "range")
 
 
-def test_an_older_newcomer_needs_no_id_first_and_a_static_one_never() -> None:
+def test_old_client_and_static_member_join_without_an_id() -> None:
     log = GroupLog()
     assert log.join("old", client=OLD) is None
     assert log.join("static", instance="i-1") is None
@@ -41,27 +41,27 @@ def test_an_older_newcomer_needs_no_id_first_and_a_static_one_never() -> None:
     assert log.answers["static"].member_id.startswith("i-1-")
 
 
-def test_an_empty_protocol_name_is_null_since_version_7_only() -> None:
+def test_empty_protocol_name_is_null_since_version_7_only() -> None:
     log = GroupLog()
     assert log.join("old", protocols=(), client=Client(api_version=6)).protocol_name == ""
     assert log.join("new", protocols=(), client=Client(api_version=7)).protocol_name is None
 
 
-def test_a_member_of_a_group_that_is_not_there_is_unknown() -> None:
+def test_member_of_a_missing_group_is_unknown() -> None:
     log = GroupLog()
     answer = log.join("a", member="who")
     assert (code(answer), answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "who")
     assert log.records == []
 
 
-def test_a_member_that_is_not_in_the_group_is_unknown() -> None:
+def test_member_that_is_not_in_the_group_is_unknown() -> None:
     log = GroupLog()
     log.form(1)
     assert code(log.join("a", member="who")) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("", [RANGE]), ("consumer", [])])
-def test_a_first_member_must_offer_a_protocol(protocol_type: str, protocols: list[tuple[str, bytes]]) -> None:
+def test_first_member_must_offer_a_protocol(protocol_type: str, protocols: list[tuple[str, bytes]]) -> None:
     log = GroupLog()
     answer = log.join("a", protocol_type=protocol_type, protocols=protocols)
     assert code(answer) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -70,14 +70,14 @@ def test_a_first_member_must_offer_a_protocol(protocol_type: str, protocols: lis
 
 
 @pytest.mark.parametrize(("protocol_type", "protocols"), [("connect", [RANGE]), ("consumer", [STICKY])])
-def test_a_later_member_must_fit_in(protocol_type: str, protocols: list[tuple[str, bytes]]) -> None:
+def test_later_member_must_share_a_protocol(protocol_type: str, protocols: list[tuple[str, bytes]]) -> None:
     log = GroupLog()
     log.form(1)
     answer = log.join("a", protocol_type=protocol_type, protocols=protocols)
     assert code(answer) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_the_protocol_that_most_members_like_best_is_taken_of_those_that_all_have() -> None:
+def test_common_protocol_with_most_votes_is_chosen() -> None:
     log = GroupLog()
     log.join("a", protocols=[("own", b""), RANGE, STICKY], client=OLD)
     log.join("b", protocols=[STICKY, RANGE], client=OLD)
@@ -86,7 +86,7 @@ def test_the_protocol_that_most_members_like_best_is_taken_of_those_that_all_hav
     assert {log.answers[each].protocol_name for each in "abc"} == {"sticky"}
 
 
-def test_only_the_leader_is_told_the_members() -> None:
+def test_only_the_leader_gets_the_members() -> None:
     log = GroupLog()
     log.join("a", client=OLD, protocols=[("range", b"of a")])
     log.join("b", instance="i", protocols=[("range", b"of b")])
@@ -99,7 +99,7 @@ def test_only_the_leader_is_told_the_members() -> None:
     assert (other.members, other.leader) == ([], leader.member_id)
 
 
-def test_an_initial_rebalance_waits_on_while_members_come_but_no_longer_than_the_rebalance_timeout() -> None:
+def test_initial_rebalance_waits_for_newcomers_up_to_the_rebalance_timeout() -> None:
     log = GroupLog()
     log.join(0, client=OLD, rebalance_ms=8_000)
     for number in range(1, 10):
@@ -112,7 +112,7 @@ def test_an_initial_rebalance_waits_on_while_members_come_but_no_longer_than_the
     assert len(log.answers[0].members) == 8
 
 
-def test_an_initial_rebalance_ends_after_one_quiet_delay() -> None:
+def test_initial_rebalance_ends_after_one_quiet_delay() -> None:
     log = GroupLog()
     log.join("a", client=OLD)
     log.wait(2_999)
@@ -121,7 +121,7 @@ def test_an_initial_rebalance_ends_after_one_quiet_delay() -> None:
     assert log.answers["a"].generation_id == 1
 
 
-def test_whoever_does_not_join_again_within_the_rebalance_timeout_is_out() -> None:
+def test_member_is_removed_when_it_does_not_rejoin_within_the_rebalance_timeout() -> None:
     log = GroupLog()
     (first, second), _ = log.form(2, session_ms=600_000)
     log.join("again", member=first, session_ms=600_000)
@@ -146,7 +146,7 @@ def test_in_version_0_the_session_timeout_is_the_rebalance_timeout() -> None:
     assert value.members[0].rebalance_timeout == 9_000
 
 
-def test_a_rebalance_is_over_when_the_last_member_has_joined() -> None:
+def test_rebalance_is_over_when_the_last_member_has_joined() -> None:
     log = GroupLog()
     (first, second), _ = log.form(2)
     assert log.join("first", member=first) is None
@@ -154,7 +154,7 @@ def test_a_rebalance_is_over_when_the_last_member_has_joined() -> None:
     assert (log.answers["first"].generation_id, log.answers["second"].generation_id) == (2, 2)
 
 
-def test_a_rebalance_waits_for_somebody_who_was_told_an_id() -> None:
+def test_rebalance_waits_for_a_member_that_got_an_id() -> None:
     log = GroupLog()
     (first,), _ = log.form(1)
     told = log.join("newcomer")
@@ -163,7 +163,7 @@ def test_a_rebalance_waits_for_somebody_who_was_told_an_id() -> None:
     assert {log.answers["first"].generation_id, log.answers["joins"].generation_id} == {2}
 
 
-def test_somebody_who_was_told_an_id_and_does_not_come_holds_up_a_rebalance_for_a_session() -> None:
+def test_member_that_got_an_id_and_does_not_join_delays_a_rebalance_for_a_session() -> None:
     log = GroupLog()
     (first,), _ = log.form(1)
     log.join("newcomer", session_ms=7_000)
@@ -174,7 +174,7 @@ def test_somebody_who_was_told_an_id_and_does_not_come_holds_up_a_rebalance_for_
     assert log.answers["first"].generation_id == 2
 
 
-def test_a_new_member_that_waits_too_long_is_told_to_begin_anew() -> None:
+def test_new_member_that_waits_too_long_must_begin_anew() -> None:
     log = GroupLog()
     (first,), _ = log.form(1, session_ms=1_800_000)
     log.join("new", client=OLD, rebalance_ms=1_800_000)
@@ -185,7 +185,7 @@ def test_a_new_member_that_waits_too_long_is_told_to_begin_anew() -> None:
     assert (code(answer), answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
-def test_a_follower_that_joins_with_nothing_new_is_told_the_generation() -> None:
+def test_follower_that_rejoins_unchanged_gets_the_generation() -> None:
     log = GroupLog()
     (leader, follower), generation = log.form(2)
     answer = log.join("again", member=follower)
@@ -193,20 +193,20 @@ def test_a_follower_that_joins_with_nothing_new_is_told_the_generation() -> None
     assert log.describe().group_state == "Stable"
 
 
-def test_a_follower_with_another_subscription_makes_a_rebalance() -> None:
+def test_follower_with_another_subscription_makes_a_rebalance() -> None:
     log = GroupLog()
     (_, follower), _ = log.form(2)
     assert log.join("again", member=follower, protocols=[("range", b"another")]) is None
     assert log.describe().group_state == "PreparingRebalance"
 
 
-def test_a_leader_that_joins_makes_a_rebalance_whatever_it_says() -> None:
+def test_leader_that_rejoins_starts_a_rebalance() -> None:
     log = GroupLog()
     (leader, _), _ = log.form(2)
     assert log.join("again", member=leader) is None
 
 
-def test_a_member_that_missed_its_answer_is_told_again_while_the_leader_assigns() -> None:
+def test_member_that_missed_its_answer_gets_it_again_while_the_leader_assigns() -> None:
     log = GroupLog()
     log.join("a", client=OLD)
     log.join("b", client=OLD)
@@ -218,7 +218,7 @@ def test_a_member_that_missed_its_answer_is_told_again_while_the_leader_assigns(
     assert log.describe().group_state == "PreparingRebalance"
 
 
-def test_a_join_that_is_sent_twice_leaves_nobody_without_an_answer() -> None:
+def test_join_sent_twice_is_answered_twice() -> None:
     log = GroupLog()
     (leader, follower), _ = log.form(2)
     log.join("once", member=leader)
@@ -228,7 +228,7 @@ def test_a_join_that_is_sent_twice_leaves_nobody_without_an_answer() -> None:
     assert code(log.answers["twice"]) == ErrorCode.NONE
 
 
-def test_a_full_group_takes_nobody_and_those_it_has_stay() -> None:
+def test_full_group_refuses_newcomers_and_keeps_its_members() -> None:
     log = GroupLog(SETTINGS._replace(max_size=2))
     members, generation = log.form(2)
     answer = log.join("third")
@@ -237,7 +237,7 @@ def test_a_full_group_takes_nobody_and_those_it_has_stay() -> None:
     assert log.join("again", member=members[1]).generation_id == generation
 
 
-def test_of_a_group_that_is_too_large_the_last_to_join_are_left_out() -> None:
+def test_oversized_group_drops_the_last_members_to_join() -> None:
     log = GroupLog()
     members, _ = log.form(3)
     small = loaded(log.records, SETTINGS._replace(max_size=2))
@@ -248,7 +248,7 @@ def test_of_a_group_that_is_too_large_the_last_to_join_are_left_out() -> None:
     assert {small.answers[each].generation_id for each in members[:2]} == {2}
 
 
-def test_a_group_that_could_not_be_written_is_not_there() -> None:
+def test_group_does_not_exist_when_its_record_could_not_be_written() -> None:
     log = GroupLog(hold=True)
     assert log.join("a", client=OLD) is None
     assert log.join("b", client=OLD) is None
@@ -259,7 +259,7 @@ def test_a_group_that_could_not_be_written_is_not_there() -> None:
     assert finish_now(log.shard.list_groups([], [])) == []
 
 
-def test_when_the_leader_is_gone_somebody_who_has_joined_leads() -> None:
+def test_joined_member_becomes_leader_when_the_leader_is_gone() -> None:
     log = GroupLog()
     (leader, follower), _ = log.form(2)
     log.join("follower", member=follower, protocols=[("range", b"new")])
@@ -267,7 +267,7 @@ def test_when_the_leader_is_gone_somebody_who_has_joined_leads() -> None:
     assert log.answers["follower"].leader == follower
 
 
-def test_a_group_goes_on_in_the_next_generation_after_it_was_empty() -> None:
+def test_group_goes_on_in_the_next_generation_after_it_was_empty() -> None:
     log = GroupLog()
     (member,), _ = log.form(1)
     log.leave("leaves", (member, None))
@@ -278,14 +278,14 @@ def test_a_group_goes_on_in_the_next_generation_after_it_was_empty() -> None:
 
 
 @pytest.mark.parametrize("asked", [{"client": OLD._replace(client_id="c" * 32_731)}, {"instance": "ä" * 16_366}])
-def test_an_id_that_would_be_too_long_for_a_record_is_refused_before_anything_is_done(asked: dict[str, Any]) -> None:
+def test_id_too_long_for_a_record_is_refused_first(asked: dict[str, Any]) -> None:
     log = GroupLog()
     assert code(log.join("a", **asked)) == ErrorCode.UNKNOWN_SERVER_ERROR
     assert finish_now(log.shard.list_groups([], [])) == []
     assert log.records == []
 
 
-def test_of_a_protocol_that_is_offered_twice_the_first_counts() -> None:
+def test_first_of_two_equal_protocols_counts() -> None:
     log = GroupLog()
     log.join("a", client=OLD, protocols=[("range", b"first"), STICKY, ("range", b"second")])
     log.join("b", client=OLD, protocols=[RANGE])
@@ -294,7 +294,7 @@ def test_of_a_protocol_that_is_offered_twice_the_first_counts() -> None:
     assert (leader.protocol_name, leader.members[0].metadata) == ("range", b"first")
 
 
-def test_a_group_tells_only_so_many_their_ids_before_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_members_with_an_id_that_have_not_joined_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joining, "MAX_PENDING_MEMBERS", 2)
     log = GroupLog()
     told = log.join("a")
@@ -306,7 +306,7 @@ def test_a_group_tells_only_so_many_their_ids_before_they_come(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("rebalance_ms", [0, -1])
-def test_static_members_that_are_waited_for_with_no_patience_leave_time_for_others(rebalance_ms: int) -> None:
+def test_rebalance_timeout_of_zero_leaves_time_for_other_groups(rebalance_ms: int) -> None:
     log = GroupLog()
     log.join("leader", client=OLD)
     log.join("static", instance="i", rebalance_ms=rebalance_ms)
@@ -321,7 +321,7 @@ def test_static_members_that_are_waited_for_with_no_patience_leave_time_for_othe
     assert log.describe().group_state == "Empty"
 
 
-def test_a_rebalance_that_all_its_members_have_left_takes_a_newcomer() -> None:
+def test_rebalance_without_members_accepts_a_newcomer() -> None:
     log = GroupLog()
     log.join("a", client=OLD)
     (member,) = log.describe().members

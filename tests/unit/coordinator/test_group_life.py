@@ -3,7 +3,7 @@
 from group_log import GroupLog
 
 
-def test_members_become_a_generation_and_are_given_their_assignments() -> None:
+def test_members_become_a_generation_and_get_their_assignments() -> None:
     log = GroupLog()
     members, generation = log.form(3)
     assert generation == 1
@@ -15,7 +15,7 @@ def test_members_become_a_generation_and_are_given_their_assignments() -> None:
     assert [log.heartbeat(member, generation) for member in members] == [0, 0, 0]
 
 
-def test_a_group_is_the_same_after_a_restart() -> None:
+def test_group_is_the_same_after_a_restart() -> None:
     log = GroupLog()
     members, generation = log.form(3)
     log.commit_offsets("c", {("t", 0): 5, ("t", 1): 7}, member=members[0], generation=generation)
@@ -25,7 +25,7 @@ def test_a_group_is_the_same_after_a_restart() -> None:
     assert again.heartbeat(members[1], generation) == 0
 
 
-def test_a_group_whose_members_are_not_heard_of_becomes_empty_and_keeps_its_offsets() -> None:
+def test_group_with_silent_members_becomes_empty_and_keeps_its_offsets() -> None:
     log = GroupLog()
     members, generation = log.form(2)
     log.commit_offsets("c", {("t", 0): 5}, member=members[0], generation=generation)

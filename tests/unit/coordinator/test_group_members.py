@@ -28,7 +28,7 @@ def joined(count: int = 2, hold: bool = False) -> tuple[GroupLog, list[str]]:
 # --- SyncGroup ---
 
 
-def test_a_follower_waits_for_the_leader_and_the_leader_for_the_log() -> None:
+def test_follower_waits_for_the_leader_and_the_leader_for_the_log() -> None:
     log, (leader, follower) = joined(hold=True)
     assert log.sync("follower", follower, 1) is None
     assert log.sync("leader", leader, 1, {leader: b"1", follower: b"2"}) is None
@@ -39,14 +39,14 @@ def test_a_follower_waits_for_the_leader_and_the_leader_for_the_log() -> None:
     assert log.describe().group_state == "Stable"
 
 
-def test_a_member_that_comes_late_is_given_its_assignment_at_once() -> None:
+def test_late_member_gets_its_assignment_at_once() -> None:
     log, (leader, follower) = joined()
     log.sync("leader", leader, 1, {follower: b"2"})
     assert log.sync("follower", follower, 1).assignment == b"2"
     assert log.sync("again", leader, 1).assignment == b""  # it gave itself nothing
 
 
-def test_an_assignment_that_cannot_be_stored_makes_another_rebalance() -> None:
+def test_failed_assignment_starts_another_rebalance() -> None:
     log, (leader, follower) = joined(hold=True)
     log.sync("follower", follower, 1)
     log.sync("leader", leader, 1, {leader: b"1"})
@@ -55,7 +55,7 @@ def test_an_assignment_that_cannot_be_stored_makes_another_rebalance() -> None:
     assert log.describe().group_state == "PreparingRebalance"
 
 
-def test_an_assignment_that_takes_too_long_makes_another_rebalance_and_comes_too_late() -> None:
+def test_slow_assignment_starts_another_rebalance_and_is_dropped() -> None:
     log, (leader, follower) = joined(hold=True)
     log.sync("follower", follower, 1)
     log.sync("leader", leader, 1, {leader: b"1"})
@@ -66,7 +66,7 @@ def test_an_assignment_that_takes_too_long_makes_another_rebalance_and_comes_too
     assert log.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_an_assignment_of_a_generation_that_is_over_is_dropped() -> None:
+def test_assignment_of_a_generation_that_is_over_is_dropped() -> None:
     log, (leader, follower) = joined(hold=True)
     log.sync("leader", leader, 1, {leader: b"1"})
     log.join("follower", member=follower, protocols=[("range", b"changed")])
@@ -88,19 +88,19 @@ def test_an_assignment_of_a_generation_that_is_over_is_dropped() -> None:
         ({"generation": 2, "protocol_name": "sticky"}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_a_sync_that_does_not_fit(asked: dict[str, Any], error: ErrorCode) -> None:
+def test_sync_is_refused_when_it_does_not_match_the_group(asked: dict[str, Any], error: ErrorCode) -> None:
     log, (leader, _) = joined()
     assert code(log.sync("s", **({"member": leader, "generation": 1} | asked))) == error
 
 
-def test_a_sync_while_a_rebalance_is_prepared_is_told_so() -> None:
+def test_sync_is_refused_while_a_rebalance_is_prepared() -> None:
     log = GroupLog()
     (leader, follower), generation = log.form(2)
     log.join("again", member=leader)
     assert code(log.sync("s", follower, generation)) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_sync_that_is_sent_twice_leaves_nobody_without_an_answer() -> None:
+def test_sync_sent_twice_is_answered_twice() -> None:
     log, (leader, follower) = joined()
     log.sync("once", follower, 1)
     log.sync("twice", follower, 1)
@@ -109,7 +109,7 @@ def test_a_sync_that_is_sent_twice_leaves_nobody_without_an_answer() -> None:
     assert log.answers["twice"].assignment == b"2"
 
 
-def test_members_that_do_not_sync_in_time_are_out() -> None:
+def test_member_is_removed_when_it_does_not_sync_in_time() -> None:
     log, (leader, follower) = joined()
     log.sync("leader", leader, 1, {leader: b"1"})
     for _ in range(6):  # the rebalance timeout, in which the follower sends heartbeats but no SyncGroup
@@ -126,7 +126,7 @@ def test_members_that_do_not_sync_in_time_are_out() -> None:
 # --- heartbeats and sessions ---
 
 
-def test_heartbeats_keep_a_session() -> None:
+def test_heartbeat_extends_a_session() -> None:
     log = GroupLog()
     (member,), generation = log.form(1)
     for _ in range(5):
@@ -136,7 +136,7 @@ def test_heartbeats_keep_a_session() -> None:
     assert log.heartbeat(member, generation) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_commits_keep_a_session() -> None:
+def test_commit_extends_a_session() -> None:
     log = GroupLog()
     (member,), generation = log.form(1)
     for number in range(3):
@@ -154,13 +154,13 @@ def test_commits_keep_a_session() -> None:
         ({"member": "who", "generation": 2}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_heartbeat_that_does_not_fit(asked: dict[str, Any], error: ErrorCode) -> None:
+def test_heartbeat_is_refused_when_it_does_not_match_the_group(asked: dict[str, Any], error: ErrorCode) -> None:
     log = GroupLog()
     (member,), _ = log.form(1)
     assert log.heartbeat(**({"member": member, "generation": 1} | asked)) == error
 
 
-def test_when_a_session_runs_out_the_others_are_told_to_join() -> None:
+def test_others_must_rejoin_when_a_session_ends() -> None:
     log = GroupLog()
     (leader, follower), generation = log.form(2)
     log.wait(5_000)
@@ -172,7 +172,7 @@ def test_when_a_session_runs_out_the_others_are_told_to_join() -> None:
     assert follower != leader
 
 
-def test_a_member_that_waits_for_others_to_join_sends_no_heartbeats() -> None:
+def test_member_that_waits_for_others_to_join_sends_no_heartbeats() -> None:
     log = GroupLog()
     (leader, follower), generation = log.form(2)
     log.join("leader", member=leader)
@@ -183,7 +183,7 @@ def test_a_member_that_waits_for_others_to_join_sends_no_heartbeats() -> None:
     assert log.answers["leader"].generation_id == log.answers["follower"].generation_id == 2
 
 
-def test_a_member_that_waits_for_its_assignment_sends_no_heartbeats() -> None:
+def test_member_that_waits_for_its_assignment_sends_no_heartbeats() -> None:
     log, (leader, follower) = joined()
     log.sync("follower", follower, 1)
     for _ in range(4):
@@ -210,7 +210,7 @@ def test_members_leave_together_each_with_an_answer_of_its_own() -> None:
     assert log.heartbeat(members[1], generation) == unknown
 
 
-def test_of_a_group_that_is_not_there_nobody_can_leave() -> None:
+def test_leaving_a_missing_group_is_refused() -> None:
     log = GroupLog()
     answer = log.leave("l", ("who", "i"), group="none")
     assert code(answer) == ErrorCode.NONE
@@ -219,7 +219,7 @@ def test_of_a_group_that_is_not_there_nobody_can_leave() -> None:
     ]
 
 
-def test_the_last_to_leave_leaves_an_empty_generation_in_the_log() -> None:
+def test_last_to_leave_leaves_an_empty_generation_in_the_log() -> None:
     log = GroupLog()
     (member,), _ = log.form(1)
     written = len(log.records)
@@ -228,7 +228,7 @@ def test_the_last_to_leave_leaves_an_empty_generation_in_the_log() -> None:
     assert log.restarted().describe().group_state == log.describe().group_state == "Empty"
 
 
-def test_who_leaves_while_its_join_is_parked_is_told_to_begin_anew() -> None:
+def test_member_that_leaves_while_its_join_is_parked_must_begin_anew() -> None:
     log = GroupLog()
     (leader, _), _ = log.form(2)
     log.join("parked", member=leader)
@@ -236,7 +236,7 @@ def test_who_leaves_while_its_join_is_parked_is_told_to_begin_anew() -> None:
     assert code(log.answers["parked"]) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_departure_ends_a_rebalance_that_waited_for_it() -> None:
+def test_departure_ends_a_rebalance_that_waited_for_it() -> None:
     log = GroupLog()
     (leader, follower), _ = log.form(2)
     log.join("leader", member=leader)
@@ -247,7 +247,7 @@ def test_a_departure_ends_a_rebalance_that_waited_for_it() -> None:
 # --- unloading ---
 
 
-def test_whoever_waits_is_told_when_a_shard_goes_elsewhere() -> None:
+def test_waiters_get_an_error_when_a_shard_is_unloaded() -> None:
     log, (leader, follower) = joined(hold=True)
     log.sync("follower", follower, 1)
     log.sync("leader", leader, 1, {})
@@ -265,6 +265,6 @@ def test_whoever_waits_is_told_when_a_shard_goes_elsewhere() -> None:
     assert code(topic.partitions[0]) == ErrorCode.NOT_COORDINATOR
 
 
-def test_nothing_is_due_in_an_empty_shard_but_the_look_for_expired_offsets() -> None:
+def test_empty_shard_only_searches_for_expired_offsets() -> None:
     log = GroupLog()
     assert log.shard.next_deadline_ms() == log.now_ms + SETTINGS.offsets_retention_check_interval_ms

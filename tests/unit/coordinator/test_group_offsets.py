@@ -35,7 +35,7 @@ def fetched(answer: Any) -> dict[tuple[str, int], tuple[int, int, str, int]]:
 # --- who may commit ---
 
 
-def test_anybody_commits_to_a_group_that_is_not_there_and_makes_a_simple_one() -> None:
+def test_commit_to_a_missing_group_makes_a_simple_group() -> None:
     log = GroupLog()
     assert errors(log.commit_offsets("c", {("t", 0): 5, ("u", 3): 7})) == [0, 0]
     described = log.describe()
@@ -44,7 +44,7 @@ def test_anybody_commits_to_a_group_that_is_not_there_and_makes_a_simple_one() -
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_member_of_a_group_that_is_not_there(version: int, error: ErrorCode) -> None:
+def test_member_commit_to_a_missing_group_is_refused(version: int, error: ErrorCode) -> None:
     log = GroupLog()
     assert errors(log.commit_offsets("c", {("t", 0): 5}, member="m", generation=1, version=version)) == [error]
     assert log.records == []
@@ -59,7 +59,7 @@ def test_a_member_of_a_group_that_is_not_there(version: int, error: ErrorCode) -
         ({"instance": "i", "generation": 1}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_commit_from_outside_a_group_that_has_members(asked: dict[str, Any], error: ErrorCode) -> None:
+def test_outside_commit_is_refused_when_the_group_has_members(asked: dict[str, Any], error: ErrorCode) -> None:
     log = GroupLog()
     log.form(1)
     assert errors(log.commit_offsets("c", {("t", 0): 5}, **asked)) == [error]
@@ -67,7 +67,7 @@ def test_a_commit_from_outside_a_group_that_has_members(asked: dict[str, Any], e
 
 
 @pytest.mark.parametrize("generation", [0, 2, -1])
-def test_a_commit_of_another_generation(generation: int) -> None:
+def test_commit_of_another_generation_is_refused(generation: int) -> None:
     log = GroupLog()
     (member,), _ = log.form(1)
     answer = log.commit_offsets("c", {("t", 0): 5}, member=member, generation=generation)
@@ -85,7 +85,7 @@ def test_members_commit_while_a_rebalance_is_prepared_but_not_while_it_is_comple
     assert log.offsets() == {("t", 0): 5}
 
 
-def test_anybody_commits_to_a_group_that_has_become_empty() -> None:
+def test_outside_commit_is_accepted_when_the_group_is_empty() -> None:
     log = GroupLog()
     (member,), _ = log.form(1)
     log.leave("l", (member, None))
@@ -95,7 +95,7 @@ def test_anybody_commits_to_a_group_that_has_become_empty() -> None:
 # --- what is committed ---
 
 
-def test_an_offset_is_shown_once_it_is_committed() -> None:
+def test_offset_is_shown_once_it_is_committed() -> None:
     log = GroupLog(hold=True)
     assert log.commit_offsets("c", {("t", 0): 5}) is None
     assert log.offsets() == {}
@@ -104,7 +104,7 @@ def test_an_offset_is_shown_once_it_is_committed() -> None:
     assert log.offsets() == {("t", 0): 5}
 
 
-def test_a_commit_that_failed_leaves_the_offset_before_it() -> None:
+def test_failed_commit_keeps_the_offset_before_it() -> None:
     log = GroupLog()
     log.commit_offsets("before", {("t", 0): 5})
     log.hold = True
@@ -114,7 +114,7 @@ def test_a_commit_that_failed_leaves_the_offset_before_it() -> None:
     assert log.offsets() == {("t", 0): 5}
 
 
-def test_metadata_that_is_too_long_is_no_news_where_nothing_was_stored() -> None:
+def test_refused_metadata_writes_nothing() -> None:
     log = GroupLog(SETTINGS._replace(metadata_max_bytes=4), hold=True)
     one = OffsetCommitRequest.OffsetCommitRequestPartition
     told = (("12345", 0), ("1234", 1), ("", PARTITIONS))  # the last one does not exist, which no group says
@@ -127,7 +127,7 @@ def test_metadata_that_is_too_long_is_no_news_where_nothing_was_stored() -> None
     assert errors(log.answers["c"]) == [failed, failed, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_a_commit_that_takes_too_long_may_still_count() -> None:
+def test_commit_that_takes_too_long_may_still_count() -> None:
     log = GroupLog(hold=True)
     log.commit_offsets("c", {("t", 0): 5})
     log.time_out()
@@ -144,7 +144,7 @@ def test_appends_are_committed_in_their_order() -> None:
         log.shard.committed(log.open[1].token, 0, log.now_ms)
 
 
-def test_an_append_may_fail_while_earlier_ones_wait_for_the_replicas() -> None:
+def test_append_may_fail_while_earlier_ones_wait_for_the_replicas() -> None:
     log = GroupLog(hold=True)
     log.commit_offsets("waits", {("t", 0): 1})
     log.commit_offsets("fails", {("t", 0): 2})
@@ -160,7 +160,7 @@ def test_an_append_may_fail_while_earlier_ones_wait_for_the_replicas() -> None:
     assert log.offsets() == {("t", 0): 1}
 
 
-def test_more_open_commits_than_the_limit_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_above_the_limit_must_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outbox, "MAX_OPEN_APPENDS", 2)
     log = GroupLog(hold=True)
     for number in range(3):
@@ -180,7 +180,7 @@ def test_metadata_that_is_too_long_is_refused_for_its_partition_alone() -> None:
     assert set(log.offsets()) == {("t", 1), ("t", 2)}
 
 
-def test_all_that_was_committed_is_fetched() -> None:
+def test_every_committed_offset_is_fetched() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, metadata="näher", leader_epoch=3)
     log.commit_offsets("d", {("t", 1): 6}, metadata=None)
@@ -192,13 +192,13 @@ def test_all_that_was_committed_is_fetched() -> None:
     assert fetched(log.fetch("all")) == {("t", 0): (5, 3, "näher", 0), ("t", 1): (6, -1, "", 0)}
 
 
-def test_of_a_group_that_is_not_there_nothing_is_fetched() -> None:
+def test_missing_group_has_no_offsets() -> None:
     log = GroupLog()
     assert fetched(log.fetch("f", {"t": [0]})) == {("t", 0): (-1, -1, "", 0)}
     assert log.fetch("all").topics == []
 
 
-def test_an_offset_of_another_topic_with_the_same_name_is_not_this_ones() -> None:
+def test_offset_of_an_earlier_topic_with_the_same_name_is_not_shown() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, topic_id=TOPIC_ID)
     assert fetched(log.fetch("same", {"t": [0]}, topic_id=TOPIC_ID))["t", 0][0] == 5
@@ -206,7 +206,7 @@ def test_an_offset_of_another_topic_with_the_same_name_is_not_this_ones() -> Non
     assert fetched(log.fetch("other", {"t": [0]}, topic_id=OTHER_ID))["t", 0][0] == -1
 
 
-def test_a_stable_fetch_waits_for_what_is_under_way_in_its_group() -> None:
+def test_stable_fetch_waits_for_commits_under_way_in_its_group() -> None:
     log = GroupLog(hold=True)
     log.commit_offsets("c", {("t", 0): 5})
     assert fetched(log.fetch("now", {"t": [0]}))["t", 0][0] == -1
@@ -216,7 +216,7 @@ def test_a_stable_fetch_waits_for_what_is_under_way_in_its_group() -> None:
     assert fetched(log.answers["stable"])["t", 0][0] == 5
 
 
-def test_what_is_under_way_in_other_groups_is_not_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stable_fetch_ignores_commits_of_other_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     log = GroupLog()
     log.commit_offsets("before", {("t", 0): 5})
     log.hold = True
@@ -236,7 +236,7 @@ def test_what_is_under_way_in_other_groups_is_not_looked_through(monkeypatch: py
     assert log.offsets("other") == {("t", 2): 5}
 
 
-def test_a_stable_fetch_behind_a_commit_that_fails_makes_the_client_look_again() -> None:
+def test_stable_fetch_behind_a_failed_commit_must_be_repeated() -> None:
     log = GroupLog(hold=True)
     log.commit_offsets("c", {("t", 0): 5})
     log.fetch("stable", {"t": [0]}, require_stable=True)
@@ -247,7 +247,7 @@ def test_a_stable_fetch_behind_a_commit_that_fails_makes_the_client_look_again()
 # --- the records ---
 
 
-def test_a_retention_of_the_clients_own_is_in_the_record() -> None:
+def test_retention_of_the_client_is_in_the_record() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5}, retention_ms=1_000, version=3)
     (_, value) = log.records[-1]
@@ -284,7 +284,7 @@ def test_offsets_of_topics_that_a_group_consumes_are_not_deleted() -> None:
     assert log.records[-1] == (records.offset_key("g", "u", 0), None)
 
 
-def test_of_a_group_of_consumers_whose_subscriptions_cannot_be_read_nothing_is_deleted() -> None:
+def test_no_offset_is_deleted_when_the_subscriptions_cannot_be_read() -> None:
     log, _ = GroupLog(), None
     log.join("j", client=OLD, protocols=[("range", b"\0\0\0\0\0\x09")])
     log.wait(3_000)
@@ -293,18 +293,18 @@ def test_of_a_group_of_consumers_whose_subscriptions_cannot_be_read_nothing_is_d
 
 
 @pytest.mark.parametrize(("protocol_type", "error"), [("connect", ErrorCode.NON_EMPTY_GROUP), ("consumer", 0)])
-def test_a_group_that_has_members(protocol_type: str, error: int) -> None:
+def test_offset_delete_is_refused_when_the_group_has_members(protocol_type: str, error: int) -> None:
     log = GroupLog()
     log.join("j", client=OLD, protocol_type=protocol_type, protocols=[("p", subscription("other"))])
     log.wait(3_000)
     assert log.delete_offsets("d", {"t": [0]}).error_code == error
 
 
-def test_a_group_that_is_not_there() -> None:
+def test_offset_delete_is_refused_when_the_group_is_missing() -> None:
     assert GroupLog().delete_offsets("d", {"t": [0]}).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_an_offset_that_is_being_committed_is_deleted_too() -> None:
+def test_offset_that_is_being_committed_is_deleted_too() -> None:
     log = GroupLog(hold=True)
     log.commit_offsets("c", {("t", 0): 5})
     assert log.delete_offsets("d", {"t": [0]}) is None
@@ -315,7 +315,7 @@ def test_an_offset_that_is_being_committed_is_deleted_too() -> None:
     assert log.offsets() == {}
 
 
-def test_a_deletion_that_failed_leaves_the_offset() -> None:
+def test_deletion_that_failed_leaves_the_offset() -> None:
     log = GroupLog()
     log.commit_offsets("c", {("t", 0): 5})
     log.hold = True

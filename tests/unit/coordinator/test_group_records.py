@@ -120,7 +120,7 @@ def test_offsets_are_read_as_the_tables_say(
     )
 
 
-def test_metadata_longer_than_a_string_may_be_is_left_to_the_tables() -> None:
+def test_metadata_longer_than_a_string_is_encoded_by_the_tables() -> None:
     value = pack(">hqi", 4, 1, 2) + b"\x81\x80\x02" + b"x" * 32_768 + bytes(9)
     assert offset_records.read_offset(value) is None
     with pytest.raises(ProtocolError):
@@ -128,7 +128,7 @@ def test_metadata_longer_than_a_string_may_be_is_left_to_the_tables() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 4))
-def test_whatever_lies_in_an_offset_is_read_as_the_tables_say(body: bytes, version: int) -> None:
+def test_any_offset_value_is_read_as_the_tables_read_it(body: bytes, version: int) -> None:
     plain = offset_records.read_offset(pack(">h", version) + body)
     try:
         expected = OffsetCommitValue.decode(body, version)
@@ -140,7 +140,7 @@ def test_whatever_lies_in_an_offset_is_read_as_the_tables_say(body: bytes, versi
         assert plain[3:] == (expected.commit_timestamp, expected.expire_timestamp, expected.topic_id)
 
 
-def test_a_group_is_written_in_version_3() -> None:
+def test_group_is_written_in_version_3() -> None:
     log = GroupLog()
     log.form(1)
     written, value = log.records[-1]
@@ -150,7 +150,7 @@ def test_a_group_is_written_in_version_3() -> None:
     assert records.read_group(value).protocol_type == "consumer"
 
 
-def test_a_new_group_is_written_empty() -> None:
+def test_new_group_is_written_empty() -> None:
     log = GroupLog()
     log.join("j")
     ((_, value),) = log.records
@@ -186,7 +186,7 @@ def test_groups_of_every_version_are_read(version: int) -> None:
     assert log.join("again", member="m", protocols=[("range", b"s2")]).generation_id == 5
 
 
-def test_a_group_that_does_not_say_when_it_became_empty_expires_by_its_commits() -> None:
+def test_group_without_the_time_of_its_end_expires_by_its_commits() -> None:
     value = framed(GroupMetadataValue(protocol_type="consumer", protocol=None, leader=None), 1)
     log = loaded([(records.group_key("g"), value)])
     log.commit_offsets("c", {("t", 0): 5})
@@ -223,7 +223,7 @@ _UNREADABLE: list[tuple[GroupRecord, type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("record", "error"), _UNREADABLE)
-def test_a_record_that_cannot_be_read_changes_nothing(record: GroupRecord, error: type[Exception]) -> None:
+def test_record_that_cannot_be_read_changes_nothing(record: GroupRecord, error: type[Exception]) -> None:
     log = GroupLog()
     log.form(1)
     log.commit_offsets("c", {("t", 0): 5}, "simple")
@@ -235,7 +235,7 @@ def test_a_record_that_cannot_be_read_changes_nothing(record: GroupRecord, error
 
 
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=60))
-def test_whatever_lies_in_the_log_no_other_error_comes_of_it(raw_key: bytes, value: bytes | None) -> None:
+def test_any_bytes_in_the_log_raise_documented_errors_alone(raw_key: bytes, value: bytes | None) -> None:
     log = loaded([])
     try:
         log.shard.replay(raw_key, value, 0)
@@ -259,7 +259,7 @@ def committed_error(answer: Any) -> ErrorCode:
     return of(answer.topics[0].partitions[0])
 
 
-def test_a_group_of_another_kind_is_no_classic_group() -> None:
+def test_group_of_another_kind_is_not_a_classic_group() -> None:
     log = loaded(CONSUMER)
     log.records = []
     assert of(log.join("j")) == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -290,7 +290,7 @@ def test_offsets_of_a_group_of_another_kind() -> None:
     assert committed_error(log.delete_offsets("g", {"t": [0]})) == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
-def test_without_members_it_takes_offsets_from_outside_and_still_is_not_ours_to_delete() -> None:
+def test_empty_group_of_another_kind_takes_offsets_and_is_not_deleted() -> None:
     log = loaded([*CONSUMER, (CONSUMER[0][0], None)])
     assert committed_error(log.commit_offsets("a", {("t", 0): 1})) == ErrorCode.NONE
     assert of(log.delete_groups("d", "g")[0]) == ErrorCode.GROUP_ID_NOT_FOUND
@@ -300,7 +300,7 @@ def test_without_members_it_takes_offsets_from_outside_and_still_is_not_ours_to_
     assert all(value is not None for name, value in log.records[3:])
 
 
-def test_a_share_group_has_no_offsets() -> None:
+def test_share_group_has_no_offsets() -> None:
     log = loaded([(key(ShareGroupMetadataKey(group_id="g")), b"\0\0")])
     assert committed_error(log.commit_offsets("a", {("t", 0): 1})) == ErrorCode.GROUP_ID_NOT_FOUND
     assert log.fetch("f", {"t": [0]}).topics[0].partitions[0].committed_offset == -1
@@ -316,7 +316,7 @@ def test_offsets_that_come_before_the_records_of_their_group() -> None:
     assert again.offsets() == {("t", 0): 5}
 
 
-def test_a_group_of_another_kind_ends_with_its_own_tombstone() -> None:
+def test_group_of_another_kind_ends_with_its_own_tombstone() -> None:
     log = loaded([*CONSUMER, (CONSUMER[0][0], None), (CONSUMER[1][0], None)])
     assert finish_now(log.shard.list_groups([], [])) == []
     assert of(log.join("j")) == ErrorCode.MEMBER_ID_REQUIRED
@@ -339,7 +339,7 @@ def transactional(log: GroupLog, producer_id: int, offset: int, at: int, index: 
     log.shard.replay(records.offset_key("g", "t", index), value, at, producer_id)
 
 
-def test_an_offset_of_a_transaction_counts_when_it_is_committed() -> None:
+def test_offset_of_a_transaction_counts_when_it_is_committed() -> None:
     log = loaded([])
     transactional(log, 1, 5, at=0)
     transactional(log, 2, 6, at=1, index=1)
@@ -350,7 +350,7 @@ def test_an_offset_of_a_transaction_counts_when_it_is_committed() -> None:
     assert log.offsets() == {("t", 0): 5}
 
 
-def test_while_a_transaction_is_open_a_stable_offset_is_not_known() -> None:
+def test_stable_fetch_is_refused_while_a_transaction_is_open() -> None:
     log = loaded([])
     log.commit_offsets("c", {("t", 0): 5, ("t", 1): 6})
     transactional(log, 1, 7, at=9)
@@ -363,7 +363,7 @@ def test_while_a_transaction_is_open_a_stable_offset_is_not_known() -> None:
 
 
 @pytest.mark.parametrize("last_to_end", [1, 2])
-def test_of_several_transactions_the_offset_that_is_last_in_the_log_counts(last_to_end: int) -> None:
+def test_last_offset_in_the_log_counts_among_several_transactions(last_to_end: int) -> None:
     log = loaded([])
     transactional(log, 1, 5, at=0)
     transactional(log, 2, 6, at=1)
@@ -372,7 +372,7 @@ def test_of_several_transactions_the_offset_that_is_last_in_the_log_counts(last_
     assert log.offsets() == {("t", 0): 6}
 
 
-def test_a_plain_commit_behind_a_transactions_counts() -> None:
+def test_plain_commit_behind_a_transactional_one_counts() -> None:
     log = loaded([])
     transactional(log, 1, 5, at=0)
     log.commit_offsets("c", {("t", 0): 9})
@@ -383,7 +383,7 @@ def test_a_plain_commit_behind_a_transactions_counts() -> None:
     assert log.offsets() == {("t", 0): 9}
 
 
-def test_a_deletion_takes_what_a_transaction_would_commit() -> None:
+def test_deletion_removes_offsets_of_open_transactions() -> None:
     log = loaded([])
     transactional(log, 1, 5, at=0)
     assert of(log.delete_groups("d", "g")[0]) == ErrorCode.NONE
@@ -391,7 +391,7 @@ def test_a_deletion_takes_what_a_transaction_would_commit() -> None:
     assert log.offsets() == {}
 
 
-def test_a_group_does_not_expire_while_a_transaction_is_open() -> None:
+def test_group_does_not_expire_while_a_transaction_is_open() -> None:
     log = loaded([])
     transactional(log, 1, 5, at=0)
     log.wait(2 * log.settings.offsets_retention_ms)

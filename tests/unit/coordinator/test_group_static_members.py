@@ -28,7 +28,7 @@ def static_group(*instances: str) -> tuple[GroupLog, dict[str, str]]:
     return log, ids
 
 
-def test_a_member_that_was_started_again_takes_its_place_without_a_rebalance() -> None:
+def test_restarted_static_member_takes_its_place_without_a_rebalance() -> None:
     log, ids = static_group("a", "b")
     answer = log.join("again", instance="b")
     assert (code(answer), answer.generation_id, answer.leader) == (ErrorCode.NONE, 1, ids["a"])
@@ -40,21 +40,21 @@ def test_a_member_that_was_started_again_takes_its_place_without_a_rebalance() -
     assert log.restarted().describe() == log.describe()
 
 
-def test_a_leader_that_was_started_again_is_told_the_members_and_to_skip_the_assignment() -> None:
+def test_restarted_leader_gets_the_members_and_skips_the_assignment() -> None:
     log, _ = static_group("a", "b")
     answer = log.join("again", instance="a")
     assert (answer.leader, answer.skip_assignment) == (answer.member_id, True)
     assert len(answer.members) == 2
 
 
-def test_an_older_leader_is_told_its_old_id_as_leader_lest_it_assigns() -> None:
+def test_restarted_leader_with_an_old_client_gets_its_old_id_as_leader() -> None:
     log, ids = static_group("a", "b")
     answer = log.join("again", instance="a", client=Client(api_version=8))
     assert (answer.leader, answer.skip_assignment, answer.members) == (ids["a"], False, [])
     assert log.restarted().join("third", instance="a").leader != ids["a"]
 
 
-def test_a_member_that_comes_back_with_another_choice_of_protocol_makes_a_rebalance() -> None:
+def test_restarted_member_with_other_protocols_starts_a_rebalance() -> None:
     log, ids = static_group("a", "b")
     log.join("both", member=ids["a"], instance="a", protocols=[("range", b""), ("sticky", b"")])
     log.join("both too", member=ids["b"], instance="b", protocols=[("range", b""), ("sticky", b"")])
@@ -65,7 +65,7 @@ def test_a_member_that_comes_back_with_another_choice_of_protocol_makes_a_rebala
     assert log.describe().group_state == "PreparingRebalance"
 
 
-def test_a_member_that_comes_back_while_the_leader_assigns_makes_a_rebalance() -> None:
+def test_member_that_restarts_while_the_leader_assigns_starts_a_rebalance() -> None:
     log = GroupLog()
     log.join("a", instance="a")
     log.join("b", instance="b")
@@ -76,7 +76,7 @@ def test_a_member_that_comes_back_while_the_leader_assigns_makes_a_rebalance() -
     assert log.heartbeat(leader, 1) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_what_the_one_before_had_asked_is_answered_with_fenced() -> None:
+def test_parked_join_of_the_former_member_is_fenced() -> None:
     log, ids = static_group("a", "b")
     log.join("parked", member=ids["a"], instance="a")  # the leader: a rebalance
     log.join("waits", instance="a")
@@ -85,7 +85,7 @@ def test_what_the_one_before_had_asked_is_answered_with_fenced() -> None:
     assert log.answers["waits"].generation_id == 2
 
 
-def test_a_parked_sync_of_the_one_before_is_fenced() -> None:
+def test_parked_sync_of_the_former_member_is_fenced() -> None:
     log = GroupLog()
     log.join("a", instance="a")
     log.join("b", instance="b")
@@ -100,7 +100,7 @@ def test_a_parked_sync_of_the_one_before_is_fenced() -> None:
     ("member", "instance", "error"),
     [("other", "a", ErrorCode.FENCED_INSTANCE_ID), ("other", "nobody", ErrorCode.UNKNOWN_MEMBER_ID)],
 )
-def test_an_instance_id_that_is_not_the_members(member: str, instance: str, error: ErrorCode) -> None:
+def test_instance_id_of_another_member_is_fenced(member: str, instance: str, error: ErrorCode) -> None:
     log, _ = static_group("a")
     assert code(log.join("j", member=member, instance=instance)) == error
     assert code(log.sync("s", member, 1, instance=instance)) == error
@@ -110,14 +110,14 @@ def test_an_instance_id_that_is_not_the_members(member: str, instance: str, erro
     assert committed.topics[0].partitions[0].error_code == error
 
 
-def test_an_administrator_removes_a_member_by_its_instance_id_alone() -> None:
+def test_administrator_removes_a_member_by_its_instance_id_alone() -> None:
     log, _ = static_group("a", "b")
     answer = log.leave("l", ("", "b"))
     assert [(each.member_id, each.group_instance_id, each.error_code) for each in answer.members] == [("", "b", 0)]
     assert [each.group_instance_id for each in log.describe().members] == ["a"]
 
 
-def test_a_static_member_is_waited_for_until_its_session_ends() -> None:
+def test_rebalance_waits_for_a_static_member_until_its_session_ends() -> None:
     log, ids = static_group("a", "b")
     log.join("a", member=ids["a"], instance="a")
     for _ in range(6):  # past the rebalance timeout, within the session
@@ -128,7 +128,7 @@ def test_a_static_member_is_waited_for_until_its_session_ends() -> None:
     assert len(log.answers["a"].members) == 2  # it is still one of them
 
 
-def test_a_replacement_that_could_not_be_written_is_taken_back() -> None:
+def test_failed_replacement_is_undone() -> None:
     log, ids = static_group("a", "b")
     log.hold = True
     assert log.join("again", instance="b", protocols=[("range", b"another")]) is None
@@ -140,7 +140,7 @@ def test_a_replacement_that_could_not_be_written_is_taken_back() -> None:
     assert described["b"] == b"\0\0"
 
 
-def test_a_static_member_is_never_asked_to_join_with_an_id() -> None:
+def test_static_member_is_never_asked_to_join_with_an_id() -> None:
     log = GroupLog()
     told = log.join("a").member_id
     answer = log.join("b", member=told, instance="i")
@@ -148,7 +148,7 @@ def test_a_static_member_is_never_asked_to_join_with_an_id() -> None:
     assert SETTINGS.new_member_join_timeout_ms == 300_000
 
 
-def test_a_replacement_that_is_written_late_answers_no_later_request_of_the_member() -> None:
+def test_replacement_that_is_written_late_answers_no_later_request_of_the_member() -> None:
     log, ids = static_group("a", "b")
     log.hold = True
     log.join("again", instance="b")

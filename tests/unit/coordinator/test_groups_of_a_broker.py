@@ -74,7 +74,7 @@ def in_a_loop(story: Callable[[], Any]) -> None:
     asyncio.run(whole())
 
 
-def test_a_heartbeat_is_heard_at_the_time_of_the_shards_when_the_wall_clock_is_set() -> None:
+def test_heartbeat_uses_the_time_of_the_shards_when_the_wall_clock_is_set() -> None:
     async def story() -> None:
         clock, heard = Clock(), []
         part = made(clock)
@@ -94,7 +94,7 @@ def test_a_heartbeat_is_heard_at_the_time_of_the_shards_when_the_wall_clock_is_s
     in_a_loop(story)
 
 
-def test_who_lost_patience_with_the_topic_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiter_for_the_topic_is_dropped_when_it_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         part = made()
         await part.create_topic()
@@ -109,7 +109,7 @@ def test_who_lost_patience_with_the_topic_is_not_kept(monkeypatch: pytest.Monkey
     in_a_loop(story)
 
 
-def test_a_group_that_is_named_twice_is_described_once() -> None:
+def test_group_that_is_named_twice_is_described_once() -> None:
     part: Any = SimpleNamespace(shard_of=lambda group_id: Shard)
     described: list[str] = []
 
@@ -124,7 +124,7 @@ def test_a_group_that_is_named_twice_is_described_once() -> None:
     assert [each.group_id for each in answer.groups] == described == ["b", "a"]
 
 
-def test_a_coordinator_that_is_asked_for_twice_is_told_once() -> None:
+def test_key_named_twice_is_answered_once() -> None:
     broker: Any = SimpleNamespace(image=IMAGE, transactions_refused=False)
     asked = FindCoordinatorRequest(key_type=find_coordinator.TRANSACTION, coordinator_keys=["b", "a", "b"])
     answer: Any = finish_now(find_coordinator.handle(broker, CALL, asked))

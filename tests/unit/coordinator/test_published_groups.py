@@ -28,7 +28,7 @@ def stable() -> tuple[GroupLog, list[str], int]:
     return log, ids, generation
 
 
-def test_from_when_it_is_stable_all_members_of_the_generation_are_answered_without_the_shard(
+def test_processors_answer_all_members_once_the_group_is_stable(
     stable: tuple[GroupLog, list[str], int],
 ) -> None:
     log, ids, generation = stable
@@ -39,7 +39,7 @@ def test_from_when_it_is_stable_all_members_of_the_generation_are_answered_witho
     assert log.heartbeat(ids[0], generation, instance="static") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_session_goes_on_from_the_last_heartbeat_wherever_that_was_heard(
+def test_session_continues_from_the_last_heartbeat_on_either_path(
     stable: tuple[GroupLog, list[str], int],
 ) -> None:
     log, (lives, _), generation = stable
@@ -52,7 +52,7 @@ def test_a_session_goes_on_from_the_last_heartbeat_wherever_that_was_heard(
     assert log.heartbeat(lives, generation) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_member_that_only_processors_heard_is_removed_a_session_after_they_did(
+def test_member_that_only_processors_heard_is_removed_a_session_after_they_did(
     stable: tuple[GroupLog, list[str], int],
 ) -> None:
     log, ids, generation = stable
@@ -80,9 +80,7 @@ def test_static_members_are_answered_by_their_instance_id() -> None:
 
 
 @pytest.mark.parametrize("change", ["join", "leave", "session", "unload", "rebalance"])
-def test_nothing_of_a_group_changes_while_processors_answer_for_it(
-    stable: tuple[GroupLog, list[str], int], change: str
-) -> None:
+def test_group_is_withdrawn_before_it_changes(stable: tuple[GroupLog, list[str], int], change: str) -> None:
     log, (leader, other), generation = stable
     match change:
         case "join":
@@ -100,7 +98,7 @@ def test_nothing_of_a_group_changes_while_processors_answer_for_it(
     assert not noted(log, leader, generation)
 
 
-def test_the_next_generation_has_a_roll_of_its_own(stable: tuple[GroupLog, list[str], int]) -> None:
+def test_next_generation_is_published_separately(stable: tuple[GroupLog, list[str], int]) -> None:
     log, (leader, other), generation = stable
     assert noted(log, other, generation)
     log.leave("left", (leader, None))
@@ -111,7 +109,7 @@ def test_the_next_generation_has_a_roll_of_its_own(stable: tuple[GroupLog, list[
     assert log.heartbeat(other, generation) == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_group_that_is_loaded_has_a_roll_with_its_first_heartbeat(stable: tuple[GroupLog, list[str], int]) -> None:
+def test_loaded_group_is_published_at_its_first_heartbeat(stable: tuple[GroupLog, list[str], int]) -> None:
     log, ids, generation = stable
     again = log.restarted()
     assert [noted(again, each, generation) for each in ids] == [False, True]
@@ -138,7 +136,7 @@ def by_the_shard(log: GroupLog, request: SyncGroupRequest) -> SyncGroupResponse:
     return response
 
 
-def test_a_follower_is_given_its_assignment_as_by_the_shard() -> None:
+def test_follower_gets_the_same_assignment_as_from_the_shard() -> None:
     log, ids = joined_pair()
     given = [SyncGroupRequest.SyncGroupRequestAssignment(member_id=ids[0], assignment=b"other")]
     named = {"protocol_type": "consumer", "protocol_name": "range"}
@@ -166,7 +164,7 @@ def test_a_follower_is_given_its_assignment_as_by_the_shard() -> None:
         assert native is None or native.encode(version) == told.encode(version), case
 
 
-def test_who_was_given_its_assignment_by_a_processor_is_not_late() -> None:
+def test_member_that_got_its_assignment_from_a_processor_is_not_late() -> None:
     log, ids = joined_pair()
     assert log.sync("followed", ids[1], 1).assignment == b"second"
     assert log.published_groups.synced == 1
@@ -177,7 +175,7 @@ def test_who_was_given_its_assignment_by_a_processor_is_not_late() -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-def test_who_was_not_is_late_also_when_the_roll_was_withdrawn_meanwhile(asks: bool) -> None:
+def test_member_without_its_assignment_is_late_after_a_withdrawal_too(asks: bool) -> None:
     log, (leader, other) = joined_pair()
     if asks:
         log.sync("followed", other, 1)
@@ -195,7 +193,7 @@ def test_who_was_not_is_late_also_when_the_roll_was_withdrawn_meanwhile(asks: bo
     assert log.describe().group_state == ("Stable" if asks else "PreparingRebalance")
 
 
-def test_a_static_member_that_is_replaced_takes_its_assignment_from_a_roll_with_its_new_id() -> None:
+def test_replaced_static_member_gets_its_assignment_with_its_new_id() -> None:
     log = GroupLog()
     log.join("one", instance="i-1")
     log.wait(SETTINGS.initial_rebalance_delay_ms * 2)

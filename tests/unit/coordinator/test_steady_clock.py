@@ -20,7 +20,7 @@ class Time:
         self.ms += ms
 
 
-def test_it_is_the_wall_clock_while_that_takes_no_steps() -> None:
+def test_steady_clock_follows_the_wall_clock_without_steps() -> None:
     time = Time()
     steady = SteadyClock(time)
     for ms in (0, 1, 17, 100_000):
@@ -29,7 +29,7 @@ def test_it_is_the_wall_clock_while_that_takes_no_steps() -> None:
         assert steady.monotonic_ns() == time.ns
 
 
-def test_a_step_forward_is_taken_slowly() -> None:
+def test_steady_clock_follows_a_step_forward_slowly() -> None:
     time = Time()
     steady = SteadyClock(time)
     before = steady.wall_ms()
@@ -41,7 +41,7 @@ def test_a_step_forward_is_taken_slowly() -> None:
     assert steady.wall_ms() == time.ms
 
 
-def test_a_step_back_is_taken_slowly_and_it_never_goes_back() -> None:
+def test_steady_clock_follows_a_step_back_slowly_and_never_goes_back() -> None:
     time = Time()
     steady = SteadyClock(time)
     time.ms -= 1_000

@@ -18,7 +18,7 @@ from kafkacore.storage import clean_shutdown
 from kafkacore.storage.log_manager import LogManager
 
 
-def test_the_soft_limit_becomes_the_hard_one() -> None:
+def test_soft_limit_becomes_the_hard_one() -> None:
     script = (
         "import resource\n"
         "from kafkacore.runtime import open_files\n"
@@ -30,7 +30,7 @@ def test_the_soft_limit_becomes_the_hard_one() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=20)
 
 
-def test_more_logs_than_open_files_are_warned_of(
+def test_warning_says_that_there_are_more_logs_than_open_files(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (5000, 9000))
@@ -44,7 +44,7 @@ def test_more_logs_than_open_files_are_warned_of(
     assert not caplog.messages
 
 
-def test_a_start_warns_before_the_first_append_fails(
+def test_start_warns_before_the_first_append_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for index in range(101):
@@ -59,7 +59,7 @@ def test_a_start_warns_before_the_first_append_fails(
     manager.close()
 
 
-def test_a_directory_that_met_the_limit_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_directory_that_met_the_limit_says_what_to_do(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     manager = LogManager(Environment(), [str(tmp_path)], lambda topic: LogSettings())
     manager.native_directories[0].fail(errno.EMFILE)
     manager.check_directories()

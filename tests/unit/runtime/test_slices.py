@@ -52,7 +52,7 @@ def test_long_work_lets_the_loop_go_on_in_between() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 30])
-def test_an_error_of_the_work_reaches_its_caller(steps: int) -> None:
+def test_error_of_the_work_reaches_its_caller(steps: int) -> None:
     async def run() -> None:
         await finish(broken(steps))
 
@@ -60,7 +60,7 @@ def test_an_error_of_the_work_reaches_its_caller(steps: int) -> None:
         asyncio.run(run())
 
 
-def test_a_coroutine_gives_way_when_its_slice_is_over() -> None:
+def test_coroutine_gives_way_when_its_slice_is_over() -> None:
     async def run() -> int:
         turns = 0
 

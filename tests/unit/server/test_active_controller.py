@@ -48,6 +48,6 @@ async def ask_twice() -> list[Any]:
     return [await asking[0], first_answer]
 
 
-def test_a_lost_request_does_not_sleep_through_the_election() -> None:
+def test_request_is_repeated_when_a_controller_is_elected() -> None:
     answers = asyncio.run(asyncio.wait_for(ask_twice(), LIMIT_S))
     assert [answer.error_code for answer in answers] == [0, 0]

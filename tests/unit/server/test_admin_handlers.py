@@ -128,7 +128,7 @@ def settings(kind: int, name: str, **configs: str | None) -> Any:
     )
 
 
-def test_what_is_right_is_passed_on_and_answered_in_the_order_of_the_request(asked: Asked) -> None:
+def test_valid_resources_are_forwarded_and_answered_in_order(asked: Asked) -> None:
     told = asked.incremental(
         changes(TOPIC, "good", ("retention.ms", SET, "1")),
         changes(BROKER, "1", ("node.id", SET, "2")),
@@ -148,7 +148,7 @@ def test_what_is_right_is_passed_on_and_answered_in_the_order_of_the_request(ask
     assert asked.passed_on == [(TOPIC, "good"), (TOPIC, "bad"), (GROUP, "g"), (TOPIC, "lost")]
 
 
-def test_what_is_asked_for_twice_or_without_a_value_is_nobodys_business(asked: Asked) -> None:
+def test_resource_named_twice_or_without_a_value_is_refused(asked: Asked) -> None:
     twice = changes(TOPIC, "t", ("a", SET, "1"))
     told = asked.incremental(
         twice, twice, changes(TOPIC, "u", ("a", SET, "1"), ("a", SET, "2")), changes(TOPIC, "v", ("a", APPEND, None))
@@ -163,7 +163,7 @@ def test_what_is_asked_for_twice_or_without_a_value_is_nobodys_business(asked: A
     assert asked.legacy(settings(TOPIC, "t", a=None))[0][0] == ErrorCode.INVALID_REQUEST
 
 
-def test_only_this_broker_and_all_of_them_have_settings_here(asked: Asked) -> None:
+def test_broker_accepts_settings_of_itself_and_of_all_brokers_alone(asked: Asked) -> None:
     told = asked.incremental(*[changes(BROKER, name, ("message.max.bytes", SET, "7")) for name in ("1", "", "2", "x")])
     assert [message for _, message in told] == [
         None,
@@ -174,7 +174,7 @@ def test_only_this_broker_and_all_of_them_have_settings_here(asked: Asked) -> No
     assert asked.passed_on == [(BROKER, "1"), (BROKER, "")]
 
 
-def test_lists_are_changed_from_what_is_set_and_others_are_no_lists(asked: Asked) -> None:
+def test_append_and_subtract_change_the_list_that_is_set(asked: Asked) -> None:
     for name, operation, error in (
         ("log.cleanup.policy", APPEND, 0),
         ("message.max.bytes", SUBTRACT, ErrorCode.INVALID_CONFIG),
@@ -188,13 +188,13 @@ def test_lists_are_changed_from_what_is_set_and_others_are_no_lists(asked: Asked
     assert asked.incremental(changes(BROKER, "", ("log.cleanup.policy", SUBTRACT, "delete")))[0][0] == 0
 
 
-def test_all_settings_at_once_are_checked_as_a_whole(asked: Asked) -> None:
+def test_full_replacement_is_checked_as_a_whole(asked: Asked) -> None:
     assert asked.legacy(settings(BROKER, "1", log_segment_bytes="17"))[0][0] == ErrorCode.INVALID_REQUEST
     assert asked.legacy(settings(BROKER, "1", log_segment_bytes="1048576")) == [(0, None)]
     assert asked.legacy(settings(LOGGER, "1", root="DEBUG"))[0] == (42, "Unknown resource type 8")
 
 
-def test_settings_of_groups_without_effect_are_told_when_they_are_taken(asked: Asked, caplog: Any) -> None:
+def test_group_setting_without_effect_is_logged_when_it_is_stored(asked: Asked, caplog: Any) -> None:
     change = changes(GROUP, "g", ("share.isolation.level", SET, "read_committed"), ("share.x", DELETE, None))
     assert asked.incremental(change, validate_only=True) == [(0, None)]
     assert caplog.messages == []
@@ -204,7 +204,7 @@ def test_settings_of_groups_without_effect_are_told_when_they_are_taken(asked: A
     ]
 
 
-def test_levels_of_loggers_change_here_and_now_and_all_or_none(asked: Asked) -> None:
+def test_logger_levels_change_at_once_and_all_or_none(asked: Asked) -> None:
     name, other = "kafkacore.tested", "kafkacore.tested.other"
     logging.getLogger(other).setLevel(logging.NOTSET)
     logging.getLogger(name).setLevel(logging.ERROR)
@@ -269,7 +269,7 @@ def quotas(*components: tuple[str, int, str | None], strict: bool = False) -> li
     return sorted(value.value for entry in answer.entries for value in entry.values)
 
 
-def test_quotas_are_found_by_every_kind_of_filter() -> None:
+def test_quotas_match_every_kind_of_filter() -> None:
     assert quotas() == [1, 2, 3, 4, 5, 6]
     assert quotas(("user", EXACT, "alice")) == [1, 2, 4]
     assert quotas(("user", EXACT, "alice"), strict=True) == [1, 2]
@@ -293,7 +293,7 @@ def test_quotas_are_found_by_every_kind_of_filter() -> None:
         ([("group", EXACT, "x")], ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-def test_filters_of_quotas_that_make_no_sense(components: Any, error: ErrorCode) -> None:
+def test_invalid_quota_filter_is_refused(components: Any, error: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         quotas(*components)
     assert refused.value.code == error
@@ -316,14 +316,14 @@ def resources(version: int, *kinds: int) -> Any:
     return answer.error_code or [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
 
-def test_what_has_a_configuration_is_listed() -> None:
+def test_config_resources_are_listed_by_type() -> None:
     assert resources(1) == [(GROUP, "g"), (METRICS, "m"), (LOGGER, "1"), (BROKER, "1"), (TOPIC, "t")]
     assert resources(1, TOPIC, GROUP) == [(GROUP, "g"), (TOPIC, "t")]
     assert resources(0) == [(METRICS, "m")]
     assert resources(1, 77) == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_a_broker_without_transactions_says_so() -> None:
+def test_transaction_apis_answer_as_a_broker_that_coordinates_none() -> None:
     broker: Any = SimpleNamespace(image=EMPTY_IMAGE, node_id=1)
     of_kafka = image(
         TopicRecord(name="__transaction_state", topic_id=Uuid(b"t" * 16)),

@@ -13,7 +13,7 @@ CONTEXT = SimpleNamespace(
 )
 
 
-def test_published_bodies_are_the_handlers_answers():
+def test_published_bodies_equal_the_handlers_answers():
     versions = range(5)
     alone = [api_versions.response(CONTEXT, version).encode(version) for version in versions]
     assert api_versions.bodies(CONTEXT, versions) == alone

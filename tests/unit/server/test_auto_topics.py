@@ -51,7 +51,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_topic_under_way_is_not_asked_for_again() -> None:
+def test_topic_is_not_requested_again_while_under_way() -> None:
     async def story() -> None:
         controller = Controller()
         topics = AutoTopics(controller.create, CONFIG)

@@ -45,7 +45,7 @@ def test_registration_is_followed_by_a_heartbeat_at_once() -> None:
     )
 
 
-def test_a_broker_that_has_caught_up_and_is_ready_asks_for_unfencing_without_delay() -> None:
+def test_broker_asks_for_unfencing_at_once_when_it_is_caught_up_and_ready() -> None:
     broker = lifecycle()
     broker.registration_answered(0, 7)
     broker.want_unfenced()
@@ -56,7 +56,7 @@ def test_a_broker_that_has_caught_up_and_is_ready_asks_for_unfencing_without_del
     assert not broker.fenced
 
 
-def test_failures_back_off_up_to_the_session_timeout_and_a_success_resets_them() -> None:
+def test_backoff_grows_to_the_session_timeout_and_a_success_resets_it() -> None:
     broker = lifecycle()
     assert [broker.registration_answered(89, -1) for _ in range(9)] == [
         100,
@@ -83,11 +83,11 @@ def test_controlled_shutdown_waits_for_the_controller() -> None:
     assert broker.state is BrokerState.SHUTTING_DOWN
 
 
-def test_a_broker_that_never_ran_has_nothing_to_hand_over() -> None:
+def test_broker_that_never_ran_needs_no_controlled_shutdown() -> None:
     assert not lifecycle().want_shutdown()
 
 
-def test_an_offline_directory_is_named_until_the_controller_knows() -> None:
+def test_heartbeats_name_an_offline_directory_until_the_controller_knows() -> None:
     broker = running()
     broker.log_dir_failed(DIRECTORY)
     assert broker.heartbeat(1).offline_log_dirs == [DIRECTORY]
@@ -95,7 +95,7 @@ def test_an_offline_directory_is_named_until_the_controller_knows() -> None:
     assert broker.offline_log_dirs == {DIRECTORY: True}
 
 
-def test_cordoned_directories_are_told_once_they_are_known() -> None:
+def test_heartbeats_name_cordoned_directories_once_they_are_known() -> None:
     broker = running()
     assert broker.heartbeat(12).cordoned_log_dirs is None
     broker.cordoned_log_dirs = frozenset([DIRECTORY])

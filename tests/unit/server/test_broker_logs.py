@@ -78,7 +78,7 @@ def leave_a_move_half_done(paths: dict[Uuid, str]) -> str:
 
 
 @pytest.mark.parametrize("topic_id", [None, EARLIER_ID])
-def test_a_future_log_of_no_topic_or_an_earlier_one_takes_nothing_along(
+def test_stray_future_log_leaves_the_log_in_use_alone(
     paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor, topic_id: Uuid | None
 ) -> None:
     future = leave_a_move_half_done(paths)
@@ -97,7 +97,7 @@ def test_a_future_log_of_no_topic_or_an_earlier_one_takes_nothing_along(
     manager.close()
 
 
-def test_a_log_without_a_topic_id_is_put_aside_with_what_it_holds(
+def test_log_without_a_topic_id_is_put_aside_with_its_records(
     paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     leave_a_move_half_done(paths)
@@ -112,7 +112,7 @@ def test_a_log_without_a_topic_id_is_put_aside_with_what_it_holds(
 
 
 @pytest.mark.parametrize("placed", [HERE, THERE])
-def test_a_future_log_that_is_the_only_one_is_taken_where_the_metadata_places_the_replica(
+def test_only_future_log_becomes_the_log_when_the_metadata_places_the_replica_there(
     paths: dict[Uuid, str], blocking: ThreadPoolExecutor, placed: Uuid
 ) -> None:
     leave_a_move_half_done(paths)

@@ -76,7 +76,7 @@ def envelope(request: Any, version: int, principal: bytes | None = None) -> Any:
     )
 
 
-def test_an_envelope_brings_a_request_with_its_client(context: Any) -> None:
+def test_envelope_carries_a_request_with_its_client(context: Any) -> None:
     answer = ask(context, envelope(CREATE, 7), 0)
     assert answer.error_code == ErrorCode.NONE
     [(caller, request)] = context.quorum.asked
@@ -92,26 +92,26 @@ def test_an_envelope_brings_a_request_with_its_client(context: Any) -> None:
     assert CreateTopicsResponse.decode(answer.response_data[len(head) :], 7).topics[0].name == "t"
 
 
-def test_an_envelope_for_a_controller_that_is_not_active_is_sent_back(context: Any) -> None:
+def test_envelope_is_refused_when_the_controller_is_not_active(context: Any) -> None:
     context.quorum.active = False
     assert ask(context, envelope(CREATE, 7), 0).error_code == ErrorCode.NOT_CONTROLLER
     # Who leads can be told by every replica.
     assert ask(context, envelope(DescribeQuorumRequest(), 2), 0).error_code == ErrorCode.NONE
 
 
-def test_an_envelope_with_what_is_not_passed_on_is_refused(context: Any) -> None:
+def test_envelope_is_refused_when_its_api_may_not_be_forwarded(context: Any) -> None:
     assert ask(context, envelope(DescribeClusterRequest(), 1), 0).error_code == ErrorCode.INVALID_REQUEST
     broken = EnvelopeRequest(request_data=b"\0\x13", request_principal=b"\0\0", client_host_address=b"\x7f\0\0\1")
     assert ask(context, broken, 0).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("principal", [b"", b"\0\x09", b"\0\0\xff\xff"])
-def test_a_principal_that_cannot_be_read_is_told(context: Any, principal: bytes) -> None:
+def test_unreadable_principal_is_refused(context: Any, principal: bytes) -> None:
     answer = ask(context, envelope(CREATE, 7, principal), 0)
     assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
 
 
-def test_the_controllers_are_named_to_who_asks_for_controllers(context: Any) -> None:
+def test_describe_cluster_names_controllers_when_asked_for_them(context: Any) -> None:
     told = ask(context, DescribeClusterRequest(endpoint_type=2), 1)
     assert [(each.broker_id, each.host, each.port) for each in told.brokers] == [(3, "h", 9093)]
     assert (told.controller_id, told.endpoint_type) == (3, 2)

@@ -27,7 +27,7 @@ class Failing:
             raise ValueError("no decision")
 
 
-def test_a_tick_that_fails_is_told_and_is_not_the_last(caplog) -> None:
+def test_failed_tick_is_logged_and_the_next_one_comes(caplog) -> None:
     async def story() -> None:
         quorum = Failing()
         server: Any = ControllerServer.__new__(ControllerServer)

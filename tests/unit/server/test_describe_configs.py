@@ -43,7 +43,7 @@ def describe(kind: int, name: str, keys: list[str] | None = None, version: int =
     return response.results[0]
 
 
-def test_a_topics_own_value_comes_before_its_brokers() -> None:
+def test_own_value_of_a_topic_precedes_its_brokers() -> None:
     [entry] = describe(describe_configs.TOPIC, "set", ["max.message.bytes"], include_synonyms=True).configs
     assert (entry.value, entry.config_source, entry.config_type) == ("1000", 1, 3)
     assert [(each.name, each.value, each.source) for each in entry.synonyms] == [
@@ -52,13 +52,13 @@ def test_a_topics_own_value_comes_before_its_brokers() -> None:
     ]
 
 
-def test_a_topic_inherits_from_a_brokers_key_of_another_unit() -> None:
+def test_topic_inherits_from_a_brokers_key_of_another_unit() -> None:
     [entry] = describe(describe_configs.TOPIC, "plain", ["retention.ms"]).configs
     # Kafka looks for sources under log.retention.ms alone, so hours that were set count as the default.
     assert (entry.value, entry.config_source, entry.synonyms) == ("3600000", 5, [])
 
 
-def test_all_of_a_topic_and_its_documentation_when_asked_for() -> None:
+def test_all_keys_of_a_topic_are_described_with_documentation_on_request() -> None:
     shown = {
         entry.name: entry for entry in describe(describe_configs.TOPIC, "plain", include_documentation=True).configs
     }
@@ -66,7 +66,7 @@ def test_all_of_a_topic_and_its_documentation_when_asked_for() -> None:
     assert shown["cleanup.policy"].documentation
 
 
-def test_a_secret_is_not_told() -> None:
+def test_secret_value_is_hidden() -> None:
     [entry] = describe(describe_configs.BROKER, "1", ["ssl.keystore.password"], include_synonyms=True).configs
     assert entry.is_sensitive and entry.value is None
     assert all(each.value is None for each in entry.synonyms)
@@ -78,7 +78,7 @@ def test_every_version_encodes_the_whole_broker() -> None:
         assert len(described.configs) > 200
 
 
-def test_what_is_asked_for_wrongly_is_refused_by_itself() -> None:
+def test_invalid_resource_is_refused_alone() -> None:
     assert describe(describe_configs.TOPIC, "absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe(describe_configs.TOPIC, "a b").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert describe(describe_configs.BROKER, "2").error_code == ErrorCode.INVALID_REQUEST
@@ -87,7 +87,7 @@ def test_what_is_asked_for_wrongly_is_refused_by_itself() -> None:
     assert describe(describe_configs.BROKER, "").configs == []
 
 
-def test_a_group_inherits_from_its_broker_and_needs_not_exist() -> None:
+def test_group_inherits_from_its_broker_and_need_not_exist() -> None:
     for name, value, source in (("g", "50000", 8), ("other", "45000", 5)):
         [entry] = describe(GROUP, name, ["consumer.session.timeout.ms"], include_synonyms=True).configs
         assert (entry.value, entry.config_source, entry.config_type) == (value, source, 3)
@@ -97,13 +97,13 @@ def test_a_group_inherits_from_its_broker_and_needs_not_exist() -> None:
     assert describe(GROUP, "").error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_subscription_to_metrics_of_clients() -> None:
+def test_client_metrics_subscription_is_described() -> None:
     shown = {each.name: (each.value, each.config_source) for each in describe(CLIENT_METRICS, "m").configs}
     assert shown == {"metrics": ("org.apache.kafka.consumer.", 7), "interval.ms": ("300000", 5), "match": ("", 5)}
     assert describe(CLIENT_METRICS, "").error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_loggers_have_their_levels() -> None:
+def test_loggers_are_described_with_their_levels() -> None:
     shown = {entry.name: entry.value for entry in describe(describe_configs.BROKER_LOGGER, "1").configs}
     assert shown["root"] in ("WARN", "INFO", "DEBUG", "ERROR", "FATAL")
     # Those of other libraries are not the broker's.

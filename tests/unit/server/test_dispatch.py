@@ -84,7 +84,7 @@ def asked(request: Any, version: int, ctx: Any = None) -> Any:
 SOFTWARE = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
 
 
-def test_api_versions_tells_ranges_and_features() -> None:
+def test_api_versions_lists_ranges_and_features() -> None:
     told = asked(SOFTWARE, 4)
     assert [(each.api_key, each.min_version, each.max_version) for each in told.api_keys] == [(18, 0, 4)]
     assert {each.name: (each.min_version, each.max_version) for each in told.supported_features} == {
@@ -96,11 +96,11 @@ def test_api_versions_tells_ranges_and_features() -> None:
     assert [(each.name, each.max_version_level) for each in told.finalized_features] == [("metadata.version", 29)]
 
 
-def test_below_version_4_a_feature_whose_least_level_is_0_is_left_out() -> None:
+def test_feature_with_least_level_0_is_hidden_below_version_4() -> None:
     assert [each.name for each in asked(SOFTWARE, 3).supported_features] == ["metadata.version"]
 
 
-def test_api_versions_tells_the_newest_epoch() -> None:
+def test_api_versions_has_the_newest_epoch() -> None:
     ctx = context()
     assert asked(SOFTWARE, 4, ctx).finalized_features_epoch == 12
     ctx.finalized_epoch = 13
@@ -108,12 +108,12 @@ def test_api_versions_tells_the_newest_epoch() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x-"])
-def test_a_bad_software_name_is_an_invalid_request(name: str) -> None:
+def test_invalid_software_name_is_refused(name: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
     assert asked(request, 3).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_an_api_versions_above_ours_is_answered_in_version_0_with_our_range() -> None:
+def test_newer_api_versions_is_answered_in_version_0_with_our_range() -> None:
     dispatcher = Dispatcher("broker", context(), handlers.BROKER)
     frame = answer(dispatcher, call(ApiKey.API_VERSIONS, 99), b"whatever this version holds")
     assert frame is not None
@@ -122,7 +122,7 @@ def test_an_api_versions_above_ours_is_answered_in_version_0_with_our_range() ->
     assert [(each.api_key, each.min_version, each.max_version) for each in told.api_keys] == [(18, 0, 4)]
 
 
-def test_an_old_produce_is_advertised_and_refused_for_each_partition() -> None:
+def test_old_produce_is_advertised_and_refused_for_each_partition() -> None:
     request = ProduceRequest(acks=-1, timeout_ms=1000)
     topic = ProduceRequest.TopicProduceData(name="t", partition_data=[ProduceRequest.PartitionProduceData(index=2)])
     request.topic_data = [topic]
@@ -145,7 +145,7 @@ def test_malformed_bytes_close_the_connection() -> None:
         answer(dispatcher, call(ApiKey.FIND_COORDINATOR, 4), b"\x01\xff\xff\xff\xff\x0f")
 
 
-def test_nobody_coordinates_transactions_or_shares() -> None:
+def test_find_coordinator_refuses_transactions_and_shares() -> None:
     told = asked(FindCoordinatorRequest(key_type=1, key="t"), 3)
     assert isinstance(told, FindCoordinatorResponse)
     assert (told.error_code, told.node_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
@@ -158,7 +158,7 @@ def test_nobody_coordinates_transactions_or_shares() -> None:
     ]
 
 
-def test_producer_ids_are_given_to_idempotent_producers_alone() -> None:
+def test_idempotent_producers_alone_get_producer_ids() -> None:
     told = asked(InitProducerIdRequest(transactional_id=None), 4)
     assert isinstance(told, InitProducerIdResponse)
     assert (told.producer_id, told.producer_epoch, told.error_code) == (4000, 0, 0)
@@ -167,7 +167,7 @@ def test_producer_ids_are_given_to_idempotent_producers_alone() -> None:
     assert asked(InitProducerIdRequest(transactional_id=None, producer_id=3), 4).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_handler_that_breaks_is_an_unknown_server_error_for_that_request_alone() -> None:
+def test_broken_handler_fails_its_request_alone() -> None:
     ctx = context()
     ctx.producer_ids.fail = RuntimeError("broken")
     assert asked(InitProducerIdRequest(transactional_id=None), 4, ctx).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -179,7 +179,7 @@ def commit_request() -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id="g", topics=[topic])
 
 
-def test_a_request_that_is_read_without_objects_is_refused_and_logged_like_others(
+def test_request_that_is_read_without_objects_is_refused_and_logged_like_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = SimpleNamespace(name="t", topic_id=bytes(16), partition_rows=array("i", range(8)))

@@ -21,9 +21,9 @@ from kafkacore.server.groups import java_hash
         ("\U0001f600", 31 * 0xD83D + 0xDE00),  # two UTF-16 units
     ],
 )
-def test_a_groups_partition_is_by_javas_hash(text: str, value: int) -> None:
+def test_partition_of_a_group_follows_javas_hash(text: str, value: int) -> None:
     assert java_hash(text) == value
 
 
-def test_a_negative_hash_counts_as_it_is_above_zero() -> None:
+def test_negative_hash_counts_by_its_absolute_value() -> None:
     assert java_hash("zzzzzz") == 685785664

@@ -146,7 +146,7 @@ def test_old_versions_have_their_own_errors() -> None:
     assert len(ask(0, []).topics) == 2
 
 
-def test_by_topic_id() -> None:
+def test_metadata_is_found_by_topic_id() -> None:
     unknown = Uuid(b"x" * 16)
     told = ask(12, [{"topic_id": ID_A, "name": None}, {"topic_id": unknown, "name": None}]).topics
     assert [(each.name, each.topic_id, each.error_code) for each in told] == [
@@ -157,7 +157,7 @@ def test_by_topic_id() -> None:
     assert refused.value.code == ErrorCode.INVALID_REQUEST  # type: ignore[attr-defined]
 
 
-def test_an_absent_topic_is_created_when_the_client_and_the_broker_agree() -> None:
+def test_absent_topic_is_created_when_client_and_broker_allow_it() -> None:
     ctx = context()
     told = ask(12, [{"name": "new"}, {"name": "bad name"}, {"name": "new"}], ctx).topics
     assert [(each.name, each.error_code) for each in told] == [
@@ -169,7 +169,7 @@ def test_an_absent_topic_is_created_when_the_client_and_the_broker_agree() -> No
         assert refusing.auto_topics.asked == []
 
 
-def test_authorized_operations_are_told_when_asked_for() -> None:
+def test_authorized_operations_are_shown_on_request() -> None:
     told = ask(8, None, include_topic_authorized_operations=True, include_cluster_authorized_operations=True)
     assert told.cluster_authorized_operations > 0
     assert all(topic.topic_authorized_operations > 0 for topic in told.topics)
@@ -200,7 +200,7 @@ def pages(names: list[str], limit: int) -> list[list[tuple[str, int]]]:
         cursor = (told.next_cursor.topic_name, told.next_cursor.partition_index)
 
 
-def test_pages_give_every_partition_once_in_order() -> None:
+def test_pages_show_every_partition_once_in_order() -> None:
     everything = [("__consumer_offsets", 0), ("a", 0), ("a", 1), ("a", 2), ("a", 3)]
     for limit in range(1, 7):
         told = pages([], limit)
@@ -208,7 +208,7 @@ def test_pages_give_every_partition_once_in_order() -> None:
         assert all(len(page) <= limit for page in told)
 
 
-def test_absent_topics_are_told_when_asked_for_by_name() -> None:
+def test_absent_topics_are_reported_when_named() -> None:
     told = describe(["a", "nope", "bad name"], 100)
     assert [(each.name, each.error_code) for each in told.topics] == [
         ("a", 0), ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION), ("nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -216,7 +216,7 @@ def test_absent_topics_are_told_when_asked_for_by_name() -> None:
 
 
 @pytest.mark.parametrize("cursor", [("b", 0), ("a", -1)])
-def test_a_cursor_that_points_nowhere_is_refused(cursor: tuple[str, int]) -> None:
+def test_invalid_cursor_is_refused(cursor: tuple[str, int]) -> None:
     with pytest.raises(Exception, match="cursor"):
         describe(["a"], 10, cursor)
 
@@ -228,7 +228,7 @@ def cluster(version: int, **fields: Any) -> Any:
     return response
 
 
-def test_the_cluster_has_its_alive_brokers_and_fenced_ones_when_asked_for() -> None:
+def test_describe_cluster_shows_alive_brokers_and_fenced_ones_on_request() -> None:
     assert [each.broker_id for each in cluster(1).brokers] == [1]
     assert [(each.broker_id, each.is_fenced) for each in cluster(2, include_fenced_brokers=True).brokers] == [
         (1, False), (2, True),

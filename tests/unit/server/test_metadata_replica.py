@@ -54,14 +54,14 @@ def raft_config(path: Path, **properties: str) -> RaftConfig:
         ("internal.metadata.max.batch.size.in.bytes", "max_batch_bytes"),
     ],
 )
-def test_a_key_is_the_limit_of_its_name_and_of_no_other(tmp_path: Path, key: str, field: str) -> None:
+def test_each_timeout_key_limits_its_own_operation(tmp_path: Path, key: str, field: str) -> None:
     default, changed = raft_config(tmp_path), raft_config(tmp_path, **{key: "4321"})
     names = [name for name in RaftConfig._fields if getattr(default, name) != getattr(changed, name)]
     assert names == [field]
     assert getattr(changed, field) == 4321
 
 
-def test_a_controller_that_is_beside_this_node_is_asked_where_it_is(tmp_path: Path) -> None:
+def test_local_controller_is_asked_first(tmp_path: Path) -> None:
     voters = {"controller.quorum.bootstrap.servers": "", "controller.quorum.voters": "1@far:9,2@other:9"}
     quorum = Quorum.configured(BrokerConfig(SOUND | voters)).with_controller(1, "CONTROLLER", ("here", 7))
     assert [each.endpoint("CONTROLLER") for each in quorum.voters.voters()] == [("here", 7), ("other", 9)]
@@ -69,7 +69,7 @@ def test_a_controller_that_is_beside_this_node_is_asked_where_it_is(tmp_path: Pa
     assert standalone.with_controller(1, "CONTROLLER", ("here", 7)).bootstrap == (("here", 7),)
 
 
-def test_the_defaults_are_those_of_the_core(tmp_path: Path) -> None:
+def test_defaults_equal_those_of_the_core(tmp_path: Path) -> None:
     made = raft_config(tmp_path)
     plain = RaftConfig(1, Uuid(b"d" * 16), "c")
     assert all(

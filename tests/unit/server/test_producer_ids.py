@@ -36,7 +36,7 @@ def test_ids_are_unique_over_many_blocks_and_callers() -> None:
     asyncio.run(story())
 
 
-def test_the_next_block_is_asked_for_before_this_one_ends() -> None:
+def test_next_block_is_requested_before_the_present_one_ends() -> None:
     async def story() -> None:
         controller = Controller()
         ids = ProducerIds(controller.allocate)
@@ -51,7 +51,7 @@ def test_the_next_block_is_asked_for_before_this_one_ends() -> None:
     asyncio.run(story())
 
 
-def test_a_failure_is_told_and_the_next_call_asks_again() -> None:
+def test_failure_is_raised_and_the_next_call_asks_again() -> None:
     async def story() -> None:
         controller = Controller()
         controller.failures = 1
@@ -63,7 +63,7 @@ def test_a_failure_is_told_and_the_next_call_asks_again() -> None:
     asyncio.run(story())
 
 
-def test_a_caller_that_gives_up_does_not_take_the_block_from_the_others() -> None:
+def test_cancelled_caller_leaves_the_block_to_the_others() -> None:
     async def story() -> None:
         controller = Controller()
         controller.open.clear()

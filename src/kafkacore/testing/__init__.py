@@ -1,6 +1,6 @@
-"""A Kafka for tests: `Broker` is a node inside the test's own process, gone without a trace when it is closed.
+"""A Kafka for tests: `Broker` is a node in the process of the test. Closing it leaves no trace.
 
-Nothing is loaded before it is used: the pytest plugin lives here too, and costs who does not use it nothing.
+Modules are loaded when they are used: pytest loads the plugin in this package in every run.
 """
 
 from __future__ import annotations

@@ -32,20 +32,20 @@ from kafkacore.tools import dev
 T = TypeVar("T")
 Topics = Iterable[str] | Mapping[str, int]
 
-# Where files cost no disk; a machine without it has them where its temporary files are.
+# Files here cost no disk. A machine without it keeps them with its temporary files.
 MEMORY_DIRECTORY: Final = "/dev/shm"  # noqa: S108 - directories with random names are made in it
 DIRECTORY_PREFIX: Final = "kafkacore-testing-"
 _CALL_SECONDS: Final = 60.0
 _LOOK_SECONDS: Final = 0.002
-_YOUNG: Final = 1  # generation of objects that are as old as a broker of one test: to look at those takes half a ms
+_YOUNG: Final = 1  # the generation of the objects of one test's broker: collecting it takes half a ms
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
-# Where a test is better off than with Kafka's defaults. Whoever wants those sets the key.
+# Better for tests than Kafka's defaults. A test that wants those sets the key.
 CONFIGS: Final = MappingProxyType(
     {
         "metrics.port": "-1",
-        # A group's first member waits for nobody, as in every test setup of Apache Kafka itself.
+        # The first member of a group does not wait for others, as in Apache Kafka's own test setups.
         "group.initial.rebalance.delay.ms": "0",
-        # An hour that a test lets pass is no hour in which its clients were idle.
+        # Clients are not idle for the hour by which a test moves the clock.
         "connections.max.idle.ms": "2147483647",
         "num.network.threads": "1",
         "num.io.threads": "2",
@@ -53,23 +53,23 @@ CONFIGS: Final = MappingProxyType(
 )
 
 
-# Of those that nobody has closed when the process ends the files are removed then.
+# The end of the process removes the files of brokers that are still open.
 _open: Final[set[Broker]] = set()
 
 
 class BrokerClosed(RuntimeError):
-    """The broker was closed; a test uses it no more."""
+    """The broker is closed and cannot be used any more."""
 
 
 class Broker:
-    """Serves when it is made, on a free port of 127.0.0.1; gone with all its files, threads and sockets when closed.
+    """Serves on a free port of 127.0.0.1 from its construction on. `close` removes all its files, threads and sockets.
 
-    `topics` are made at once: names, or partitions by name. `configs` are keys of server.properties. `time` is
-    "running" or "frozen"; a frozen clock begins at `start_ms` (the real time where it is not given). `record` keeps the
-    requests of clients from the start (see `requests`). `directory` is kept when the broker ends; without it there is a
-    temporary one, in memory where the machine has a place for that.
+    It creates `topics`: names, or partitions by name. `configs` are keys of server.properties. `time` is "running" or
+    "frozen"; a frozen clock begins at `start_ms` (by default the real time). `record` keeps the requests of clients
+    from the start (see `requests`). `directory` stays when the broker ends; without it the broker uses a temporary one,
+    in memory if the machine has a place for that.
 
-    Raises ConfigError for a value or topic that Kafka would not take, OSError; warns of keys without effect.
+    Raises OSError, and ConfigError for a value or topic that Kafka refuses; warns of keys without effect.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Broker:
     # --- life ---
 
     def start(self) -> None:
-        """After `stop`: the same broker goes on, on the same port, with the same files."""
+        """Starts the stopped broker again, on the same port, with the same files."""
         if self._node is not None:
             raise RuntimeError("this broker runs already")
         config = self._config()
@@ -132,7 +132,7 @@ class Broker:
         self._intercept()
 
     def stop(self) -> None:
-        """An orderly end; `start` goes on. Faults of requests stay ordered, a disk that had failed is mended.
+        """Shuts the broker down cleanly; `start` starts it again. Request faults stay, disk faults end.
 
         Idempotent.
         """
@@ -141,7 +141,7 @@ class Broker:
             return
         try:
             self._leave(node)
-        finally:  # whatever goes wrong before, an interrupt too: nobody else could stop the node any more
+        finally:  # after any error, an interrupt too: nothing else could stop the node any more
             try:
                 node.stop()
             finally:
@@ -149,34 +149,34 @@ class Broker:
                     fault.end()
 
     def _leave(self, node: Node) -> None:
-        """Nothing of this broker's own uses the node any more."""
+        """Detaches the parts of this broker from the node."""
         client, self._client = self._client, None
         self.clock.attach(None)
         if client is not None:
             node.broker.plane.loop.run(client.close(), _CALL_SECONDS)
 
     def restart(self) -> None:
-        """Clients lose their connections, and find the same broker again."""
+        """Stops and starts the broker. Clients lose their connections and find it again."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Ends it and removes what it has left. Idempotent."""
+        """Ends the broker and removes its files. Idempotent."""
         try:
             self.stop()
         finally:
             self._closing.close()
-            _open.discard(self)  # until its files are gone the end of the process removes them
-            # The parts of a node lead to each other: what they hold of the system (files that are deleted, but take
-            # their memory; eventfds) goes now, rather than with the next collection that happens to come by.
+            _open.discard(self)  # until here, the end of the process would remove its files
+            # The parts of a node refer to each other. Collecting them now frees their deleted files, which still take
+            # memory, and their eventfds, rather than some later collection.
             gc.collect(_YOUNG)
 
     async def aclose(self) -> None:
-        """`close` on a thread of its own, so that the caller's loop goes on."""
+        """Runs `close` on another thread, so that the caller's loop goes on."""
         await asyncio.get_running_loop().run_in_executor(None, self.close)
 
     def reset(self) -> None:
-        """Ends every fault and forgets the recorded requests: what one test has ordered is not the next one's."""
+        """Ends every fault and forgets the recorded requests, so that the next test starts afresh."""
         for fault in [*self._faults, *self._disk_faults]:
             fault.end()
         self.requests.clear()
@@ -198,7 +198,7 @@ class Broker:
         return dev.configuration(self.directory, self._port, overrides)
 
     def _warn_of(self, name: str) -> None:
-        """Of a key that there is not, as Kafka does, which goes on without; and of one that has no effect here."""
+        """Warns of a key that is unknown, as Kafka does, or without effect here."""
         config = self.node.config
         found = [unknown("key", name, config.keys.names())] if config.key(name) is None else config.note(name)
         for note in found:
@@ -224,7 +224,7 @@ class Broker:
 
     @property
     def failure(self) -> BaseException | None:
-        """What the node could not go on after, as when its last disk has failed."""
+        """The error that ended the node, for example the failure of its last disk."""
         return self.node.fault
 
     @property
@@ -233,7 +233,7 @@ class Broker:
         return {topic.name: len(topic.partition_rows) for topic in self.node.broker.context.image.topics()}
 
     def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, object] = _NOTHING) -> str:
-        """Makes a topic, which is served when this returns; gives its name. Raises KafkaError."""
+        """Creates a topic, waits until it is served, and returns its name. Raises KafkaError."""
         told = self.node.create_topics([(name, partitions)], {key: as_text(value) for key, value in configs.items()})
         for _, error, message in told:
             if error:
@@ -241,7 +241,7 @@ class Broker:
         return name
 
     def create_topics(self, topics: Topics) -> None:
-        """Several at once: names, or partitions by name. Raises KafkaError for the first that is refused."""
+        """Creates several topics: names, or partitions by name. Raises KafkaError for the first that is refused."""
         wanted = list(topics.items()) if isinstance(topics, Mapping) else [(name, 1) for name in topics]
         if not wanted:
             return
@@ -250,7 +250,7 @@ class Broker:
                 raise error_for(ErrorCode(error), f"{name}: {message or ErrorCode(error).message}")
 
     def log(self, topic: str, partition: int = 0) -> Log:
-        """What lies in a partition. Raises UnknownName for one that there is not."""
+        """The log of a partition. Raises UnknownName for a partition that does not exist."""
         handle = self.node.broker.replicas.by_name(topic, partition)
         if handle is None:
             if topic in self.topics:
@@ -260,7 +260,7 @@ class Broker:
 
     @property
     def groups(self) -> Groups:
-        """Consumer groups by their id, as their coordinator has them."""
+        """Consumer groups by their id, as their coordinator sees them."""
         return Groups(self.node)
 
     # --- a small client ---
@@ -275,7 +275,7 @@ class Broker:
         headers: Mapping[str, bytes | str | None] | None = None,
         timestamp_ms: int | None = None,
     ) -> int:
-        """Writes one record over the wire, with acks=all; its offset. Raises KafkaError, ConnectionError."""
+        """Writes one record over the wire with acks=all, and returns its offset. Raises KafkaError, ConnectionError."""
         at_ms = self.clock.now_ms if timestamp_ms is None else timestamp_ms
         client = self._own_client()
         return self._run(
@@ -285,7 +285,7 @@ class Broker:
     def consume(
         self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
     ) -> list[LogRecord]:
-        """Reads `count` records over the wire, and waits for them. Raises TimeoutError where fewer come, KafkaError,
+        """Reads `count` records over the wire, and waits for them. Raises TimeoutError if fewer arrive; KafkaError,
         ConnectionError."""
         return self._run(self._own_client().consume(topic, partition, offset, count, timeout_seconds))
 
@@ -310,8 +310,8 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Requests for `api` are answered with `error`, by Kafka's name: nothing of them is done. With `topic`, only
-        what they ask of that topic; `times` in all, or until the fault ends. Raises UnknownName."""
+        """Answers requests for `api` with `error`, named as in Kafka, and does nothing else. With `topic` it refuses
+        only that topic. It happens `times` times, or until the fault ends. Raises UnknownName."""
         code = error_named(error)
         what = f"refuse {api_named(api).message} with {code.name}"
         return self._order(api, what, error=code, times=times, topic=topic, client_id=client_id)
@@ -325,7 +325,7 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Requests for `api` wait so long, by the broker's clock, before anything is done. Raises UnknownName."""
+        """Delays requests for `api`, by the broker's clock, before they are handled. Raises UnknownName."""
         if not seconds > 0:
             raise ValueError(f"a delay takes some time, not {seconds} s")
         what = f"delay {api_named(api).message} by {seconds:g} s"
@@ -340,7 +340,7 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Who asks for `api` loses the connection, "before" or "after" the work was done. Raises UnknownName."""
+        """Closes the connection of a request for `api`, "before" or "after" it is handled. Raises UnknownName."""
         if when not in {"before", "after"}:
             raise ValueError(f"a connection is dropped 'before' or 'after' the work is done, not {when!r}")
         what = f"drop {api_named(api).message} {when} its work"
@@ -355,35 +355,35 @@ class Broker:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Answers to `api` break off after so many bytes (the first four are their size), with the connection; the
-        work is done. Raises UnknownName."""
+        """Handles requests for `api`, sends only so many bytes of the answer (the first four are its size), and closes
+        the connection. Raises UnknownName."""
         if bytes < 0:
             raise ValueError(f"an answer has no {bytes} bytes")
         what = f"tear {api_named(api).message} after {bytes} bytes"
         return self._order(api, what, torn_bytes=bytes, times=times, topic=topic, client_id=client_id)
 
     def fill_disk(self, *, free_bytes: int = 0) -> Fault:
-        """The disk of the logs takes so many more bytes, then writes fail with ENOSPC. As in Apache Kafka a directory
-        whose write has failed stays offline until a restart, with room again or not."""
+        """Lets the disk of the logs take `free_bytes` more; then writes fail with ENOSPC. As in Apache Kafka, a
+        directory whose write has failed stays offline until a restart, even if there is room again."""
         if free_bytes < 0:
             raise ValueError(f"a disk has no {free_bytes} bytes free")
         return self._order_disk(f"fill the disk but for {free_bytes} bytes", (), free_bytes)
 
     def fail_disk(self, *operations: str) -> Fault:
-        """The disk of the logs answers EIO: to all operations, or to those named (read, write, sync, names). A
-        directory that has met it stays offline until a restart. Raises ValueError."""
+        """Fails all disk operations of the logs with EIO, or those named (read, write, sync, names). A directory that
+        hits the error stays offline until a restart. Raises ValueError."""
         for each in operations:
             if each not in FAULT_KINDS:
                 raise ValueError(unknown("operation of a disk", each, FAULT_KINDS))
         return self._order_disk(f"fail to {' and '.join(operations or FAULT_KINDS)}", operations or FAULT_KINDS, None)
 
     def faults(self) -> list[Fault]:
-        """Those that are not over."""
+        """The faults that have not ended."""
         return [each for each in [*self._faults, *self._disk_faults] if not each.is_over]
 
     def _order(self, api: str | int, what: str, **how: Any) -> Fault:
         fault = RequestFault(what, api_named(api), on_end=self._ended, **how)
-        _ = self.node  # of one that does not run nothing can go wrong
+        _ = self.node  # raises BrokerClosed: a closed broker has no faults
         self._faults = [*(each for each in self._faults if not each.is_over), fault]
         self._intercept()
         return fault
@@ -405,7 +405,7 @@ class Broker:
         return fault
 
     def _disk_ended(self, fault: Fault) -> None:
-        """What it alone had ordered is over."""
+        """Ends the effects on the disk that only this fault had."""
         self._disk_faults = [each for each in self._disk_faults if each is not fault]
         for kind in FAULT_KINDS:
             self._disk.fail(kind, errno.EIO if any(kind in each.kinds for each in self._disk_faults) else 0)
@@ -413,7 +413,7 @@ class Broker:
             self._disk.limit(None)
 
     def _intercept(self) -> None:
-        """Puts a hand between clients and handlers where somebody wants one, and takes it away else."""
+        """Installs the interception of requests while a fault or a recording needs it, and removes it after."""
         if self._node is None:
             return
         faults, broker = self._faults, self.node.broker
@@ -431,7 +431,7 @@ class Broker:
 
 
 class DiskFault(Fault):
-    """Its hits are the operations that failed. No `kinds`: the disk is full."""
+    """A fault of the disk; its hits are the failed operations. Without `kinds` the disk is full."""
 
     def __init__(self, what: str, disk: FaultDisk, kinds: tuple[str, ...], on_end: Callable[[Fault], None]) -> None:
         super().__init__(what, None, on_end=on_end)
@@ -448,11 +448,11 @@ class DiskFault(Fault):
         while self.hits < count:
             if time.monotonic() > until:
                 raise TimeoutError(f"{self!r}: not {count} within {timeout_seconds:g} s")
-            time.sleep(_LOOK_SECONDS)  # native code counts, and tells nobody
+            time.sleep(_LOOK_SECONDS)  # native code counts the hits without a notification
 
 
 async def _let_go(fault: RequestFault) -> None:
-    """On the loop: requests that wait because of it wait no longer."""
+    """Wakes the requests that wait because of the fault. Runs on the loop."""
     for end in fault.waiting[:]:
         end()
 
@@ -463,6 +463,6 @@ def _now_ms() -> int:
 
 @atexit.register
 def _tidy_up() -> None:
-    """Threads and sockets go with the process, which can make no new ones any more for an orderly stop."""
+    """Removes the files of open brokers. The process ends, and cannot start threads for a clean stop any more."""
     for broker in tuple(_open):
         broker._closing.close()

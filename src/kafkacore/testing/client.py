@@ -1,4 +1,4 @@
-"""The few requests that a test makes without a client of its own: one record in, some records out."""
+"""Sends the few requests of a test that has no client of its own: produces one record, consumes some."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kafkacore.testing.logs import LogRecord
 from kafkacore.testing.lookup import as_bytes, as_text
 
 CLIENT_ID: Final = "kafkacore.testing"
-# Topics by name: the latest ones are by id.
+# The last versions that name topics; later ones use ids.
 _PRODUCE: Final = 12
 _FETCH: Final = 12
 _ALL_ACKS: Final = -1
 _TIMEOUT_MS: Final = 30_000
 _LOOK_MS: Final = 500
-_SERVED_SECONDS: Final = 0.005  # between looks whether a new topic is served
+_SERVED_SECONDS: Final = 0.005  # between checks whether a new topic is served
 _MAX_BYTES: Final = 16 << 20
 
 
 class Client:
-    """Of one broker. Belongs to one loop; `close` on it."""
+    """A client of one broker. Use and close it on one loop."""
 
     def __init__(self, host: str, port: int) -> None:
         self._node = NodeClient(host, port, CLIENT_ID)
@@ -34,7 +34,7 @@ class Client:
         await self._node.close()
 
     async def create_topic(self, name: str, partitions: int, configs: Mapping[str, object]) -> None:
-        """Until it is served. Raises KafkaError."""
+        """Creates a topic and waits until it is served. Raises KafkaError."""
         given = [
             CreateTopicsRequest.CreatableTopicConfig(name=key, value=as_text(value)) for key, value in configs.items()
         ]
@@ -116,5 +116,5 @@ class Client:
 
 
 def _error(code: int, place: str, message: str | None = None) -> KafkaError:
-    """Tells what it was about, which an error's own words do not."""
+    """An error whose message also names the topic or partition."""
     return error_for(code, f"{place}: {message or ErrorCode(code).message}")

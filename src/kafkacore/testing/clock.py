@@ -1,4 +1,4 @@
-"""The time of a broker, which a test moves."""
+"""The clock of a broker, which a test moves."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from kafkacore._fast.world.environment import ManualClock, RunningClock
 from kafkacore.server.node import Node
 
 _NS_OF_A_SECOND: Final = 1_000_000_000
-_MAX_STEPS: Final = 10_000  # moments at which something is due that one `advance` stops at; the rest is one step
+_MAX_STEPS: Final = 10_000  # due events at which one `advance` stops; the rest is one step
 CATCH_UP_SECONDS: Final = 30.0
 
 
 class ClockBehind(Exception):
-    """The clock was moved, and what was due has not all happened; the message says what has not."""
+    """Some events that are due since the clock moved have not happened in time. The message names them."""
 
 
 class BrokerClock:
-    """What the broker takes for the time: of records, of retention, of whatever its clients have it wait for.
+    """The broker's time for records, for retention, and for everything that clients wait for.
 
-    It runs with the real one, ahead of it by what the test has moved it; or it is frozen, and the test alone moves it.
-    What guards the node itself (its heartbeats, the metadata log, limits of its own requests) has the real clock.
+    It runs with the real clock, ahead of it by the time that the test has added; or it is frozen, and only the test
+    moves it. The node's own safeguards use the real clock: its heartbeats, the metadata log, the timeouts of its
+    requests.
     """
 
     def __init__(self, *, frozen: bool, start_ms: int) -> None:
@@ -29,7 +30,7 @@ class BrokerClock:
         self._node: Node | None = None
 
     def attach(self, node: Node | None) -> None:
-        """Whose timers follow; None: it ended."""
+        """Connects the timers of a node to this clock; None after the node ended."""
         self._node = node
 
     @property
@@ -40,10 +41,10 @@ class BrokerClock:
     def advance(
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
-        """Lets so much time pass. When this returns, what was due meanwhile has happened, in its order: retention, the
-        expiry of producers and group members, the deadlines of requests that wait.
+        """Moves the clock forward. On return, everything that became due has happened, in order: retention, the expiry
+        of producers and group members, the deadlines of waiting requests.
 
-        Raises ClockBehind where that takes longer than 30 s, ValueError for a time that is negative.
+        Raises ClockBehind if that takes longer than 30 s, ValueError for a negative time.
         """
         total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + milliseconds / 1000
         if not total >= 0:
@@ -62,7 +63,7 @@ class BrokerClock:
             raise ClockBehind(f"{CATCH_UP_SECONDS:.0f} s after the clock was moved these are behind: {', '.join(late)}")
 
     def _step(self, node: Node, left_ns: int) -> int:
-        """From one moment at which the broker has something to do to the next; what is left when there is no more."""
+        """Moves to the next moment at which the broker has something to do. Returns the time that is left."""
         for _ in range(_MAX_STEPS):
             due_ns = node.run_timers(CATCH_UP_SECONDS)
             if due_ns is None:

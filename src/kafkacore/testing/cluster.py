@@ -1,4 +1,4 @@
-"""A cluster for tests: today one node, under the face that several will have."""
+"""A cluster for tests: one node today, with the interface of a cluster of several."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkacore.testing.broker import Broker
 class Cluster:
     """`Cluster(brokers=1, ...)` with the arguments of Broker; `cluster.bootstrap`, `cluster[1]`, `with Cluster() as c`.
 
-    Raises ValueError for more than one broker: this release runs one node, replicas on several come later.
+    Raises ValueError for more than one broker: this release runs single nodes.
     """
 
     def __init__(self, brokers: int = 1, **arguments: Any) -> None:
@@ -25,7 +25,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """What clients take as bootstrap.servers."""
+        """The bootstrap.servers for clients."""
         return ",".join(each.bootstrap for each in self)
 
     def __getitem__(self, node_id: int) -> Broker:

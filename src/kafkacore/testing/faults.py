@@ -1,4 +1,4 @@
-"""Faults on order: what a test wants to go wrong, for whom, and how often."""
+"""Faults that a test orders: their kind, the requests that they hit, and how often."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import Api, ApiKey
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
 
-# The list of topics in a request, and in its answer, of the APIs of which a part can be refused by topic.
+# The APIs that can be refused by topic, with the field of the topics in the request and in the answer.
 TOPIC_LISTS: Final = {
     ApiKey.PRODUCE: ("topic_data", "responses"),
     ApiKey.FETCH: ("topics", "responses"),
@@ -27,7 +27,7 @@ TOPIC_LISTS: Final = {
 
 
 class Fault:
-    """One thing that goes wrong, until it has done so `times` times, or `end`, or the end of its `with` block."""
+    """A fault that happens until it has happened `times` times, or until `end` or the end of its `with` block."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Fault:
         client_id: str | None = None,
         on_end: Callable[[Fault], None] = lambda fault: None,
     ) -> None:
-        """Raises ValueError for less than one time, and for a topic of an API whose requests have none."""
+        """Raises ValueError if `times` is less than one, and for a topic if requests of the API have none."""
         if times is not None and times < 1:
             raise ValueError(f"a fault happens at least once, not {times} times; leave `times` out for always")
         if topic is not None and api is not None and api.key not in TOPIC_LISTS:
@@ -57,12 +57,12 @@ class Fault:
 
     @property
     def hits(self) -> int:
-        """How often it has happened."""
+        """The number of times it has happened."""
         return self._hits
 
     @property
     def is_ended(self) -> bool:
-        """Whether it was ended, rather than used up."""
+        """Whether `end` was called, rather than that all its `times` are used up."""
         return self._ended
 
     @property
@@ -70,7 +70,7 @@ class Fault:
         return self._ended or (self.times is not None and self.hits >= self.times)
 
     def end(self) -> None:
-        """It happens no more. Idempotent."""
+        """Ends the fault. Idempotent."""
         with self._changed:
             if self._ended:
                 return
@@ -79,7 +79,7 @@ class Fault:
         self._on_end(self)
 
     def wait_for_hits(self, count: int = 1, timeout_seconds: float = 5.0) -> None:
-        """Until it has happened so often. Raises TimeoutError."""
+        """Waits until it has happened `count` times. Raises TimeoutError."""
         until = time.monotonic() + timeout_seconds
         with self._changed:
             while self._hits < count:
@@ -89,7 +89,7 @@ class Fault:
                 self._changed.wait(left)
 
     def take(self) -> bool:
-        """It is about to happen: False where it is over."""
+        """Counts one more hit; False if the fault is over."""
         with self._changed:
             if self.is_over:
                 return False
@@ -110,7 +110,7 @@ class Fault:
 
 
 class RequestFault(Fault):
-    """One that requests meet; what it does is up to its kind."""
+    """A fault of requests."""
 
     def __init__(
         self,
@@ -123,22 +123,22 @@ class RequestFault(Fault):
         torn_bytes: int | None = None,
         **limits: Any,
     ) -> None:
-        """`waits_seconds`: of the broker's clock, before the request is looked at. `error`: the answer instead of what
-        handlers would give. `drops` "before" or "after" the work. `torn_bytes` of the answer get out."""
+        """`waits_seconds` delays the request by the broker's clock. `error` replaces the answer of the handlers.
+        `drops` closes the connection "before" or "after" handling. Only `torn_bytes` of the answer are sent."""
         super().__init__(what, api, **limits)
         self.waits_seconds = waits_seconds
         self.error = error
         self.drops = drops
         self.torn_bytes = torn_bytes
-        self.waiting: list[Callable[[], None]] = []  # requests that wait for its end; the loop's
+        self.waiting: list[Callable[[], None]] = []  # wake requests that wait for its end; used on the loop
 
     @property
     def decides(self) -> bool:
-        """Whether it is the only one of its kind for a request; delays add up."""
+        """Whether no other fault applies to the same request; delays add up."""
         return not self.waits_seconds
 
     def fits(self, call: RequestContext, topics: Callable[[], list[str]]) -> bool:
-        """Whether it is meant for this request, by its client and its `topics`."""
+        """Whether it applies to this request, by its client and its `topics`."""
         if self.is_over or (self.api is not None and self.api.key != call.api_key):
             return False
         if self.client_id is not None and self.client_id != call.client_id:
@@ -147,7 +147,7 @@ class RequestFault(Fault):
 
 
 def named_topics(request: Any, name_of: Callable[[Any], str | None]) -> list[str]:
-    """The topics of a request of TOPIC_LISTS; `name_of` tells the name of a topic id. No names: it is for all."""
+    """The topics of a request of TOPIC_LISTS; `name_of` maps topic ids to names. No names stand for all topics."""
     field, _ = TOPIC_LISTS[request.API_KEY]
     return [name for each in getattr(request, field) or () if (name := topic_name(each, name_of))]
 
@@ -159,4 +159,4 @@ def topic_name(entry: Any, name_of: Callable[[Any], str | None]) -> str | None:
 
 
 class Dropped(ProtocolError):
-    """The connection ends here, as a test asked."""
+    """Closes the connection, because a test ordered it."""

@@ -1,4 +1,4 @@
-"""Consumer groups, as a test looks at them: not over the wire, but in the broker's own coordinator."""
+"""Consumer groups for a test to inspect, read from the broker's own coordinator rather than over the wire."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kafkacore.testing.lookup import UnknownName, unknown
 T = TypeVar("T")
 
 _CALL_SECONDS: Final = 60.0
-_LOOK_SECONDS: Final = 0.002  # between looks of `wait_for`
+_LOOK_SECONDS: Final = 0.002  # between the checks of `wait_for`
 _LOAD_SECONDS: Final = 30.0
 _DEAD: Final = "Dead"
 _CONSUMER: Final = "consumer"
@@ -29,8 +29,9 @@ _DESCRIBE: Final = RequestContext(ApiKey.DESCRIBE_GROUPS, 5, 0, None, "", "")
 
 
 class Member(NamedTuple):
-    """`assignment`: partitions by topic, of consumers; empty for other protocols, while the group rebalances, and where
-    a leader has given bytes that are no consumer's assignment (which no broker looks at)."""
+    """A member of a group. `assignment` has the partitions of a consumer by topic. It is empty for other protocols,
+    during a rebalance, and if the leader sent bytes that are not a consumer's assignment (brokers do not check
+    them)."""
 
     member_id: str
     instance_id: str | None
@@ -40,8 +41,8 @@ class Member(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """A group at one moment. `state` in Kafka's words: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead.
-    `offsets` are those committed, by topic and partition."""
+    """A group at one moment. `state` is Kafka's: Empty, PreparingRebalance, CompletingRebalance, Stable, Dead.
+    `offsets` are the committed ones, by topic and partition."""
 
     group_id: str
     state: str
@@ -53,8 +54,8 @@ class GroupInfo(NamedTuple):
 
 
 class Groups(Mapping[str, GroupInfo]):
-    """Groups of the classic protocol by their id; every look is a fresh one. Raises UnknownName for a group that there
-    is not, and for one of another kind, of which a directory of Apache Kafka's may tell."""
+    """Groups of the classic protocol by their id; every access reads the current state. Raises UnknownName for a group
+    that does not exist, and for a group of another protocol, which a directory of Apache Kafka may hold."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -83,9 +84,9 @@ class Groups(Mapping[str, GroupInfo]):
         offsets: Mapping[tuple[str, int], int] | None = None,
         timeout_seconds: float = 10.0,
     ) -> GroupInfo:
-        """The group, as soon as it is in that state, has so many members, and these offsets are committed in it.
+        """Waits until the group has this state, this number of members and these committed offsets, and returns it.
 
-        Raises TimeoutError with what it was instead.
+        Raises TimeoutError, which shows the last state of the group.
         """
         until = time.monotonic() + timeout_seconds
         while True:
@@ -127,7 +128,7 @@ class Groups(Mapping[str, GroupInfo]):
         try:
             shard: GroupShard = groups.shard_of(group_id)
         except KafkaError:
-            return None  # its partition is not there yet
+            return None  # its partition does not exist yet
         told = shard.describe_group(_DESCRIBE, group_id)
         if told.error_code or told.group_state == _DEAD:
             return None
@@ -155,9 +156,9 @@ class Groups(Mapping[str, GroupInfo]):
         }
 
     async def _loaded(self) -> None:
-        """Groups of before a restart are there once their partitions' logs have been read."""
+        """Waits until the coordinator has read the groups of a former start from their logs."""
         async with asyncio.timeout(_LOAD_SECONDS):
-            # Shards tell nobody but those who asked them.
+            # Shards send no notification of it.
             while (groups := self._node.broker.context.groups_made) is not None and groups.runtime.loading:  # noqa: ASYNC110
                 await asyncio.sleep(_LOOK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""What stands between clients and handlers while a test records requests or has ordered faults, and only then."""
+"""Stands between clients and handlers while a test records requests or has ordered faults, and only then."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kafkacore.server.broker import BrokerServer
 from kafkacore.testing.faults import TOPIC_LISTS, Dropped, RequestFault, named_topics, topic_name
 from kafkacore.testing.recorder import RecordedRequest, Requests
 
-# What processors answer by themselves: of these a gate brings to Python what somebody wants to see.
+# Processors answer these APIs by themselves. A gate sends the requests that a test wants to see to Python.
 _HOT: Final = (
     ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.HEARTBEAT, ApiKey.SYNC_GROUP, ApiKey.METADATA,
 )  # fmt: skip
@@ -29,7 +29,7 @@ _OF_SESSIONS: Final = frozenset({
 
 
 def gate(faults: list[RequestFault], *, all_of_it: bool) -> GatePolicy | None:
-    """For the hot APIs: everything to Python, what faults are for, or None for nothing."""
+    """The gate of the hot APIs: sends all requests to Python, or those that faults hit; None sends none."""
     if all_of_it:
         return GatePolicy("punt")
     wanted = [each for each in faults if each.api is None or each.api.key in _HOT]
@@ -41,7 +41,7 @@ def gate(faults: list[RequestFault], *, all_of_it: bool) -> GatePolicy | None:
 
 
 class Interception:
-    """`answer` in the place of the handlers'. Belongs to the loop of the broker's plane."""
+    """Answers in place of the handlers. Belongs to the loop of the broker's plane."""
 
     def __init__(self, broker: BrokerServer, requests: Requests, faults: list[RequestFault]) -> None:
         self._broker = broker
@@ -57,7 +57,7 @@ class Interception:
         met = self._met(call, body)
         if not met and not self._requests.is_recording:
             return self._handlers(call, body)
-        frame = bytes(body)  # the frame's own memory goes back with the answer
+        frame = bytes(body)  # the memory of the frame is returned with the answer
         entry = None
         if self._requests.is_recording:
             entry = self._requests.begin(call, frame, self._broker.plane.native.environment.wall_ms())
@@ -65,7 +65,7 @@ class Interception:
         return self._answered(call, frame, met, entry)
 
     def _met(self, call: RequestContext, body: memoryview) -> list[RequestFault]:
-        """The faults that happen to this request: every delay, and the first of the others."""
+        """The faults that apply to this request: every delay, and the first of the others."""
         met: list[RequestFault] = []
         found: list[str] | None = None
 
@@ -115,7 +115,7 @@ class Interception:
         raise Dropped(f"{call.client_id!r} is dropped in the place of an answer, as a test asked")
 
     async def _pass(self, fault: RequestFault) -> None:
-        """Until the time is over by the broker's clock, or the fault is."""
+        """Waits until the delay is over by the broker's clock, or the fault ends."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def end() -> None:
@@ -133,7 +133,7 @@ class Interception:
     # --- answers ---
 
     async def _handled(self, call: RequestContext, frame: bytes) -> bytes | None:
-        """What the handlers say, whole."""
+        """The complete answer of the handlers."""
         response: Any = self._handlers(call, memoryview(frame))
         if isinstance(response, Awaitable):
             response = await response
@@ -150,7 +150,7 @@ class Interception:
     async def _refused(self, call: RequestContext, frame: bytes, error: ErrorCode, topic: str | None) -> bytes | None:
         request = _request(call, frame)
         if call.api_key == ApiKey.PRODUCE and request.acks == _NO_ACKS:
-            # A producer that asks for no answer learns of an error in no other way.
+            # A producer without acknowledgements notices an error only by the closed connection.
             raise Dropped(f"Produce with acks=0 of client {call.client_id!r} met {error.name}, as a test asked")
         if call.api_key == ApiKey.METADATA:
             return await self._refused_metadata(call, frame, error, topic)
@@ -166,7 +166,7 @@ class Interception:
             return refused
         setattr(request, asked, others)
         if call.api_key == ApiKey.FETCH:
-            request.max_wait_ms = 0  # the refusal is not to wait for what the others wait for
+            request.max_wait_ms = 0  # the refusal must not wait for the other topics
         served = await self._handled(call, request.encode(call.api_version))
         if served is None:
             return None
@@ -177,7 +177,7 @@ class Interception:
     async def _refused_metadata(
         self, call: RequestContext, frame: bytes, error: ErrorCode, topic: str | None
     ) -> bytes | None:
-        """Its error is each topic's own: brokers are told of all the same, or no client could go on."""
+        """Sets the error of each refused topic. The answer still lists the brokers, or no client could go on."""
         served = await self._handled(call, frame)
         if served is None:
             return None
@@ -195,7 +195,7 @@ class Interception:
         at_items = error not in _OF_SESSIONS and bool(getattr(request, "topics", ()))
         response = error_response(request, version, error, told, at_items=at_items)
         if call.api_key == ApiKey.API_VERSIONS and error == ErrorCode.UNSUPPORTED_VERSION:
-            version = 0  # as every client can read it (KIP-511)
+            version = 0  # every client can read it (KIP-511)
         return apis.encode_response(call.api_key, version, call.correlation_id, response)
 
     def _topic_of(self, topic_id: Any) -> str | None:
@@ -204,7 +204,7 @@ class Interception:
 
 
 def _request(call: RequestContext, body: bytes | memoryview) -> Any:
-    """Raises ProtocolError for bytes that are no such request: its connection is closed, as it would be anyway."""
+    """Decodes the request. Raises ProtocolError for malformed bytes, which closes the connection as without a test."""
     return apis.request_class(call.api_key).decode_prefix(body, call.api_version)[0]
 
 

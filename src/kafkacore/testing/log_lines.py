@@ -1,4 +1,4 @@
-"""The last lines that the brokers of a process have logged, whatever else is done with them."""
+"""Keeps the last lines that the brokers of a process have logged, beside all other handlers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _ROOT: Final = "kafkacore"
 
 
 class LogLines(logging.Handler):
-    """Kept from INFO on while it is entered, which may be done by several at once. Other handlers hear what they would
-    have heard without it."""
+    """Keeps lines from INFO on while a `with` block is open; blocks may nest. Other handlers get the same lines as
+    without it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
         self.lines: deque[str] = deque(maxlen=MAX_LINES)
         self._logger = logging.getLogger(_ROOT)
-        # Between kafkacore's loggers and the root: a level is lowered for what stands here alone.
+        # Between kafkacore's loggers and the root, so that the lower level applies to this handler alone.
         self._fence = logging.Logger(f"{_ROOT}.fence")  # noqa: LOG001 - nobody is to find it by its name
         self._fence.propagate = False
         self._fence.addHandler(self)
@@ -45,7 +45,7 @@ class LogLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
         above = self._fence.parent
-        # A level that somebody has set meanwhile (caplog.set_level) is what he wants to hear.
+        # A level that was set meanwhile (caplog.set_level) stays.
         mine = self._lowered and self._logger.level == logging.INFO
         if above is not None and not (mine and record.levelno < above.getEffectiveLevel()):
             above.callHandlers(record)

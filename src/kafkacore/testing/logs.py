@@ -1,4 +1,4 @@
-"""What lies in a partition, as a test looks at it: not over the wire, but in the broker's own log."""
+"""The content of a partition for a test to inspect, read from the broker's own log rather than over the wire."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kafkacore._fast.log.partition_handle import PartitionHandle, ReadBytes, Seg
 from kafkacore._fast.record.batch import Batch, Batches
 
 _READ_BYTES: Final = 4 << 20
-_TO_THE_END: Final = 3  # isolation: whoever leads
+_TO_THE_END: Final = 3  # the isolation that reads up to the end of the log
 
 
 class LogRecord(NamedTuple):
-    """One record. `timestamp_ms` since 1970, -1 for none; `headers` in their order."""
+    """One record. `timestamp_ms` counts from 1970, -1 means none; `headers` are in order."""
 
     offset: int
     timestamp_ms: int
@@ -23,7 +23,7 @@ class LogRecord(NamedTuple):
 
 
 class BatchInfo(NamedTuple):
-    """The header of one record batch; -1 where the producer is not idempotent."""
+    """The header of one record batch. The fields of a producer that is not idempotent are -1."""
 
     base_offset: int
     last_offset: int
@@ -40,7 +40,7 @@ class BatchInfo(NamedTuple):
 
 
 class Log:
-    """One partition's log; every look is a fresh one. Raises OSError when its disk has failed."""
+    """The log of one partition; every access reads the current state. Raises OSError if its disk has failed."""
 
     def __init__(self, handle: PartitionHandle) -> None:
         self._handle = handle
@@ -55,12 +55,12 @@ class Log:
 
     @property
     def start_offset(self) -> int:
-        """What is below has been deleted."""
+        """The first offset; records below it are deleted."""
         return self._handle.log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next record."""
+        """The offset of the next record."""
         return self._handle.end_offset
 
     @property
@@ -69,7 +69,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is undecided."""
+        """The offset below which every transaction is decided."""
         return self._handle.last_stable_offset
 
     @property
@@ -82,11 +82,12 @@ class Log:
 
     @property
     def segments(self) -> list[SegmentInfo]:
-        """Base offset, size and whether it is sealed, oldest first; none before the first record."""
+        """The segments, oldest first: base offset, size, whether it is sealed. Empty before the first record."""
         return self._handle.segments()
 
     def records(self, start: int | None = None, end: int | None = None, *, control: bool = False) -> list[LogRecord]:
-        """Records from offset `start` up to `end`, all where not given; `control`: transactions' markers too."""
+        """The records from offset `start` up to `end`, by default all; with `control` the markers of transactions
+        too."""
         first = self.start_offset if start is None else start
         found: list[LogRecord] = []
         for batch in self._batches(first):
@@ -102,11 +103,11 @@ class Log:
         return found
 
     def values(self) -> list[bytes | None]:
-        """Of every record, in their order."""
+        """The values of all records, in order."""
         return [each.value for each in self.records()]
 
     def batches(self) -> list[BatchInfo]:
-        """As they lie on the disk."""
+        """The batches as they are on the disk."""
         return [
             BatchInfo(
                 each.base_offset,
@@ -126,7 +127,8 @@ class Log:
         ]
 
     def __len__(self) -> int:
-        """Records that clients can read: fewer than the offsets where some were compacted away or are markers."""
+        """The number of records that clients can read. Compaction and markers make it less than the number of
+        offsets."""
         return len(self.records(end=self.high_watermark))
 
     def __repr__(self) -> str:
@@ -139,6 +141,6 @@ class Log:
             for batch in Batches(read.records):
                 after = batch.next_offset
                 yield batch
-            if after == offset:  # truncated or deleted meanwhile
+            if after == offset:  # the log was truncated or deleted meanwhile
                 return
             offset = after

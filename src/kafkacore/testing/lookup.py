@@ -1,4 +1,4 @@
-"""The names of APIs and errors, as a test writes them: a wrong one is answered with those that are like it."""
+"""Looks up the APIs and errors that a test names, and suggests similar names for an unknown one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from kafkacore.protocol import apis
 from kafkacore.protocol.apis import Api
 from kafkacore.protocol.errors import ErrorCode
 
-_LISTED: Final = 12  # names that a message has room for
+_LISTED: Final = 12  # names that a message lists
 
 
 class UnknownName(ValueError):
-    """A test named an API, an error or a topic that there is not; the message lists close ones."""
+    """A test named an API, an error or a topic that does not exist. The message lists similar names."""
 
 
 def api_named(name: str | int) -> Api:
-    """`"Produce"`, `"PRODUCE"` or 0. Raises UnknownName."""
+    """The API named `"Produce"`, `"PRODUCE"` or 0. Raises UnknownName."""
     known = apis.current_apis()
     if isinstance(name, int):
         if name not in known:
@@ -32,7 +32,7 @@ def api_named(name: str | int) -> Api:
 
 
 def error_named(error: str | int) -> ErrorCode:
-    """`"NOT_ENOUGH_REPLICAS"` or 19, or an ErrorCode. Raises UnknownName, also for NONE."""
+    """The error named `"NOT_ENOUGH_REPLICAS"` or 19, or an ErrorCode. Raises UnknownName, also for NONE."""
     if isinstance(error, str):
         for code in ErrorCode.all():
             if code.name == error.upper() and code:
@@ -48,7 +48,7 @@ def error_named(error: str | int) -> ErrorCode:
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> str:
-    """What to tell who asked for a name that there is not."""
+    """The message about an unknown name."""
     by_plain = {_plain(each): each for each in names}
     close = [by_plain[each] for each in get_close_matches(_plain(name), by_plain, n=3, cutoff=0.6)]
     if close:
@@ -59,7 +59,7 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> str:
 
 
 def as_text(value: object) -> str:
-    """As server.properties has it: True is true."""
+    """The text for a server.properties: True is true."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,7 +1,7 @@
-"""The pytest plugin: fixtures `kafka`, `kafka_topic`, `kafka_broker`, the marker `kafka`, and what a failed test shows.
+"""The pytest plugin: fixtures `kafka`, `kafka_topic`, `kafka_broker`, the marker `kafka`, reports for failed tests.
 
-Imports nothing of kafkacore that is compiled, nor anything heavy, before a fixture is used: every pytest run of an
-environment that has kafkacore loads this module.
+It imports no compiled and no heavy module before a fixture is used, because every pytest run in an environment with
+kafkacore loads this module.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ MARKER: Final = (
 )
 _BROKER_WORDS: Final = frozenset({"configs", "topics", "time", "start_ms", "record"})
 _TOPIC_WORDS: Final = frozenset({"partitions", "topic_configs"})
-_WORKER_KEY: Final = "kafkacore_bootstrap"  # in what pytest-xdist hands to its workers
+_WORKER_KEY: Final = "kafkacore_bootstrap"  # the key in the input of pytest-xdist's workers
 _OF_ALL: Final = (
-    "kafkacore_of_all_workers"  # of a worker's report: its test has failed with the broker of the whole run
+    "kafkacore_of_all_workers"  # marks the report of a worker whose test failed with the broker of the whole run
 )
 _NAMES: Final = itertools.count(1)
 _REQUESTS_SHOWN: Final = 20
 
-# Whose frames there are between a test and the cause of an error of the kit, and before a test.
+# The packages whose frames stand between a test and the cause of an error, and before the test.
 _WITHIN: Final = frozenset({"kafkacore", "asyncio", "concurrent", "contextlib", "threading"})
 _PYTEST: Final = frozenset({"_pytest", "pluggy"})
 
-_shared = pytest.StashKey["Broker"]()  # of the whole run, in pytest-xdist's controller
+_shared = pytest.StashKey["Broker"]()  # the broker of the whole run, in pytest-xdist's controller
 _session = pytest.StashKey["Broker | RemoteBroker"]()
 _lines = pytest.StashKey["LogLines"]()
 
@@ -57,9 +57,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """pytest rewrites the asserts of every package that comes with a plugin. Ours has none that tests would want to see
-    explained, its import would take several times as long, and nodes import on threads, two of which CPython 3.11
-    cannot let parse at once (gh-106905). There is no public way to say so."""
+    """Keeps pytest from rewriting the asserts of kafkacore, as it does for every package with a plugin. No test needs
+    them explained, and the import would take several times as long. Nodes import on threads, and two threads cannot
+    parse at the same time in CPython 3.11 (gh-106905). pytest has no public way to switch it off."""
     hook = early_config.pluginmanager.rewrite_hook
     getattr(hook, "_must_rewrite", set()).discard("kafkacore")
     getattr(hook, "_marked_for_rewrite_cache", {}).clear()
@@ -78,7 +78,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """pytest-xdist is about to start a worker."""
+    """Called before pytest-xdist starts a worker."""
     config = node.config
     if not _per_run(config):
         return
@@ -88,7 +88,7 @@ def pytest_configure_node(node: Any) -> None:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_log_lines(config))
             config.stash[_shared] = Broker(record=config.getini("kafka_record"))
-            stack.pop_all()  # until pytest ends
+            stack.pop_all()  # kept until pytest ends
     node.workerinput[_WORKER_KEY] = config.stash[_shared].bootstrap
 
 
@@ -97,9 +97,11 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker | RemoteBroker]:
-    """One broker for all tests of this process: `kafka.bootstrap`. Faults of a test end with it; topics and time stay.
+    """One broker for all tests of this process: `kafka.bootstrap`. The faults of a test end with it; topics and time
+    stay.
 
-    With pytest-xdist each worker has its own, or with --kafka-per-run all have one, which is in none of them then.
+    With pytest-xdist each worker has its own broker. With --kafka-per-run all workers share one of the controlling
+    process.
     """
     config = request.config
     bootstrap = getattr(config, "workerinput", {}).get(_WORKER_KEY)
@@ -119,7 +121,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker | RemoteBroker]:
 
 @pytest.fixture
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker that this test has for itself, made as its `kafka` marker says."""
+    """A broker for this test alone, with the arguments of its `kafka` marker."""
     from kafkacore.testing.broker import Broker
 
     words = {"record": request.config.getini("kafka_record"), **_marked(request.node, _BROKER_WORDS)}
@@ -129,7 +131,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a topic that only this test has, made on its `kafka_broker` where it uses one, else on `kafka`."""
+    """The name of a topic for this test alone, created on its `kafka_broker` if it uses one, else on `kafka`."""
     own = "kafka_broker" in request.fixturenames
     broker = request.getfixturevalue("kafka_broker" if own else "kafka")
     plain = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
@@ -142,7 +144,7 @@ def kafka_topic(request: pytest.FixtureRequest) -> str:
 
 
 def _marked(item: pytest.Item, wanted: frozenset[str]) -> dict[str, Any]:
-    """What the markers say, the nearest first. Raises UsageError for what cannot be."""
+    """The arguments of the markers; the nearest takes precedence. Raises UsageError for an unknown argument."""
     found: dict[str, Any] = {}
     for marker in item.iter_markers("kafka"):
         wrong = [*map(repr, marker.args), *(set(marker.kwargs) - _BROKER_WORDS - _TOPIC_WORDS)]
@@ -195,7 +197,8 @@ def pytest_runtest_makereport(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """In pytest-xdist's controller: what the broker of the whole run did is known only here."""
+    """Adds the activity of the broker of the whole run, which only pytest-xdist's controller knows, to a failed
+    test."""
     worker = getattr(report, "node", None)
     if worker is not None and getattr(report, _OF_ALL, False) and _shared in worker.config.stash:
         _show_requests(report, worker.config.stash[_shared], "kafka, of all workers")
@@ -215,8 +218,8 @@ def _show_lines(report: pytest.TestReport, config: pytest.Config) -> None:
 
 
 def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) -> None:
-    """An error that kafkacore raised on purpose is one of the line that asked for it, not of the kit's own ways there.
-    Whatever else comes from within is told in full: it may be an error of ours."""
+    """Cuts the kit's own frames from an error that kafkacore raised on purpose, so that it points to the line of the
+    test. Other errors keep all their frames, because they may be ours."""
     wanted = TimeoutError, ValueError, pytest.UsageError
     if not (type(failure.value).__module__.startswith("kafkacore.") or isinstance(failure.value, wanted)):
         return
@@ -225,14 +228,14 @@ def _tell_where_the_test_called(failure: pytest.ExceptionInfo[BaseException]) ->
         if _root(at) not in _WITHIN:
             asked = at
         at = at.tb_next
-    if asked.tb_next is not None and _root(asked) in _PYTEST:  # a fixture of ours
+    if asked.tb_next is not None and _root(asked) in _PYTEST:  # one of our fixtures
         asked = asked.tb_next
     if asked.tb_next is not None and "kafkacore" in (_root(asked), _root(asked.tb_next)):
         asked.tb_next = None
 
 
 def _root(entry: TracebackType) -> str:
-    """The package whose code is run there."""
+    """The package of the code of a frame."""
     return str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
 
 

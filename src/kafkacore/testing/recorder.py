@@ -1,4 +1,4 @@
-"""What clients have asked a broker for: the last requests, to assert on and to show when a test fails."""
+"""Records the last requests of a broker's clients, for assertions and for the report of a failed test."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from kafkacore.protocol.response_errors import error_codes
 from kafkacore.testing.lookup import api_named
 
 MAX_REQUESTS: Final = 1_000
-MAX_BYTES: Final = 64 << 20  # of bodies and answers
+MAX_BYTES: Final = 64 << 20  # bodies and answers together
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-_SHOWN: Final = 20  # requests that a message names
+_SHOWN: Final = 20  # requests that a message lists
 
 
 class NothingRecorded(RuntimeError):
-    """A test asks for requests of a broker that records none."""
+    """A test reads the requests of a broker that does not record them."""
 
 
 class RequestNotSeen(AssertionError):
-    """What a test waited for did not come in time; the message shows what came instead."""
+    """The expected request did not arrive in time. The message shows the requests that did."""
 
 
 class RecordedRequest:
-    """One request, and what it was answered."""
+    """One request and its answer."""
 
     def __init__(self, number: int, call: RequestContext, frame: bytes, received_ms: int) -> None:
         self.number = number
@@ -45,7 +45,7 @@ class RecordedRequest:
         self.received_ms = received_ms  # by the broker's clock
         self.answered = False
         self.took_ms: float | None = None  # in real time, until the answer was ready
-        self.fault: str | None = None  # what a test had ordered for it
+        self.fault: str | None = None  # the fault that a test had ordered for it
         self._frame = frame
         self._answer: bytes | None = None
         self._began = time.perf_counter()
@@ -61,18 +61,18 @@ class RecordedRequest:
 
     @cached_property
     def body(self) -> Any:
-        """The request, decoded now: fields as in Kafka's message definitions, in snake case. Raises ProtocolError."""
+        """The decoded request: fields as in Kafka's message definitions, in snake case. Raises ProtocolError."""
         return apis.request_class(self.api_key).decode_prefix(self._frame, self.version)[0]
 
     @property
     def response(self) -> Any:
-        """What the client was told, decoded; None where it was told nothing (yet). Raises ProtocolError."""
+        """The decoded answer; None if there is no answer (yet). Raises ProtocolError."""
         if self._answer is None:
             return None
         header = len(apis.response_header(self.api_key, self.version, self.correlation_id))
         version = self.version
         if self.api_key == ApiKey.API_VERSIONS and self._answer[header : header + 2] == _UNSUPPORTED_VERSION:
-            version = 0  # as every client can read it (KIP-511)
+            version = 0  # every client can read it (KIP-511)
         return apis.response_class(self.api_key).decode_prefix(memoryview(self._answer)[header:], version)[0]
 
     @property
@@ -91,7 +91,7 @@ class RecordedRequest:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that it names; those that it gives by id alone are not among them."""
+        """The topics that the request names, without those that it gives by id."""
         try:
             return list(dict.fromkeys(_topic_names(self.body)))
         except ProtocolError:
@@ -111,10 +111,7 @@ class RecordedRequest:
 
 
 class Requests:
-    """The last requests of a broker, oldest first. Any thread may ask.
-
-    At most 1,000 of them, and 64 MiB: older ones are forgotten.
-    """
+    """The last requests of a broker, oldest first: at most 1,000 and 64 MiB. Any thread may read them."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
@@ -158,13 +155,13 @@ class Requests:
     # --- what a test does ---
 
     def start(self) -> None:
-        """Records from here on: every request is answered by Python then, which costs a fast client its speed."""
+        """Starts recording. From here on Python answers every request, which slows fast clients down."""
         self._users += 1
         if self._users == 1:
             self._on_change()
 
     def stop(self) -> None:
-        """Ends what one `start` began; what was recorded stays."""
+        """Ends the recording of one `start`; the recorded requests stay."""
         if self._users:
             self._users -= 1
             if not self._users:
@@ -172,7 +169,7 @@ class Requests:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Requests]:
-        """Records for as long as the block lasts."""
+        """Records while the block runs."""
         self.start()
         try:
             yield self
@@ -180,7 +177,7 @@ class Requests:
             self.stop()
 
     def clear(self) -> None:
-        """Forgets what came so far."""
+        """Forgets the recorded requests."""
         with self._changed:
             self._kept.clear()
             self._bytes = 0
@@ -193,7 +190,7 @@ class Requests:
         topic: str | None = None,
         where: Callable[[RecordedRequest], bool] | None = None,
     ) -> list[RecordedRequest]:
-        """Those for an API, oldest first. Raises UnknownName, NothingRecorded."""
+        """The requests for an API, oldest first. Raises UnknownName, NothingRecorded."""
         wanted = api_named(api).key
         return [
             each
@@ -215,16 +212,16 @@ class Requests:
         topic: str | None = None,
         where: Callable[[RecordedRequest], bool] | None = None,
     ) -> RecordedRequest:
-        """The `count`th request like this, as soon as it is there (with `answered`: has its answer).
+        """Waits for the `count`th matching request (with `answered`: for its answer), and returns it.
 
-        Raises RequestNotSeen with what came instead, UnknownName, NothingRecorded.
+        Raises RequestNotSeen, which shows the other requests; UnknownName, NothingRecorded.
         """
         name = api_named(api).message
         until = time.monotonic() + timeout_seconds
         while True:
             with self._changed:
                 seen = self._changes
-            # Not under the lock: `where` may ask the broker something, whose answer would wait for it.
+            # Not under the lock: `where` may send the broker a request, whose recording would wait for it.
             found = self.of(api, client_id=client_id, topic=topic, where=where)
             if answered:
                 found = [each for each in found if each.answered]
@@ -248,7 +245,7 @@ class Requests:
         return True
 
     def show(self, last: int = _SHOWN) -> str:
-        """The last requests, a line each."""
+        """The last requests, one line each."""
         with self._changed:
             return "\n".join(repr(each) for each in list(self._kept)[-last:])
 

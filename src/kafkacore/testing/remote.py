@@ -1,4 +1,4 @@
-"""A broker of another process, as the tests of a pytest-xdist worker share it."""
+"""A broker in another process, which the tests of pytest-xdist's workers share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class RemoteBroker:
-    """What a client can do: topics, records. Faults, time and looks inside need a broker of this process."""
+    """Topics and records, as a client has them. Faults, the clock and inspection need a broker in this process."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -25,23 +25,23 @@ class RemoteBroker:
         self._client = Client(host, int(port))
 
     def create_topic(self, name: str, partitions: int = 1, *, configs: Mapping[str, object] = _NOTHING) -> str:
-        """Makes a topic; gives its name. Raises KafkaError, ConnectionError."""
+        """Creates a topic and returns its name. Raises KafkaError, ConnectionError."""
         self._loop.run(self._client.create_topic(name, partitions, configs), _CALL_SECONDS)
         return name
 
     def produce(self, topic: str, value: bytes | str | None, **options: Any) -> int:
-        """As Broker.produce."""
+        """Same as Broker.produce."""
         options = {"timestamp_ms": time.time_ns() // 1_000_000, **options}
         return self._loop.run(self._client.produce(topic, value, **options), _CALL_SECONDS)
 
     def consume(
         self, topic: str, count: int = 1, *, partition: int = 0, offset: int = 0, timeout_seconds: float = 5.0
     ) -> list[LogRecord]:
-        """As Broker.consume."""
+        """Same as Broker.consume."""
         return self._loop.run(self._client.consume(topic, partition, offset, count, timeout_seconds), _CALL_SECONDS)
 
     def reset(self) -> None:
-        """A test can have ordered nothing here."""
+        """Does nothing: a test cannot order faults here."""
 
     def close(self) -> None:
         """Ends the connection and the thread. Idempotent."""

@@ -49,7 +49,7 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
 
 def _family(name: str, labels: tuple[str, ...], group: list[Sample]) -> Metric:
     """A family of samples that have the same labels."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - loads an HTTP server
 
     first = group[0]
     text = first._replace(tags=()).mbean
@@ -81,7 +81,7 @@ def _cumulative(value: Buckets) -> list[tuple[str, float]]:
 
 def expose(registry: MetricRegistry) -> bytes:
     """The text of one scrape."""
-    from prometheus_client import generate_latest
+    from prometheus_client import generate_latest  # noqa: PLC0415 - loads an HTTP server
 
     class Collected:
         def collect(self) -> Iterator[Metric]:

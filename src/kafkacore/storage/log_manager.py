@@ -494,8 +494,6 @@ class LogManager:
                     directory.written[name] = offsets
                 except OSError as error:
                     if error.errno in (errno.EMFILE, errno.ENFILE):  # the disk is sound; the next interval tries again
-                        from kafkacore.runtime import open_files
-
                         LOG.warning(
                             "%s in %s is not written: %s; it is tried again%s",
                             name, directory.path, error.strerror, open_files.explain(error.errno),

@@ -5,6 +5,7 @@ Modules are loaded when they are used: pytest loads the plugin in this package i
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -21,6 +22,4 @@ _MODULES: Final = {"Broker": "broker", "Cluster": "cluster", "Fault": "faults", 
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

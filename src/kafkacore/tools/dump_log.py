@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _verify(paths: Iterable[str], arguments: argparse.Namespace, report: Report) -> None:
-    from kafkacore.inspection.verify import VerifyOptions, verify_files  # loads numpy: some 100 ms
+    from kafkacore.inspection.verify import VerifyOptions, verify_files  # noqa: PLC0415 - loads numpy: some 100 ms
 
     verify_files(paths, VerifyOptions(arguments.deep_iteration, arguments.compacted), report)
 

@@ -204,6 +204,14 @@ def test_group_setting_without_effect_is_logged_when_it_is_stored(asked: Asked, 
     ]
 
 
+def test_log_has_few_lines_when_one_request_changes_very_many_groups(asked: Asked, caplog: Any) -> None:
+    groups = [changes(GROUP, f"g{n}", ("share.isolation.level", SET, "read_committed")) for n in range(500)]
+    assert asked.incremental(*groups) == [(0, None)] * 500
+    assert len(caplog.messages) == 11
+    assert caplog.messages[0].startswith("g0: share.isolation.level: valid, but without effect here")
+    assert caplog.messages[-1] == "490 more settings of the same request are not used here"
+
+
 def test_logger_levels_change_at_once_and_all_or_none(asked: Asked) -> None:
     name, other = "kafkacore.tested", "kafkacore.tested.other"
     logging.getLogger(other).setLevel(logging.NOTSET)

@@ -27,6 +27,7 @@ from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 LOG: Final = logging.getLogger("kafkacore.server")
 # No log and no broker reads these, so nothing else would warn that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
+NOTES_LOGGED: Final = 10  # of one request, which may change 10,000 groups
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
 _UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller has told nothing of it.")
 Settled = dict[int, tuple[int, str | None]]  # error and message by the resource's place in the request
@@ -48,25 +49,29 @@ async def handle(broker: BrokerContext, call: RequestContext, request: Any) -> M
 
 def _response(call: RequestContext, request: Any, settled: Settled, told: Told) -> Work[Message]:
     response: Any = apis.response_class(call.api_key)()
+    noted: list[str] = []
     for at, each in enumerate(request.resources):
         yield
         key = each.resource_type, each.resource_name
         error, message = settled[at] if at in settled else told.get(key, _UNTOLD)
         if each.resource_type in _OF_OTHERS and not error and not request.validate_only:
-            _tell(each)
+            noted += _notes(each)
         response.responses.append(
             response.AlterConfigsResourceResponse(
                 error_code=error, error_message=message, resource_type=key[0], resource_name=key[1]
             )
         )
+    for note in noted[:NOTES_LOGGED]:
+        LOG.warning("%s", note)
+    if len(noted) > NOTES_LOGGED:
+        LOG.warning("%d more settings of the same request are not used here", len(noted) - NOTES_LOGGED)
     made: Message = response
     return made
 
 
-def _tell(resource: Any) -> None:
+def _notes(resource: Any) -> list[str]:
     values = {config.name: config.value for config in resource.configs if config.value is not None}
-    for note in notes(_OF_OTHERS[resource.resource_type], values):
-        LOG.warning("%s: %s", resource.resource_name, note)
+    return [f"{resource.resource_name}: {note}" for note in notes(_OF_OTHERS[resource.resource_type], values)]
 
 
 def _settle(broker: BrokerContext, call: RequestContext, request: Any) -> Work[Settled]:

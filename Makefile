@@ -22,13 +22,13 @@ lint: ## ruff, mypy, cython-lint and the import contracts
 	@ci/build.sh test,dev
 	@ci/lint.sh
 
-sanitize: ## AddressSanitizer with UBSan, then ThreadSanitizer
+sanitize: ## the native tests with assertions: a debug build, AddressSanitizer with UBSan, ThreadSanitizer
 	@ci/sanitize.sh
 
 fuzz: ## every fuzzer, guided by coverage and under each sanitizer: an hour and a half; ci/fuzz.sh all SECONDS sets another budget
 	@ci/fuzz.sh all
 
-wheel: ## the source distribution and a manylinux wheel made from it, in dist/, tried in an empty environment
+wheel: ## the source distribution and, from it, a manylinux wheel for each installed CPython, in dist/
 	@ci/wheel.sh
 
 peers: ## Apache Kafka 4.3 and 3.9 and an older librdkafka, under .peers

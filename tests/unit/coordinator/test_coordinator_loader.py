@@ -1,4 +1,4 @@
-"""What a load makes of records that the group coordinator's shard cannot take."""
+"""Loading skips records that the group coordinator's shard refuses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Log:
 
 
 def group(group_id: str, protocol: str | None = "range") -> tuple[bytes, bytes]:
-    """Of one member."""
+    """A group with one member."""
     value = GroupMetadataValue(
         protocol_type="consumer",
         generation=1,

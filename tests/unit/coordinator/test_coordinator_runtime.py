@@ -209,7 +209,7 @@ async def until(reached: Callable[[], bool]) -> None:
 
 
 async def turns() -> None:
-    """What the loop would do at once, it has done."""
+    """Lets the loop run everything that is due at once."""
     for _ in range(50):
         await asyncio.sleep(0)
 
@@ -489,7 +489,7 @@ def test_waiters_get_an_error_when_the_leadership_goes_and_a_later_epoch_loads_a
         world.log().handle.become_leader(1, 4)
         world.runtime.lead(0, 4, world.log())
         world.gate.set()
-        # What was on its way is in the log, and the new shard knows it.
+        # The append that was under way is in the log, and the new shard knows it.
         shard = await world.active()
         assert shard.words == {b"a": b"1", b"b": b"2"}
         assert len(world.made) == 2

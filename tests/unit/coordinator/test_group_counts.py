@@ -1,4 +1,4 @@
-"""What a coordinator counts: partitions of commits, deletions and expiries, and rebalances that came to an end."""
+"""A coordinator's counts: partitions of commits, deletions and expiries, and completed rebalances."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, who is told to come again, and when a rebalance is over."""
+"""JoinGroup: which members a group accepts, which must come again, and when a rebalance is over."""
 
 from typing import Any
 
@@ -252,7 +252,7 @@ def test_group_does_not_exist_when_its_record_could_not_be_written() -> None:
     log = GroupLog(hold=True)
     assert log.join("a", client=OLD) is None
     assert log.join("b", client=OLD) is None
-    assert log.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND  # nobody is shown what is not committed
+    assert log.describe().error_code == ErrorCode.GROUP_ID_NOT_FOUND  # no client sees a group that is not committed
     log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert code(log.answers["a"]) == ErrorCode.NOT_COORDINATOR
     assert code(log.answers["b"]) == ErrorCode.NOT_COORDINATOR

@@ -84,7 +84,7 @@ def test_assignment_of_a_generation_that_is_over_is_dropped() -> None:
         ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        # What is said of a generation that is not the group's comes before what does not fit.
+        # An error of the generation precedes one of the protocol.
         ({"generation": 2, "protocol_name": "sticky"}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )

@@ -32,7 +32,7 @@ def fetched(answer: Any) -> dict[tuple[str, int], tuple[int, int, str, int]]:
     }
 
 
-# --- who may commit ---
+# --- commits ---
 
 
 def test_commit_to_a_missing_group_makes_a_simple_group() -> None:
@@ -92,7 +92,7 @@ def test_outside_commit_is_accepted_when_the_group_is_empty() -> None:
     assert errors(log.commit_offsets("c", {("t", 0): 5})) == [0]
 
 
-# --- what is committed ---
+# --- committed offsets ---
 
 
 def test_offset_is_shown_once_it_is_committed() -> None:
@@ -117,7 +117,7 @@ def test_failed_commit_keeps_the_offset_before_it() -> None:
 def test_refused_metadata_writes_nothing() -> None:
     log = GroupLog(SETTINGS._replace(metadata_max_bytes=4), hold=True)
     one = OffsetCommitRequest.OffsetCommitRequestPartition
-    told = (("12345", 0), ("1234", 1), ("", PARTITIONS))  # the last one does not exist, which no group says
+    told = (("12345", 0), ("1234", 1), ("", PARTITIONS))  # the last one does not exist; groups do not check that
     partitions = [one(partition_index=index, committed_metadata=metadata) for metadata, index in told]
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=partitions)
     asked = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])

@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: what is written is what the tables say, and what is read is kept, whatever it is."""
+"""Records of `__consumer_offsets`: they are written as the tables say, and read whatever they hold."""
 
 from struct import pack
 from typing import Any
@@ -96,7 +96,7 @@ def test_offsets_are_written_as_the_tables_say(
 def test_offsets_are_read_as_the_tables_say(
     version: int, offset: int, epoch: int, metadata: str, now: int, expires: int, behind: bytes, cut: int
 ) -> None:
-    """Also cut off, or with something behind it."""
+    """Also cut off, or with more bytes at the end."""
     message = OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=now)
     if version == 1:
         message.expire_timestamp = expires

@@ -1,4 +1,4 @@
-"""A broker's part in coordinating groups: whose time it tells, who waits for its topic, and what it answers at once."""
+"""A broker's part in coordinating groups: its time, the waiters for its topic, and answers that need no shard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CALL: Any = SimpleNamespace(api_version=6, client_id="c", client_host="127.0.0.1
 
 
 class Clock:
-    """Its wall clock is set by `step_ms`; no time passes."""
+    """A clock whose wall time `step_ms` sets; no time passes."""
 
     def __init__(self) -> None:
         self.step_ms = 0
@@ -50,7 +50,7 @@ class Clock:
 
 
 class Topics:
-    """Asked for, and granted at once; they do not come."""
+    """Topics that are requested and granted at once, but never appear."""
 
     def request(self, names: list[str]) -> None:
         """Granted."""
@@ -133,7 +133,7 @@ def test_key_named_twice_is_answered_once() -> None:
 
 
 def one_by_one(text: str) -> int:
-    """As Java's documentation says."""
+    """The hash as Java's documentation defines it."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(units[::2], units[1::2], strict=True):

@@ -119,7 +119,7 @@ def test_loaded_group_is_published_at_its_first_heartbeat(stable: tuple[GroupLog
 
 
 def joined_pair() -> tuple[GroupLog, list[str]]:
-    """Of generation 1; the first leads, and has brought the assignments: the group is stable."""
+    """A group of generation 1. The first member leads and has sent the assignments, so the group is stable."""
     log = GroupLog()
     for waiter in ("one", "two"):
         log.join(waiter, client=OLD)

@@ -1,4 +1,4 @@
-"""Who asks for the active controller hears of it at once, however many ask."""
+"""Every caller that waits for the active controller learns of it at once, however many wait."""
 
 import asyncio
 from types import SimpleNamespace
@@ -12,7 +12,8 @@ LIMIT_S = 10
 
 
 class Unreachable:
-    """The other controllers: each request of the first asker is lost when `lost` is set, the others know of none."""
+    """The other controllers. When `lost` is set, each request of the first caller is lost; the other callers do not
+    know."""
 
     def __init__(self) -> None:
         self.lost = asyncio.Event()
@@ -42,7 +43,7 @@ async def ask_twice() -> list[Any]:
     asking = [asyncio.create_task(active.ask(None, BrokerHeartbeatRequest(), NEVER_MS)) for _ in range(2)]
     await others.both_asked.wait()
     active.on_leading(1)
-    # The second is answered while the first still waits for its lost request.
+    # The second caller is answered while the first still waits for its lost request.
     first_answer = await asking[1]
     others.lost.set()
     return [await asking[0], first_answer]

@@ -1,4 +1,4 @@
-"""What a broker itself decides of administrators' requests, and what it passes on."""
+"""Requests of administrators: what a broker decides itself, and what it forwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ CONFIG = BrokerConfig(
 
 
 class Channel:
-    """A controller that takes what it is given, but for what is called bad; it says nothing of what is called lost."""
+    """A controller that accepts every resource, except those called bad; it gives no answer for those called lost."""
 
     def __init__(self) -> None:
         self.forwarded: list[Any] = []
@@ -182,9 +182,9 @@ def test_append_and_subtract_change_the_list_that_is_set(asked: Asked) -> None:
         ("message.max.bytes", 9, ErrorCode.INVALID_REQUEST),
     ):
         assert asked.incremental(changes(BROKER, "1", (name, operation, "delete")))[0][0] == error
-    # The policy is compact, and x is none.
+    # x is not a cleanup policy.
     assert asked.incremental(changes(BROKER, "1", ("log.cleanup.policy", APPEND, "x")))[0][0] == 42
-    # For all brokers nothing is set: the default is added to.
+    # Nothing is set for all brokers, so the operation changes the default.
     assert asked.incremental(changes(BROKER, "", ("log.cleanup.policy", SUBTRACT, "delete")))[0][0] == 0
 
 
@@ -237,7 +237,7 @@ def test_logger_levels_change_at_once_and_all_or_none(asked: Asked) -> None:
     assert asked.channel.forwarded == []
 
 
-# --- what is told of the metadata ---
+# --- descriptions of the metadata ---
 
 
 def image(*records: Any) -> Any:
@@ -346,7 +346,7 @@ def test_transaction_apis_answer_as_a_broker_that_coordinates_none() -> None:
     asked = DescribeTransactionsRequest(transactional_ids=["a", ""])
     told = [each.error_code for each in finish_now(transactions.handle(broker, describing, asked)).transaction_states]
     assert told == [ErrorCode.NOT_COORDINATOR, ErrorCode.INVALID_REQUEST]
-    # What Apache Kafka has left is nobody's until it is back.
+    # Transactions that Apache Kafka has left have no coordinator here.
     assert transactions.handle(left, listing, ListTransactionsRequest()).error_code == 15
     assert finish_now(transactions.handle(left, describing, asked)).transaction_states[0].error_code == 15
     with pytest.raises(KafkaError, match="regular expression"):

@@ -1,4 +1,4 @@
-"""What a broker takes up at start, by what the metadata says of it."""
+"""The logs that a broker opens at start, judged by the metadata."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def blocking() -> Iterator[ThreadPoolExecutor]:
 
 
 def leave_a_move_half_done(paths: dict[Uuid, str]) -> str:
-    """A log of three records, and its future log in the other directory, whose path is given."""
+    """A log of three records and its future log in the other directory; returns that one's path."""
     manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
     manager.load()
     [handle] = manager.create(KEY[0], TOPIC_ID, [KEY[1]], paths[HERE])
@@ -82,7 +82,7 @@ def test_stray_future_log_leaves_the_log_in_use_alone(
     paths: dict[Uuid, str], image: MetadataImage, blocking: ThreadPoolExecutor, topic_id: Uuid | None
 ) -> None:
     future = leave_a_move_half_done(paths)
-    # A crash came before the file was written; or the directory was away when the topic was made anew.
+    # A crash came before the file was written, or the directory was offline when the topic was created again.
     os.unlink(os.path.join(future, partition_metadata.NAME))
     if topic_id is not None:
         partition_metadata.write(future, topic_id)
@@ -120,7 +120,7 @@ def test_only_future_log_becomes_the_log_when_the_metadata_places_the_replica_th
     manager = LogManager(Environment(), paths.values(), lambda topic: SETTINGS)
     BrokerLogs(manager, paths, blocking).load(image_of_one(placed), ME)
     handle = manager.get(*KEY)
-    # What it lacks nobody knows, where the replica has not moved there yet: it is no log to lead with.
+    # Nobody knows which records it lacks before the replica has moved there: it must not become a leader's log.
     assert (None if handle is None else (handle.directory.path, handle.end_offset)) == (
         (paths[THERE], 3) if placed == THERE else None
     )

@@ -23,7 +23,7 @@ CALL = RequestContext(ApiKey.CREATE_TOPICS, 7, 0, None, "PLAINTEXT", "127.0.0.1"
 
 
 class SlowController:
-    """Answers when it is let; counts who it has before it."""
+    """A controller that answers when a test opens it; it counts the requests under way."""
 
     def __init__(self) -> None:
         self.asked = self.under_way = self.most = 0
@@ -64,12 +64,12 @@ def test_channel_forwards_a_few_requests_at_a_time_and_answers_all() -> None:
 def test_request_behind_others_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel, "FORWARD_TIMEOUT_MS", 50)
     controller, answers = asyncio.run(forwarded(FORWARDED_AT_ONCE + 1, release=False))
-    assert controller.asked >= FORWARDED_AT_ONCE  # the last may take the place of one whose time was up before its own
+    assert controller.asked >= FORWARDED_AT_ONCE  # the last may take the place of a request that timed out before it
     assert all(isinstance(each, KafkaError) and each.code == ErrorCode.REQUEST_TIMED_OUT for each in answers)
 
 
 class Elsewhere:
-    """A replica whose leader is another node, which answers envelopes as it is told to."""
+    """A replica whose leader is another node. That node answers envelopes with `answers`, in turn."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -85,7 +85,7 @@ def enveloped(response: Message) -> EnvelopeResponse:
 
 
 def asked(*answers: Any) -> Any:
-    """What a client's CreateTopics is answered when the active controller gives these."""
+    """The answer to a client's CreateTopics when the active controller gives these."""
 
     async def ask() -> Any:
         active = ActiveController(cast(MetadataReplica, Elsewhere(*answers)), None, "CONTROLLER", 1)

@@ -95,7 +95,7 @@ def test_envelope_carries_a_request_with_its_client(context: Any) -> None:
 def test_envelope_is_refused_when_the_controller_is_not_active(context: Any) -> None:
     context.quorum.active = False
     assert ask(context, envelope(CREATE, 7), 0).error_code == ErrorCode.NOT_CONTROLLER
-    # Who leads can be told by every replica.
+    # Every replica knows who leads.
     assert ask(context, envelope(DescribeQuorumRequest(), 2), 0).error_code == ErrorCode.NONE
 
 

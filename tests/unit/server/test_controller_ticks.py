@@ -1,4 +1,4 @@
-"""What a controller does from time to time goes on, whatever it fails with once."""
+"""The controller's periodic work goes on after a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs tells of brokers, topics and loggers."""
+"""DescribeConfigs of brokers, topics, groups and loggers."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -106,7 +106,7 @@ def test_client_metrics_subscription_is_described() -> None:
 def test_loggers_are_described_with_their_levels() -> None:
     shown = {entry.name: entry.value for entry in describe(describe_configs.BROKER_LOGGER, "1").configs}
     assert shown["root"] in ("WARN", "INFO", "DEBUG", "ERROR", "FATAL")
-    # Those of other libraries are not the broker's.
+    # Loggers of other libraries are not the broker's.
     assert "kafkacore.server" in shown and not any(name.startswith("pytest") for name in shown)
 
 

@@ -1,4 +1,4 @@
-"""Directories of replicas are sent until the controller has taken them; whoever waits for that goes on."""
+"""Directories of replicas are sent until the controller has taken them; then their waiters go on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE, OTHER = Uuid(b"1" * 16), Uuid(b"2" * 16)
 
 
 class Controller:
-    """Answers what `send` was given when it is told to."""
+    """A controller that answers `send` when a test calls `answer`."""
 
     def __init__(self) -> None:
         self.asked: asyncio.Queue[tuple[Any, asyncio.Future[Any]]] = asyncio.Queue()
@@ -31,7 +31,7 @@ class Controller:
         return await future
 
     async def answer(self, error: ErrorCode = ErrorCode.NONE) -> Uuid:
-        """The directory that it was told of for the replica."""
+        """Answers, and returns the directory that it got for the replica."""
         request, future = await self.asked.get()
         future.set_result(SimpleNamespace(error_code=error))
         [directory] = request.directories
@@ -76,7 +76,7 @@ def test_waiter_goes_on_when_the_replica_gets_another_directory() -> None:
         await first
         future.set_result(SimpleNamespace(error_code=ErrorCode.NONE))
         assert Uuid(request.directories[0].id) == ONE
-        # What the controller has taken is not where the replica is by now.
+        # The directory that the controller has taken is not the replica's any more.
         assert await controller.answer() == OTHER
         await second
 

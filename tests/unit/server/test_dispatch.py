@@ -92,7 +92,7 @@ def test_api_versions_lists_ranges_and_features() -> None:
         "metadata.version": (7, 29),
     }
     assert told.finalized_features_epoch == 12
-    # A level of 0 is "not in use" and is not told.
+    # A level of 0 means "not in use" and is not listed.
     assert [(each.name, each.max_version_level) for each in told.finalized_features] == [("metadata.version", 29)]
 
 

@@ -16,7 +16,7 @@ from kafkacore.server.groups import java_hash
         ("Aa", 2112),
         ("BB", 2112),
         ("hello world", 1794106052),
-        ("polygenelubricants", 0),  # its hash is the least int, of which there is no absolute value
+        ("polygenelubricants", 0),  # its hash is the least int, which has no absolute value
         ("drumwood boulderhead", 0),  # 0 itself
         ("\U0001f600", 31 * 0xD83D + 0xDE00),  # two UTF-16 units
     ],

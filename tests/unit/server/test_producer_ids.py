@@ -1,4 +1,4 @@
-"""Producer ids out of blocks: none twice, the next block in time."""
+"""Producer ids from blocks: no id comes twice, and the next block comes in time."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from kafkacore.server.producer_ids import ProducerIdBlock, ProducerIds
 
 
 class Controller:
-    """Gives blocks of ten; waits when told to, fails as often as told."""
+    """Hands out blocks of ten; waits and fails as a test says."""
 
     def __init__(self) -> None:
         self.blocks = 0

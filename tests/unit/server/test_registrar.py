@@ -1,4 +1,4 @@
-"""A broker's conversation with its controller: in order, again after failures, and told to who waits for a state."""
+"""A broker's conversation with its controller: in order, repeated after failures, with waiters for its states."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from kafkacore.server.registrar import Registrar, RegistrationRefused
 
 
 class Channel:
-    """Grants everything, after the errors it was given."""
+    """A controller that grants everything after the errors it was given."""
 
     def __init__(self, *errors: Any) -> None:
         self.errors = list(errors)

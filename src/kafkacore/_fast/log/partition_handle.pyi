@@ -176,7 +176,7 @@ class PartitionHandle:
         """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
 
     def open_ahead(self) -> None:
-        """Starts to open a leader's log if the next append would wait for that; a Produce of many partitions does so."""
+        """Starts to open a leader's log if the next append would wait for it. A Produce of many partitions does so."""
 
     def append(self, records: Buffer, acks: int = 1, wait: bool = True, coordinator: bool = False) -> AppendResult:
         """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with

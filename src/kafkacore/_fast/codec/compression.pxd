@@ -1,4 +1,4 @@
-"""The Python face of `codec`; other faces share its context and limits."""
+"""The Python face of the codecs; other Python classes share its context and limits."""
 
 from kafkacore._fast.codec.context cimport CodecContext, InflateLimits
 
@@ -8,5 +8,5 @@ cdef class Codec:
     cdef InflateLimits limits
 
 
-# A codec's id from its name or id (255 where a number is none); raises CodecError for an unknown name.
+# A codec's id from its name or number (255 for a number below 0); raises CodecError for an unknown name.
 cdef int codec_id(codec) except -1

@@ -1,10 +1,10 @@
 """gzip, snappy, lz4 and zstd bodies of record batches, bounded, without the GIL.
 
-A CodecContext belongs to one thread at a time and keeps the libraries' own contexts and one scratch block, so that
-steady state allocates nothing. Inflating is pulled: `inflate_begin`, then `inflate_next` until it gives 0 (the end)
-or a negative CodecStatus; a chunk lies in the scratch and is good until the next call on the same context. The source
-must stay put meanwhile. The libraries are opened at their first use; where one is missing, cramjam does the work
-under the GIL (`codec_needs_gil` tells), so never call this while holding a native lock.
+A CodecContext belongs to one thread at a time. It keeps the libraries' own contexts and one scratch block, so that
+steady state allocates nothing. To inflate, call `inflate_begin`, then `inflate_next` until it returns 0 (the end) or a
+negative CodecStatus. A chunk lies in the scratch block and is valid until the next call on the same context; the source
+must not move meanwhile. The libraries are opened at their first use. Where one is missing, cramjam does the work under
+the GIL (see `codec_needs_gil`), so never call this while holding a native lock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -24,11 +24,11 @@ cdef enum CodecStatus:
     CODEC_TOO_LARGE = -2        # over InflateLimits, or the Writer's limit
     CODEC_NO_MEMORY = -3
     CODEC_UNKNOWN = -4          # no such codec id, or not a level of it
-    CODEC_UNAVAILABLE = -5      # neither the library nor cramjam is there
+    CODEC_UNAVAILABLE = -5      # neither the library nor cramjam is installed
 
 ctypedef struct InflateLimits:
     int64_t max_bytes           # a body never inflates beyond this
-    int64_t ratio_floor_bytes   # below this much output the ratio is not asked (a small batch of zeros is no bomb)
+    int64_t ratio_floor_bytes   # below this much output the ratio does not count (a small batch of zeros is no bomb)
     int32_t max_ratio           # inflated : stored
 
 ctypedef struct CodecContext:
@@ -52,7 +52,7 @@ ctypedef struct CodecContext:
     int64_t inflated_bytes
     int64_t limit_bytes
 
-# The limits where nobody configured others: 128 MiB, and 1,000 : 1 above 8 MiB.
+# The default limits: 128 MiB, and 1,000 : 1 above 8 MiB.
 cdef const InflateLimits *default_inflate_limits() noexcept nogil
 
 cdef CodecContext *codec_context_new() noexcept nogil   # NULL: no memory

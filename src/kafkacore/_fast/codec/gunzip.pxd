@@ -1,9 +1,9 @@
 """gzip (RFC 1952): members that follow one another, each with its header, checksum and size checked.
 
-The blocks between (DEFLATE) are for zlib or zlib-ng to read. What is around them is read here so that the checksum is
-folded: zlib takes up to a fifth of its time for it. Java's GZIPInputStream leaves what follows a member and is none
-itself unread; here that is refused. (libdeflate and ISA-L are as fast as zlib-ng, and take sets of codes that zlib,
-which is Java's reader, refuses: a batch that no consumer could read must not be taken.)
+zlib or zlib-ng reads the blocks of a member (DEFLATE). This module reads the bytes around them, so that the checksum is
+computed by folding: zlib spends up to a fifth of its time on it. Java's GZIPInputStream ignores bytes that follow a
+member and are no member; this module refuses them. (libdeflate and ISA-L are as fast as zlib-ng, but accept sets of
+codes that zlib, which Java uses, refuses: a node must not accept a batch that no consumer can read.)
 """
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
@@ -48,7 +48,7 @@ cdef inline const uint8_t *after_zero(const uint8_t *p, const uint8_t *end) noex
 
 
 cdef inline const uint8_t *after_header(const uint8_t *p, const uint8_t *end) noexcept nogil:
-    """Where the member's blocks begin; NULL when its header is none, or is cut off."""
+    """Where the member's blocks begin; NULL when its header is malformed or truncated."""
     cdef const uint8_t *start = p
     cdef int flags, size
     if end - p < GZIP_HEADER_BYTES or p[0] != 0x1F or p[1] != 0x8B or p[2] != 8 or p[3] & GZIP_RESERVED:

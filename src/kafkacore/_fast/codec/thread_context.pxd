@@ -1,6 +1,4 @@
-"""One codec context for each thread that validates batches: made when it is first needed, freed when the thread
-ends.
-"""
+"""One codec context for each thread that validates batches. Its first use makes it; the end of the thread frees it."""
 
 from kafkacore._fast.codec.context cimport CodecContext, codec_context_free, codec_context_new
 

@@ -1,9 +1,9 @@
-"""One batch in a compaction: its keys into the offset map, and later what is left of it (Kafka's Cleaner, RecordFilter
+"""One batch in a compaction: first its keys go into the offset map, later it is filtered (Kafka's Cleaner, RecordFilter
 and MemoryRecords.filterTo; KIP-534 for delete horizons).
 
-A batch of which nothing goes stays as it is, byte for byte; one of which some goes keeps its header but for count,
-length, greatest timestamp and checksum, and its records as they were encoded; one that gets a delete horizon is encoded
-again. Offsets never change.
+A batch that loses no record stays the same, byte for byte. A batch that loses some keeps the encoding of the others and
+its header, except count, length, greatest timestamp and checksum. A batch that gets a delete horizon is encoded again.
+Offsets never change.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -23,15 +23,15 @@ ctypedef struct Compactor:
     InflateLimits limits
     int64_t now_ms
     int64_t delete_retention_ms
-    int64_t first_offset       # of what goes into the map
+    int64_t first_offset       # records from here on go into the map
     int64_t upper_bound        # the round ends here: its last batch stays, empty if need be
     bint keep_old_deletes      # tombstones of magic 0 and 1, which have no horizon
     Writer inflated            # scratch
-    Writer rebuilt             # what a batch became
+    Writer rebuilt             # the filtered batch, if it changed
     int64_t mapped_records
     int64_t read_records
     int64_t kept_records
-    int64_t keyless_records    # have no place in a compacted log, and go
+    int64_t keyless_records    # dropped: a compacted log holds no records without a key
 
 ctypedef struct Kept:
     const uint8_t *data        # within the batch, or `rebuilt`; NULL: nothing is left
@@ -44,8 +44,8 @@ cdef enum:
     COMPACT_BAD_BATCH = -1
     COMPACT_NO_MEMORY = -2
 
-cdef void compactor_free(Compactor *compactor) noexcept nogil  # the scratch
-# Both take a whole batch whose checksum is right. 0, or a value of the enum.
+cdef void compactor_free(Compactor *compactor) noexcept nogil  # its buffers
+# Both expect a whole batch whose checksum is right. 0, or a value of the enum.
 cdef int compact_map(Compactor *compactor, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 cdef int compact_filter(Compactor *compactor, const uint8_t *batch, const BatchHeader *header,
                         Kept *kept) noexcept nogil

@@ -1,8 +1,8 @@
-"""A log is compacted in three movements (Kafka's Cleaner): the keys of its dirty segments go into the offset map, group
-by group of segments is copied but for what the map knows a later record of, and each copy takes its group's place.
+"""The compaction of a log, in three steps (Kafka's Cleaner): the keys of the dirty segments go into the offset map; the
+segments are copied in groups, without the records that the map has a later one for; each copy takes its group's place.
 
-`compaction_map` and `compaction_copy` work for about so many bytes and come back, so that whoever drives them can give
-way, keep to a rate, or stop; they read and write files and take the log's lock for moments. One thread at a time.
+`compaction_map` and `compaction_copy` return after about `max_bytes`, so that their caller can give way, keep to a rate
+or stop. They read and write files and take the log's lock for short times. One thread at a time.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -27,8 +27,8 @@ ctypedef struct Compaction:
     SegmentList *list         # the log when this began; NULL where a group was replaced
     int64_t truncations
     int64_t first_dirty
-    int64_t upper_bound       # the base offset of a segment: compacted is what lies below
-    int64_t end_offset        # what the map covers, once it is made
+    int64_t upper_bound       # the base offset of a segment: the segments below it are compacted
+    int64_t end_offset        # the map covers the records below it, once it is made
     int64_t old_horizon_ms    # segments modified later keep their tombstones of magic 0 and 1
     Compactor compactor
     SeenTransactions transactions
@@ -55,14 +55,13 @@ ctypedef struct Compaction:
     int64_t mapped_bytes
     int64_t read_bytes
     int64_t written_bytes
-    Segment *bad_segment      # where a batch was that is none
+    Segment *bad_segment      # the segment with bytes that are no batch
 
-# `map` is empty and large enough, and outlives this; so does `log`. 0 or -errno; afterwards, in any case,
-# compaction_close.
+# `map` is empty and large enough; it and `log` outlive the compaction. 0 or -errno; call compaction_close after either.
 cdef int compaction_open(Compaction *c, Log *log, OffsetMap *map, int64_t first_dirty, int64_t upper_bound,
                          int64_t now_ms, int64_t delete_retention_ms, int64_t buffer_bytes) noexcept nogil
-# COMPACTION_DONE, COMPACTION_MORE; or -errno. -ECANCELED: the log was truncated, moved or closed; -EILSEQ: a batch that
-# is none; -ENOBUFS: the keys of one batch do not fit the map; any other: memory, or the disk.
+# COMPACTION_DONE, COMPACTION_MORE; or -errno. -ECANCELED: the log was truncated, moved or closed; -EILSEQ: bytes that
+# are no batch; -ENOBUFS: the keys of one batch do not fit into the map; any other: memory, or the disk.
 cdef int compaction_map(Compaction *c, int64_t max_bytes) noexcept nogil
 # The same, and COMPACTION_SWAP; -EFBIG, -EOVERFLOW: the copy outgrew its file or its index.
 cdef int compaction_copy(Compaction *c, int64_t max_bytes) noexcept nogil

@@ -1,11 +1,11 @@
-"""Which offset each key was last written at, in bounded memory: what a compaction decides by (Kafka's SkimpyOffsetMap).
+"""The offset at which each key was last written, in bounded memory. A compaction decides by it (Kafka's SkimpyOffsetMap).
 
-Keys are known by 128 bits of SipHash-1-3 under a seed of the map's own. Two keys that share them are taken for one, and
-the earlier record would be lost; as with the 128 bits of MD5 that Apache Kafka goes by, 10 million keys do so once in
-10^24 compactions. Whoever does not know the seed cannot bring it about, which MD5 does not promise.
+The map holds 128 bits of SipHash-1-3 for each key, under a seed of its own. If two keys shared them, the map would take
+them for one and the earlier record would be lost. With 10 million keys this happens once in 10^24 compactions, as with
+the 128 bits of MD5 that Apache Kafka uses. Unlike MD5, it cannot be provoked without the seed.
 
-Slots are in the order of their hashes, from the home that a hash's upper bits choose (Amble and Knuth, "Ordered hash
-tables", 1974): a look-up for a key that is not there ends early, and a table that is 90% full is still quick.
+The slots are ordered by hash, from the home slot that the upper bits of a hash choose (Amble and Knuth, "Ordered hash
+tables", 1974): a look-up for a missing key ends early, and a table that is 90% full is still quick.
 
 One thread at a time.
 """

@@ -1,8 +1,8 @@
-"""What a compaction must remember of producers while it walks through a log: their transactions, to know which records
-were aborted and which markers are still needed (Kafka's CleanedTransactionMetadata), and the last batch of each, which
-stays for its sequence's sake.
+"""The producers that a compaction meets in a log: their transactions, which decide which records were aborted and which
+markers are still needed (Kafka's CleanedTransactionMetadata), and the last batch of each, which stays because it holds
+the producer's sequence.
 
-One thread.
+One thread at a time.
 """
 
 from libc.stddef cimport size_t
@@ -13,11 +13,11 @@ from kafkacore._fast.log.producers cimport Producers
 from kafkacore._fast.record.record cimport BatchHeader
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
 
-# A producer that was met, and what of its transaction was.
+# A producer that the compaction has met, and its transaction.
 ctypedef struct SeenProducer:
     int64_t producer_id      # -1: an empty slot
     int32_t aborted          # index of its aborted transaction that has begun; -1: none
-    bint observed            # batches of that one are still there
+    bint observed            # batches of that transaction are still there
     bint committing          # batches were seen of a transaction that no index calls aborted
 
 ctypedef struct SeenTransactions:
@@ -27,13 +27,13 @@ ctypedef struct SeenTransactions:
     SeenProducer *slots
     int32_t slot_count       # a power of two
     int32_t used
-    bint out_of_memory       # what was told since is worth nothing
-    Writer *index            # a transaction index of what is kept; NULL: none is made
+    bint out_of_memory       # results since then are not valid
+    Writer *index            # the transaction index of the compacted segment; NULL: none is made
 
 cdef int transactions_init(SeenTransactions *seen, AbortedTransaction *aborted, int64_t aborted_count) noexcept nogil
 cdef void transactions_free(SeenTransactions *seen) noexcept nogil
-# The next batch in the log, by its whole bytes of magic 2 (control batches are not compressed). Whether it can go: its
-# transaction was aborted; or it is the marker of one of which no batch is left.
+# The next batch in the log, by its whole bytes of magic 2 (control batches are not compressed). True: it can go, because its
+# transaction was aborted or it is the marker of a transaction without batches.
 cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
 # The last batch of a producer that the log knows.

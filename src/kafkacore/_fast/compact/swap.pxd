@@ -1,13 +1,13 @@
-"""A compacted segment takes the place of those that it was made from, while the log is in use (Kafka's
+"""A compacted segment takes the place of the segments it was made from, while the log is in use (Kafka's
 UnifiedLog.replaceSegments and LogLoader).
 
-Its files are `.cleaned` while they are written. Once all of them are synced they become `.swap`: whatever starts on the
-directory now goes on with the compacted segment, and before that with the former ones. The log's list follows, the
-former files go, and the names lose the `.swap`, in an order in which a crash never leaves an index beside records that
-it is not of, on disks that keep any of the changes of names between two syncs:
+Its files are named `.cleaned` while they are written. Once all of them are synced they become `.swap`: a start before
+that uses the former segments, a start after it the compacted one. Then the log's list changes, the former files go, and
+the names lose the `.swap`. The order ensures that a crash never leaves an index beside records of another segment, even
+on a disk that keeps any of the name changes between two syncs:
 
 1. `.cleaned` -> `.swap`, sync of the directory
-2. the list is exchanged: new readers see the compacted segment, by handles that are open; the others end with theirs
+2. the list is exchanged: new readers see the compacted segment through open handles; earlier readers keep theirs
 3. the former .logs go, those behind the new one's last batch each for good before the next; sync; then their indexes,
    and the transaction index that would have the name of the new one; sync
 4. `.log.swap` -> `.log`; sync
@@ -32,10 +32,9 @@ ctypedef struct Swap:
 
 # New, empty `.cleaned` files, open. 0 or -errno; may block.
 cdef int swap_create(Segment *fresh) noexcept nogil
-# What `fresh.aborted` holds goes to a file; then all of them to the disk, names too. 0 or -errno; may block.
+# Writes `fresh.aborted` to its file, then syncs all files and their names. 0 or -errno; may block.
 cdef int swap_sync(Segment *fresh) noexcept nogil
 cdef void swap_discard(Segment *fresh) noexcept nogil  # the files go; may block
-# 0, and the log has a count of `fresh` of its own; LOG_BLOCKED with `blocked` queued, to be called again; -ECANCELED:
-# the former segments are not the log's any more, and nothing has changed; -errno of a disk that is offline now. May
-# block.
+# 0: the log holds its own count of `fresh`. LOG_BLOCKED: `blocked` is queued; call again when it is woken. -ECANCELED:
+# the former segments no longer belong to the log, and nothing has changed. -errno: the disk is offline now. May block.
 cdef int swap_in(Swap *swap, Waiter *blocked) noexcept nogil

@@ -1,4 +1,4 @@
-"""Which aborted transactions a reader of committed records must be told of (KIP-98; LogSegment.collectAbortedTxns)."""
+"""The aborted transactions that a read_committed Fetch must name (KIP-98; LogSegment.collectAbortedTxns)."""
 
 from libc.stdint cimport int64_t
 
@@ -6,7 +6,8 @@ from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.log.read cimport ReadResult
 from kafkacore._fast.log.txn_index cimport AbortedTransaction
 
-# Whether a read from `offset` on may meet records of one; most logs have none at all. Never blocks.
+# Whether a read from `offset` may meet records of an aborted transaction; most logs have none. Never blocks.
 cdef bint log_may_be_aborted(Log *log, int64_t offset) noexcept nogil
-# Those that overlap what was read from `offset` on, malloc'ed, and how many; -errno. Pool threads: reads files.
+# The aborted transactions that overlap the range read from `offset`, malloc'ed; returns how many, or -errno. Reads
+# files: pool threads only.
 cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, AbortedTransaction **into) noexcept nogil

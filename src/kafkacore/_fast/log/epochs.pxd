@@ -1,7 +1,8 @@
 """Where each leader epoch of a log begins (KIP-101, KIP-279, KIP-320; LeaderEpochFileCache). Under the log's lock.
 
-What changes entries marks `epochs_dirty`; log_open writes the `leader-epoch-checkpoint` file on a pool thread. That
-of a log at rest is left as it is while it only lacks epochs without a record: a restart gives each partition two.
+Each change of the entries sets `epochs_dirty`; epochs_checkpoint writes the `leader-epoch-checkpoint` file on a pool
+thread. The file of a log at rest stays as it is while it only lacks epochs without a record: each restart adds two of
+those to every partition.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -9,10 +10,10 @@ from libc.stdint cimport int32_t, int64_t
 from kafkacore._fast.base.cursor cimport Writer
 from kafkacore._fast.log.log cimport Log
 
-# Records of `epoch` begin at `start_offset`: entries that contradict it go. 0 or -ENOMEM.
+# Records of `epoch` begin at `start_offset`; removes entries that contradict this. 0 or -ENOMEM.
 cdef int epochs_assign(Log *log, int32_t epoch, int64_t start_offset) noexcept nogil
 cdef void epochs_truncate_end(Log *log, int64_t end_offset) noexcept nogil
-# What a load does to them: entries at the log's end or behind it are of no record.
+# For a load: drops entries at or behind the log's end, which have no record.
 cdef void epochs_drop_empty(Log *log, int64_t end_offset) noexcept nogil
 cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil
 cdef int32_t epochs_latest(const Log *log) noexcept nogil  # -1 when there is none

@@ -1,14 +1,14 @@
 """A partition's log: its segments, producers, leader epochs and checkpointed offsets, on one log directory.
 
-`lock` covers every field that is not said to be atomic. It is held for memory work and for the append's pwrite, never
-across a sync, a roll, an index look-up on disk or a call into Python; nobody waits for it while holding the GIL.
+`lock` guards every field that is not marked atomic. Threads hold it for memory work and for the append's pwrite, never
+across a sync, a roll, an index look-up on disk or a call into Python. No thread waits for it while holding the GIL.
 
-A log costs no file until its first append: `state` goes LAZY -> OPENING (a pool job makes the directory,
-partition.metadata and the first segment, and syncs them) -> OPEN. An append that meets LAZY, OPENING or ROLLING has no
-effect and says LOG_BLOCKED after it has put the caller's waiter on `blocked`; the caller tries again when woken.
+A log has no file before its first append: `state` goes LAZY -> OPENING (a pool job makes the directory,
+partition.metadata and the first segment, and syncs them) -> OPEN. An append that meets LAZY, OPENING or ROLLING changes
+nothing: it puts the caller's waiter on `blocked` and returns LOG_BLOCKED, and the caller tries again when woken.
 
-Modules: log (life, segments' list, waiters), epochs, log_append, log_read, log_open (first append, roll, commit),
-recovery, log_trim (truncation, deletion).
+Modules: log (life, list of segments, waiters), epochs, append, read, open, roll, commit, truncate, delete, shut,
+recovery, move.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
@@ -30,16 +30,16 @@ cdef enum:
     LOG_FAILED = 4        # its directory is offline: KAFKA_STORAGE_ERROR
     LOG_CLOSED = 5
 
-# How far the leader-epoch-checkpoint is behind the entries.
+# How far the leader-epoch-checkpoint file is behind the entries.
 cdef enum:
     EPOCHS_SAVED = 0
-    EPOCHS_EMPTY = 1      # only in epochs that hold no record, which every start drops: not worth a sync yet
+    EPOCHS_EMPTY = 1      # lacks only epochs without a record, which every start drops: not worth a sync yet
     EPOCHS_BEHIND = 2
 
 cdef enum:
-    LOG_BLOCKED = -2000   # no effect yet; the waiter is queued and will be woken
+    LOG_BLOCKED = -2000   # nothing has changed; the waiter is queued and will be woken
 
-# What a topic's configuration means to its log: immutable, counted, replaced whole when the configuration changes.
+# A topic's configuration as its log uses it: immutable, counted, replaced whole when the configuration changes.
 ctypedef struct LogConfig:
     int32_t refs
     ValidateRules rules                  # compression, timestamps, max.message.bytes, compacted, inflation limits
@@ -68,7 +68,7 @@ ctypedef struct EpochEntry:
     int32_t epoch
     int64_t start_offset
 
-# Where a recent batch begins: a consumer that follows the tail needs no index and no disk.
+# Positions of recent batches, so that a consumer at the tail needs no index and no disk.
 cdef enum:
     RECENT_BATCHES = 64
 
@@ -85,16 +85,16 @@ ctypedef struct Recent:
 ctypedef struct Log:
     Mutex lock
     int32_t state
-    LogDir *dir                          # changes when the log moves (log_move): without the lock by `log_dir`
+    LogDir *dir                          # changes when the log moves; without the lock read it by `log_dir`
     const Clock *clock
-    # Of what the log is a part of: its names and its count.
+    # The partition that the log is part of: its names, and its reference count by way of `hold` and `release`.
     const char *topic
     int32_t topic_size
     int32_t index
     const uint8_t *topic_id              # NULL: no partition.metadata is written (the metadata log)
     void (*hold)(Log *log) noexcept nogil
     void (*release)(Log *log) noexcept nogil
-    # Under the lock, after synced_offset moved or `state` became FAILED: who is to be woken. True: call again for more.
+    # Under the lock, after synced_offset moved or `state` became FAILED: collects the waiters to wake. True: call again.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
     char *suffix                         # of its directory's name; NULL unless it is a future log
     char *path                           # of its directory; made at the first append
@@ -104,9 +104,9 @@ ctypedef struct Log:
     int64_t log_start_offset
     int64_t local_log_start_offset
     int64_t end_offset                   # of the next record
-    int64_t cuts                         # how often files were taken away: what was looked up before may be gone
+    int64_t cuts                         # how often files were removed: an earlier look-up may be out of date
     int64_t truncations                  # how often records were taken from its end, or it moved
-    bint swapping                        # compacted segments take their places: see compact_swap
+    bint swapping                        # compacted segments are taking their places: see compact/swap.pxd
     int64_t synced_offset                # all records below survive power loss
     int64_t commit_offset                # the next commit syncs up to here
     int64_t unflushed_since_ns           # monotonic; -1 when all is synced
@@ -148,7 +148,7 @@ cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # no-op for NULL
 cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
 cdef void recent_clear(Log *log) noexcept nogil
 cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
-# Replaces the list by `items` (counts are taken over) and tells the sum of their bytes; 0 or -ENOMEM.
+# Replaces the list by `items` (counts are taken over) and sets total_bytes; 0 or -ENOMEM.
 cdef int log_set_segments(Log *log, Segment **items, int32_t count) noexcept nogil
 
 # --- without it ---
@@ -159,7 +159,7 @@ cdef void segments_release(SegmentList *list) noexcept nogil
 cdef void log_wake_blocked(Log *log, int why) noexcept nogil
 cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until nobody is left
 cdef LogDir *log_dir(const Log *log) noexcept nogil
-# The directory failed: takes it offline, and tells who waits here.
+# The directory failed: takes it offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
 # The same for work that began when the log was in `dir`; it may have moved on meanwhile.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

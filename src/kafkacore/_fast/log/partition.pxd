@@ -1,8 +1,8 @@
 """A partition as the data plane sees it: its log, its role and epochs, high watermark, followers and waiters.
 
-Counted; a Python object is a handle that owns one count. `log.lock` covers every field that is not said to be atomic.
-Native code advances the high watermark from the published ISR and emits only edges; who leads and who is in the ISR is
-decided above and published with `partition_become`.
+A partition is counted; a Python handle owns one count. `log.lock` guards every field that is not marked atomic. Python
+decides which broker leads and which replicas are in the ISR and publishes both with `partition_become`; native code
+advances the high watermark from them.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -19,7 +19,7 @@ cdef enum:
     ROLE_NONE = 0         # known, but not led or followed here
     ROLE_LEADER = 1
     ROLE_FOLLOWER = 2
-    ROLE_GONE = 3         # deleted: waiters are told, a late request gets UNKNOWN_TOPIC_OR_PARTITION
+    ROLE_GONE = 3         # deleted: waiters are woken, a late request gets UNKNOWN_TOPIC_OR_PARTITION
 
 cdef enum:
     WAIT_FETCH = 0        # satisfied when the high watermark passes `at`
@@ -34,7 +34,7 @@ cdef enum:
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
     READ_LOG_END = 2      # a follower's read
-    READ_LOCAL = 3        # this node's own, to the log's end, whoever leads
+    READ_LOCAL = 3        # this node's own read, to the log's end, in any role
 
 ctypedef struct Follower:
     int32_t broker_id
@@ -68,24 +68,24 @@ cdef Partition *partition_new(LogDir *dir, const Clock *clock, LogConfig *config
 cdef void partition_hold(Partition *p) noexcept nogil
 cdef void partition_release(Partition *p) noexcept nogil
 
-# Publishes who leads. Takes `followers` (malloc'ed; the other replicas, when this one leads) over. A leader's epoch
-# begins at the log's end. Wakes whoever waits for what may never come now. An older leader epoch or partition epoch
-# changes nothing.
+# Publishes the leader. Takes over `followers` (malloc'ed: the other replicas, when this one leads). A leader's epoch
+# begins at the log's end. Wakes the waiters whose condition may never be met now. An older leader epoch or partition
+# epoch changes nothing.
 cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
                            int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil
-# ROLE_NONE or ROLE_GONE: no more appends, everybody is told. Its log is stopped or shut afterwards (log_trim).
+# ROLE_NONE or ROLE_GONE: refuses appends from now on and wakes all waiters. The caller stops or shuts the log afterwards.
 cdef void partition_close(Partition *p, int role) noexcept nogil
-cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: everybody is told
+cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: wakes all waiters
 
-# What an acknowledgement waits for: a WAIT_ kind, and the offset for it; -1 when there is nothing to wait for.
+# The condition of an acknowledgement: a WAIT_ kind and its offset; -1 when there is nothing to wait for.
 ctypedef struct Acknowledgement:
     int64_t at
     int32_t kind
 
 # Produce for one partition. `acks` as in the request, `origin` validate.pxd's AppendOrigin. 0; Kafka's error code;
-# LOG_BLOCKED with `blocked` queued. `ack`: what the answer waits for (the replicas in sync; and a flush that the append
-# makes due, whatever `acks` but 0 says: UnifiedLog.append flushes before it returns). Waiters that are
-# satisfied are in `wakes`; the caller wakes them (no lock is held any more).
+# LOG_BLOCKED with `blocked` queued. `ack`: the condition for the answer (the replicas in sync; unless `acks` is 0 also a
+# flush that the append makes due: UnifiedLog.append flushes before it returns). `wakes` gets the satisfied waiters; the
+# caller wakes them without a lock.
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
                           AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
 # The same for whole batches with their offsets (a follower's fetch, the metadata log); nothing waits for
@@ -115,8 +115,8 @@ cdef int partition_read(Partition *p, int64_t offset, int32_t current_epoch, int
 # Role and epoch as a ListOffsets, OffsetForLeaderEpoch or DeleteRecords needs them: 0 or Kafka's error code.
 cdef int partition_check_leader(Partition *p, int32_t current_epoch) noexcept nogil
 cdef void partition_view(Partition *p, FetchView *view) noexcept nogil
-# Under the lock. A leader whose high watermark is not where its epoch begins as yet: where the log ends for clients is
-# not known, and may be below what an earlier leader told (KIP-207).
+# Under the lock: whether the high watermark of a leader is still below the start of its epoch. Where the log ends for
+# clients is then unknown, and may be below the end that an earlier leader reported (KIP-207).
 cdef bint partition_is_behind(const Partition *p) noexcept nogil
 cdef int64_t partition_high_watermark(Partition *p) noexcept nogil
 cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil  # whether a waiter would be
@@ -127,7 +127,7 @@ cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch,
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil
 cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # no-op when it is in no list
 
-# The high watermark follows what is synced, appended and replicated. Under the lock; True: call again for more wakes.
+# Advances the high watermark to what is appended, synced and replicated. Under the lock; True: call again for more wakes.
 cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 
 # The high watermark of an earlier run, brought within the log.
@@ -135,6 +135,6 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 # DeleteRecords: everything below `offset` (-1: the high watermark) goes. 0 or Kafka's error code; may block.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil
 cdef int partition_expire_producers(Partition *p) noexcept nogil  # how many went
-# A log from before topic ids, or made in a crash, gets its topic's: partition.metadata is written. 0 or -errno; may
-# block.
+# Writes partition.metadata of a log that has no topic id: it is from before topic ids, or a crash cut its making short. 0
+# or -errno; may block.
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil

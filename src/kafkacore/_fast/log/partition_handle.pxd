@@ -1,6 +1,6 @@
-"""Python's hold on a partition: what tests, punted requests and the metadata log use.
+"""Python's handle of a partition, for tests, punted requests and the metadata log.
 
-A method that may wait for a device lets go of the GIL and of every native lock while it waits.
+A method that may wait for a device releases the GIL and every native lock while it waits.
 """
 
 from libc.stdint cimport int32_t

@@ -1,4 +1,4 @@
-"""The partition table, as table.pxd says."""
+"""The partition table, as partition_table.pxd says."""
 
 from libc.errno cimport ENOMEM
 from libc.stddef cimport size_t

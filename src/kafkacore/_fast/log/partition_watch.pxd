@@ -1,2 +1,2 @@
-"""What a loop waits for on partitions: the waiters of requests that Python answers. Made, armed and read by one thread;
-partitions wake it from any."""
+"""The waiters of requests that Python answers, on the partitions that a loop watches. One thread makes, arms and reads a
+watch; partitions wake it from any thread."""

@@ -1,4 +1,4 @@
-"""What a load works with, and producer state as a log's snapshots and batches tell it (ProducerStateManager's
+"""The state of a load, and producer state rebuilt from a log's snapshots and batches (ProducerStateManager's
 truncateAndReload, UnifiedLog.rebuildProducerState).
 """
 
@@ -9,19 +9,19 @@ from kafkacore._fast.log.producers cimport Producers
 from kafkacore._fast.record.record cimport BatchHeader
 from kafkacore._fast.log.segment cimport Segment
 
-# The log is nobody else's until the load is done.
+# Nobody else uses the log until the load is done.
 ctypedef struct Load:
     Log *log
     char *path
     const int64_t *snapshots         # offsets of the producer snapshots on disk, growing
     int32_t snapshot_count
-    int64_t snapshots_end            # those behind it are not believed
+    int64_t snapshots_end            # snapshots behind this offset are not trusted
     int64_t log_start_offset         # as checkpointed
     Segment **segments
     int32_t count
     bint *recovered                  # of each segment: its indexes were made anew; NULL: none was
     Producers *producers
-    int64_t state_offset             # they hold what lies below; -1: nothing yet
+    int64_t state_offset             # `producers` has the state below it; -1: none yet
     int64_t snapshot_offset          # of the newest snapshot that was read or written; -1: none
     int64_t last_aborted_offset
     uint8_t *block
@@ -40,7 +40,7 @@ cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHe
 # and the batches behind that. 0 or -errno; -EILSEQ where the bytes are no batches.
 cdef int replay_to(Load *load, int64_t offset) noexcept nogil
 
-# What they are now, for the segment that begins at `state_offset`.
+# Saves the state as the snapshot of the segment that begins at `state_offset`.
 cdef int replay_save(Load *load) noexcept nogil
 
 # Snapshots of no segment, but the newest of a clean shutdown, and those outside the log: an offset that was cut off may

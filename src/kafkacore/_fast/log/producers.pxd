@@ -1,6 +1,5 @@
-"""What a log remembers of its producers: the last five batches of each, to tell a retry from a new batch (KIP-98), and
-open transactions. Covered by the log's lock. Written to and read from `.snapshot` files (ProducerStateManager's
-format).
+"""A log's memory of its producers: the last five batches of each, which distinguish a retry from a new batch (KIP-98),
+and open transactions. The log's lock guards it. `.snapshot` files hold it on disk (ProducerStateManager's format).
 """
 
 from libc.stddef cimport size_t
@@ -67,14 +66,14 @@ cdef Producer *producers_find(Producers *producers, int64_t producer_id) noexcep
 # whose batches carry an epoch and no sequence.
 cdef int producers_check(Producers *producers, const BatchHeader *header, bint sequences,
                          ProducerBatch *duplicate) noexcept nogil
-# A place for the batch's producer, so that noting it cannot fail: 0 or -ENOMEM.
+# Reserves a place for the batch's producer, so that noting the batch cannot fail: 0 or -ENOMEM.
 cdef int producers_reserve(Producers *producers, const BatchHeader *header) noexcept nogil
 # A whole batch of magic 2 is in the log: its producer's sequences, or the transaction that its marker ends (`ended`,
 # whose last_offset stays -1 when there was none). 0, or -ENOMEM when its place was not reserved.
 cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t size,
                               EndedTransaction *ended) noexcept nogil
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none
-# Transactions that ended below it hold nothing back any more.
+# Transactions that ended below the high watermark no longer hold the last stable offset back.
 cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil
 # producer.id.expiration.ms; a producer with an open transaction stays. How many went.
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
@@ -84,7 +83,7 @@ cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexce
 
 # The file's bytes, checksum included; `out.bad` when memory is out.
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil
-# Of a whole file, how many producers follow its header: -EINVAL where version, checksum or length are wrong.
+# Checks a whole file and returns how many producers follow its header; -EINVAL: wrong version, checksum or length.
 cdef int32_t producers_begin_read(const uint8_t *data, int64_t size, Reader *reader) noexcept nogil
 # The next of them, with its last batch; `chain` stays unset.
 cdef void producers_read_one(Reader *reader, Producer *producer) noexcept nogil

@@ -13,8 +13,8 @@ ctypedef struct ReadResult:
     bint cached           # a recent range: no need to ask whether it is in the page cache
 
 # Batches from the one that holds `offset` up to `bound` (exclusive), about `max_bytes`: at least one whole batch when
-# `min_one`. 0; OFFSET_OUT_OF_RANGE; KAFKA_STORAGE_ERROR. Never blocks: reads of an index on disk say LOG_BLOCKED (the
-# caller hands `log_read_slowly`, the same call, to the I/O pool).
+# `min_one`. 0, OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR. Never blocks: when it would have to wait for the disk it
+# returns LOG_BLOCKED, and the caller lets the I/O pool call `log_read_slowly`.
 cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
                   ReadResult *out) noexcept nogil
 cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,

@@ -33,6 +33,6 @@ ctypedef struct LoadReport:
     int32_t recovered_segments
     int32_t dropped_segments
 
-# A LAZY log becomes OPEN; with an empty plan it stays LAZY, and begins at the log start offset. 0 or -errno (-EINVAL: a
-# leader-epoch-checkpoint that is none; -EOVERFLOW: a segment with an offset that its index cannot hold, KAFKA-6264).
+# A LAZY log becomes OPEN; with an empty plan it stays LAZY, and begins at the log start offset. 0 or -errno (-EINVAL:
+# the leader-epoch-checkpoint is malformed; -EOVERFLOW: a segment has an offset that its index cannot hold, KAFKA-6264).
 cdef int log_load(Log *log, const LoadPlan *plan, LoadReport *report) noexcept nogil

@@ -1,4 +1,4 @@
-"""A topic's configuration as its logs use it: what native code asks for stands in a counted struct that they share."""
+"""A topic's configuration as its logs use it. Native code reads a counted struct that the logs share."""
 
 from libc.stdint cimport int64_t
 
@@ -6,9 +6,9 @@ from kafkacore._fast.log.log cimport LogConfig
 
 
 cdef class LogSettings:
-    """What a topic's configuration means to its log: immutable."""
+    """The settings of a topic's logs; immutable."""
     cdef LogConfig *config
-    # What the log cleaner, which is Python's, decides by.
+    # For the log cleaner, which is written in Python.
     cdef readonly double min_cleanable_dirty_ratio
     cdef readonly int64_t min_compaction_lag_ms
     cdef readonly int64_t max_compaction_lag_ms

@@ -1,6 +1,6 @@
-"""The transaction index beside a segment: which transactions in it were aborted (KIP-98; TransactionIndex, AbortedTxn).
+"""The transaction index of a segment: the aborted transactions in it (KIP-98; TransactionIndex, AbortedTxn).
 
-The file is there only when the segment has one. Blocking; 0 or -errno.
+A segment without aborted transactions has no such file. Blocking; 0 or -errno.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -1,8 +1,8 @@
 """The batches of a file, one after the other: segments, and snapshots of the metadata log.
 
-Reads by large blocks, each batch whole in memory, so that whoever looks at it may check and decode it. One thread at a
-time; blocking. What ends a scan is told apart as Kafka's FileLogInputStream does: a batch that the file is too short
-for is its end (`left` says how many bytes lie there), bytes that cannot be a batch are damage.
+A scan reads large blocks and has each batch whole in memory, so that the caller can check and decode it. One thread at
+a time; blocking. A scan ends as Kafka's FileLogInputStream does: a batch that the file is too short for is the end, and
+bytes that cannot be a batch are damage.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -27,7 +27,7 @@ ctypedef struct Scan:
     int64_t held         # bytes in it
     int64_t position     # of the batch given last
     int64_t next         # where the next one begins
-    int64_t end          # nothing behind it is looked at
+    int64_t end          # the scan stops here
 
 cdef void scan_init(Scan *scan, const Disk *disk) noexcept nogil
 # 0 or -errno. `max_bytes` below 0: the whole file.
@@ -38,7 +38,7 @@ cdef void scan_close(Scan *scan) noexcept nogil
 cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexcept nogil
 
 
-# What is wrong with a batch beside what a BatchStatus says.
+# Faults of a batch that no BatchStatus names.
 cdef enum BatchFault:
     FAULT_OFFSETS = 1        # its records' offsets do not grow from the first to the last of the batch
     FAULT_TIMESTAMP = 2      # its greatest timestamp is not that of its records
@@ -49,7 +49,7 @@ cdef class BatchScan:
     cdef BatchHeader header
     cdef const uint8_t *at_hand
     cdef readonly str path
-    # Raises where the scan found damage or failed; whether there is a batch.
+    # Whether there is a batch. Raises when the scan failed or found damage.
     cdef bint advance(self) except -1
-    # Of the batch at hand: BATCH_OK, BATCH_BAD_CRC; with its records, any BatchStatus or BatchFault.
+    # Checks the current batch: BATCH_OK or BATCH_BAD_CRC; a scan of records gives any BatchStatus or BatchFault.
     cdef int fault_of_batch(self) noexcept nogil

@@ -1,6 +1,6 @@
-"""Batches and records as lines of text: those of kafka-dump-log, or one JSON object a line.
+"""Batches and records as lines of text: the lines of kafka-dump-log, or one JSON object a line.
 
-In UTF-8 whatever keys and values hold.
+The text is valid UTF-8 whatever bytes keys and values hold.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -18,12 +18,12 @@ cdef enum DescribeFlags:
     DESCRIBE_RECORDS = 1    # a line for each record of a batch, too
     DESCRIBE_METADATA = 2   # of records: offset, time, sizes, sequence, header keys
     DESCRIBE_CONTENTS = 4   # of records: key and value
-    DESCRIBE_DECODED = 8    # records of batches that are no control batches are left to the caller
+    DESCRIBE_DECODED = 8    # the caller describes the records, except those of control batches
 
 # The batch at `position` of its file; `valid`: whether its checksum is right.
 cdef void describe_batch(Writer *out, int style, const BatchHeader *header, int64_t position,
                          bint valid) noexcept nogil
-# Without the line's end, which may follow behind more. Of a control record, the marker of a transaction is told.
+# Writes no line end, since the caller may add to the line. For a control record it names the transaction marker.
 cdef void describe_record(Writer *out, int style, int flags, const BatchHeader *header,
                           const RecordView *record) noexcept nogil
 # The same of a message of magic 0 or 1, which lies in the batch of `header` at `offset`.

@@ -13,7 +13,7 @@ ctypedef struct OldMessages:
     const uint8_t *data
     size_t size
     size_t at
-    int64_t base_offset    # what offsets within are told from; 0: they are absolute
+    int64_t base_offset    # added to the offsets within; 0: they are absolute
     Writer inflated
 
 ctypedef struct OldMessage:
@@ -24,7 +24,7 @@ ctypedef struct OldMessage:
     int32_t key_size
     int32_t value_size
 
-# A BatchStatus; afterwards, in any case, old_messages_close.
+# A BatchStatus. Call old_messages_close after it, whatever the status.
 cdef int old_messages_open(OldMessages *messages, const uint8_t *entry, const BatchHeader *header,
                            CodecContext *context, const InflateLimits *limits) noexcept nogil
 cdef bint old_messages_more(const OldMessages *messages) noexcept nogil

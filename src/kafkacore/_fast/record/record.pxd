@@ -15,7 +15,7 @@ cdef enum:
     CRC_AT = 17
     ATTRIBUTES_AT = 21           # where the checksum of magic 2 begins
     OLD_KEY_AT = 26              # of magic 1: where a message's key begins, behind its timestamp
-    TIMESTAMP_BYTES = 8          # which magic 0 has not
+    TIMESTAMP_BYTES = 8          # magic 0 has no timestamp
     HEADER_BYTES = 61            # a whole batch header of magic 2
     LEAST_ENTRY_BYTES = 26       # LOG_OVERHEAD and an empty magic 0 message: no valid entry is smaller
     MAX_BATCH_BYTES = 0x7FFFFFFF  # LOG_OVERHEAD included, so that sizes of batches fit 32 bits
@@ -75,11 +75,11 @@ ctypedef struct BatchHeader:
     int16_t producer_epoch
     int8_t magic
 
-# Reads the header at `data`, of which `available` bytes are at hand (61 are always enough); does not ask whether the
-# whole batch is. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
+# Reads the header at `data`, of which `available` bytes can be read (61 are always enough); the rest of the batch may be
+# missing. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
 cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
-# parse_header, and the whole batch is at hand (else BATCH_SHORT) and its checksum is right (CRC-32C, or CRC-32 for 0
-# and 1).
+# As parse_header, and checks that the whole batch is there (else BATCH_SHORT) and its checksum (CRC-32C, or CRC-32 for
+# magic 0 and 1).
 cdef int check_batch(const void *data, size_t available, BatchHeader *header) noexcept nogil
 # The checksum that a whole batch of `size` bytes should carry.
 cdef uint32_t batch_checksum(const void *data, size_t size) noexcept nogil
@@ -88,7 +88,7 @@ cdef void write_header(void *data, const BatchHeader *header) noexcept nogil
 
 
 cdef inline int64_t add64_wrapping(int64_t a, int64_t b) noexcept nogil:
-    """What the wire says may overflow; it then wraps, as in Java."""
+    """A sum of fields from the wire may overflow; it wraps, as in Java."""
     return <int64_t> (<uint64_t> a + <uint64_t> b)
 
 
@@ -127,7 +127,7 @@ cdef inline int32_t last_sequence(const BatchHeader *header) noexcept nogil:
     return add_sequence(header.base_sequence, header.last_offset_delta)
 
 
-# Base offset and leader epoch lie before what the checksum covers: stamping them on append leaves it right.
+# The checksum does not cover base offset and leader epoch: stamping them on append leaves it right.
 cdef inline void set_base_offset(void *data, int64_t base_offset) noexcept nogil:
     put64(data, base_offset)
 

@@ -1,12 +1,11 @@
-"""What a leader asks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the
-GIL.
+"""A leader's checks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the GIL.
 
 Use: `validate_batch`; when it is 0, `result.rewrite` says whether `rewrite_batch` must make other bytes (another
-codec), else `stamp_batch` sets type and maximum timestamp where they differ (checksum included); last, under the
-partition's lock, `assign_offsets`, which touches only what the checksum does not cover.
+codec), else `stamp_batch` sets type and maximum timestamp where they differ (checksum included). Last, under the
+partition's lock, call `assign_offsets`, which writes only bytes that the checksum does not cover.
 
 Stricter than LogValidator: an offset delta that is not the record's index is refused in an uncompressed batch too and
-never repaired; a batch's tail that is no whole batch is refused, not dropped; a body that does not inflate is
+never repaired; bytes behind the last whole batch are refused, not dropped; a body that does not inflate is
 INVALID_RECORD (there: UNKNOWN_SERVER_ERROR); log append time set by a producer is refused always; inflated size and
 ratio have limits.
 """
@@ -79,7 +78,7 @@ cdef inline void assign_offsets(uint8_t *data, int64_t base_offset, int32_t lead
     put32(data + 12, leader_epoch)
 
 
-ctypedef struct BatchesResult:   # what a follower learns of the bytes it was sent
+ctypedef struct BatchesResult:   # of the bytes that a leader sent to a follower
     int16_t error
     const char *message
     int32_t batch_count

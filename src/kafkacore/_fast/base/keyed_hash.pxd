@@ -1,5 +1,5 @@
-"""SipHash-1-3, the hash of every table whose keys a client may choose (Aumasson, Bernstein, "SipHash: a fast short-input
-PRF"). Without the key nobody can craft keys that share a bucket.
+"""SipHash-1-3, the hash of every table whose keys a client may choose (Aumasson, Bernstein, "SipHash: a fast
+short-input PRF"). Without the key nobody can craft keys that share a bucket.
 
 The key is drawn once per process, when this module is imported. No table lets its order depend on the hash, so a run
 on a simulated clock and disk replays exactly, whatever the key is.
@@ -52,7 +52,8 @@ cdef extern from * nogil:
         v[2] ^= 0xff;
         return kc_sip_end(v);
     }
-    static inline uint64_t kc_hash_word_and_bytes(const uint64_t key[2], uint64_t word, const uint8_t *data, size_t size) {
+    static inline uint64_t kc_hash_word_and_bytes(const uint64_t key[2], uint64_t word, const uint8_t *data,
+                                                  size_t size) {
         uint64_t v[4];
         kc_sip_begin(v, key);
         kc_sip_word(v, word);
@@ -63,7 +64,8 @@ cdef extern from * nogil:
     static inline uint64_t kc_hash_word(const uint64_t key[2], uint64_t word) {
         return kc_hash_word_and_bytes(key, word, NULL, 0);
     }
-    static inline void kc_hash_128(const uint64_t key[2], const uint8_t *data, size_t size, uint64_t *low, uint64_t *high) {
+    static inline void kc_hash_128(const uint64_t key[2], const uint8_t *data, size_t size, uint64_t *low,
+                                   uint64_t *high) {
         uint64_t v[4];
         kc_sip_begin(v, key);
         v[1] ^= 0xee;

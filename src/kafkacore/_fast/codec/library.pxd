@@ -129,8 +129,8 @@ cdef extern from * nogil:
         return kc_inflate_init_(stream, window_bits, KC_ZLIB_VERSION, sizeof *stream);
     }
 
-    /* zlib, with zlib-ng's reader in place of its own where zlib-ng is installed: it refuses the same bodies in half the
-       time. Its stream is laid out as zlib's up to the checksum, whose width differs and which nothing here reads. */
+    /* zlib, with zlib-ng's reader in place of its own where zlib-ng is installed: it refuses the same bodies in half
+       the time. Its stream has zlib's layout up to the checksum, whose width differs and which nothing here reads. */
     static int kc_codec_resolve_zlib(void) {
         static const char *const whole[] = {"inflateInit2_", "inflate", "inflateReset", "inflateEnd", "deflateInit2_",
             "deflate", "deflateReset", "deflateEnd", "deflateBound"};
@@ -187,8 +187,8 @@ cdef extern from * nogil:
         }
         return state == 1;
     }
-    /* The file that a function comes from, and the version that the function `symbol` in it reports; NULL where unknown.
-       The strings belong to the libraries, which are never closed. */
+    /* The file that a function comes from, and the version that the function `symbol` in it reports; NULL: unknown. The
+       strings belong to the libraries, which are never closed. */
     static void kc_codec_origin(void *function, const char *symbol, const char **path, const char **version) {
         Dl_info info;
         void *library, *report;

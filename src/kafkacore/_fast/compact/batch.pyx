@@ -1,4 +1,4 @@
-"""One batch in a compaction, as compact_batch.pxd says."""
+"""One batch in a compaction, as batch.pxd says."""
 
 from libc.stdint cimport INT64_MAX
 from libc.string cimport memcpy

@@ -1,4 +1,4 @@
-"""Compacting a log, as compact_log.pxd says."""
+"""Compacting a log, as log.pxd says."""
 
 from libc.errno cimport EFBIG, EILSEQ, EINVAL, ENOENT, ENOMEM, EOVERFLOW
 from libc.stdlib cimport free, malloc, qsort, realloc

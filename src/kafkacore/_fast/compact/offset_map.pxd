@@ -1,4 +1,5 @@
-"""The offset at which each key was last written, in bounded memory. A compaction decides by it (Kafka's SkimpyOffsetMap).
+"""The offset at which each key was last written, in bounded memory. A compaction decides by it (Kafka's
+SkimpyOffsetMap).
 
 The map holds 128 bits of SipHash-1-3 for each key, under a seed of its own. If two keys shared them, the map would take
 them for one and the earlier record would be lost. With 10 million keys this happens once in 10^24 compactions, as with

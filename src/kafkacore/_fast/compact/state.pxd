@@ -32,8 +32,8 @@ ctypedef struct SeenTransactions:
 
 cdef int transactions_init(SeenTransactions *seen, AbortedTransaction *aborted, int64_t aborted_count) noexcept nogil
 cdef void transactions_free(SeenTransactions *seen) noexcept nogil
-# The next batch in the log, by its whole bytes of magic 2 (control batches are not compressed). True: it can go, because its
-# transaction was aborted or it is the marker of a transaction without batches.
+# The next batch in the log, by its whole bytes of magic 2 (control batches are not compressed). True: it can go,
+# because its transaction was aborted or it is the marker of a transaction without batches.
 cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
 # The last batch of a producer that the log knows.

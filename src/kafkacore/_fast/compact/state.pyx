@@ -1,4 +1,4 @@
-"""Producers during a compaction, as compact_state.pxd says."""
+"""Producers during a compaction, as state.pxd says."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport uint64_t

@@ -1,1 +1,1 @@
-"""Native only: see compact_swap.pxd."""
+"""Native only: see swap.pxd."""

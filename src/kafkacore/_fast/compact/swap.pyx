@@ -1,4 +1,4 @@
-"""Compacted segments take their places, as compact_swap.pxd says."""
+"""Compacted segments take their places, as swap.pxd says."""
 
 from libc.errno cimport ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t

@@ -1,4 +1,4 @@
-"""Aborted transactions of a range that was read, as log_aborted.pxd says."""
+"""Aborted transactions of a range that was read, as aborted.pxd says."""
 
 from libc.errno cimport ENOMEM, ESTALE
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -35,7 +35,8 @@ cdef int log_prepare(const LogConfig *config, int64_t now_ms, uint8_t *records, 
                      AppendInfo *info) noexcept nogil
 cdef void prepared_free(Prepared *prepared) noexcept nogil
 
-# Under the lock. 0, Kafka's error code, or LOG_BLOCKED with `blocked` (may be NULL) queued: call again when it is woken.
+# Under the lock. 0, Kafka's error code, or LOG_BLOCKED with `blocked` (may be NULL) queued: call again when it is
+# woken.
 cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch, Waiter *blocked,
                              AppendInfo *info) noexcept nogil
 # Whole batches whose offsets and epochs are set: a follower's fetch, a replicated log. `checked` comes from

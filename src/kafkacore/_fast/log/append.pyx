@@ -1,4 +1,4 @@
-"""Appends, as log_append.pxd says (UnifiedLog.append, LogSegment.append)."""
+"""Appends, as append.pxd says (UnifiedLog.append, LogSegment.append)."""
 
 from libc.errno cimport ENOMEM
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint64_t

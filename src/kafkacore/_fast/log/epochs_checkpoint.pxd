@@ -1,4 +1,7 @@
-"""The leader-epoch-checkpoint file follows the epoch entries of an open log, soon and on a pool thread. Under the lock."""
+"""The leader-epoch-checkpoint file of an open log: a pool thread writes it soon after the entries change.
+
+Both functions under the lock.
+"""
 
 from kafkacore._fast.log.log cimport Log
 

@@ -1,4 +1,4 @@
-"""Small files of a log directory, as log_files.pxd says (PartitionMetadataFile, CheckpointFile,
+"""Small files of a log directory, as files.pxd says (PartitionMetadataFile, CheckpointFile,
 ProducerStateManager).
 """
 

@@ -94,7 +94,8 @@ ctypedef struct Log:
     const uint8_t *topic_id              # NULL: no partition.metadata is written (the metadata log)
     void (*hold)(Log *log) noexcept nogil
     void (*release)(Log *log) noexcept nogil
-    # Under the lock, after synced_offset moved or `state` became FAILED: collects the waiters to wake. True: call again.
+    # Under the lock, after synced_offset moved or `state` became FAILED: collects the waiters to wake. True: call
+    # again.
     bint (*on_change)(Log *log, WakeList *wakes) noexcept nogil
     char *suffix                         # of its directory's name; NULL unless it is a future log
     char *path                           # of its directory; made at the first append

@@ -1,5 +1,5 @@
-"""A log moves to another directory while it is in use (KIP-113). A future log is filled from it and then takes its place
-in the same Partition: holders of the partition, its clients and its waiters notice only a short wait.
+"""A log moves to another directory while it is in use (KIP-113). A future log is filled from it and then takes its
+place in the same Partition: holders of the partition, its clients and its waiters notice only a short wait.
 
 The last part has four steps, and the caller works on the disk between them: `log_hold_still` (appends wait, as during a
 roll), `log_copy` of the rest, `log_adopt` of the files in their new place, and `log_go_on`. All of them may block: do
@@ -17,12 +17,12 @@ from kafkacore._fast.wait.sleeper cimport Sleeper
 # -(Kafka's error code). `into` begins where `source` begins, and gets files as soon as `source` has some.
 cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sleeper *sleeper) noexcept nogil
 
-# Stops appends, rolls, truncations and jobs on the log's files until `log_go_on`; readers go on. 0, KAFKA_STORAGE_ERROR,
-# or LOG_BLOCKED with `blocked` queued: call again when it is woken.
+# Stops appends, rolls, truncations and jobs on the log's files until `log_go_on`; readers go on. 0,
+# KAFKA_STORAGE_ERROR, or LOG_BLOCKED with `blocked` queued: call again when it is woken.
 cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil
 cdef void log_go_on(Log *log) noexcept nogil
 
-# Both logs hold still and end at the same offset. `fresh` was loaded from the files of a future log that was shut. `log`
-# takes over the directory and segments of `fresh`, and `fresh` gets the former ones; producers, leader epochs and log
-# start of `log` stay. 0, KAFKA_STORAGE_ERROR or LOG_BLOCKED.
+# Both logs hold still and end at the same offset. `fresh` was loaded from the files of a future log that was shut.
+# `log` takes over the directory and segments of `fresh`, and `fresh` gets the former ones; producers, leader epochs and
+# log start of `log` stay. 0, KAFKA_STORAGE_ERROR or LOG_BLOCKED.
 cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil

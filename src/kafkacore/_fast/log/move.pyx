@@ -1,4 +1,4 @@
-"""Moving a log to another directory, as log_move.pxd says (ReplicaAlterLogDirsThread,
+"""Moving a log to another directory, as move.pxd says (ReplicaAlterLogDirsThread,
 LogManager.replaceCurrentWithFutureLog).
 """
 

@@ -73,7 +73,8 @@ cdef void partition_release(Partition *p) noexcept nogil
 # epoch changes nothing.
 cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch,
                            int32_t min_isr, Follower *followers, int32_t follower_count) noexcept nogil
-# ROLE_NONE or ROLE_GONE: refuses appends from now on and wakes all waiters. The caller stops or shuts the log afterwards.
+# ROLE_NONE or ROLE_GONE: refuses appends from now on and wakes all waiters. The caller stops or shuts the log
+# afterwards.
 cdef void partition_close(Partition *p, int role) noexcept nogil
 cdef void partition_fail(Partition *p, int error) noexcept nogil  # its directory failed: wakes all waiters
 
@@ -83,9 +84,9 @@ ctypedef struct Acknowledgement:
     int32_t kind
 
 # Produce for one partition. `acks` as in the request, `origin` validate.pxd's AppendOrigin. 0; Kafka's error code;
-# LOG_BLOCKED with `blocked` queued. `ack`: the condition for the answer (the replicas in sync; unless `acks` is 0 also a
-# flush that the append makes due: UnifiedLog.append flushes before it returns). `wakes` gets the satisfied waiters; the
-# caller wakes them without a lock.
+# LOG_BLOCKED with `blocked` queued. `ack`: the condition for the answer (the replicas in sync; unless `acks` is 0 also
+# a flush that the append makes due: UnifiedLog.append flushes before it returns). `wakes` gets the satisfied waiters;
+# the caller wakes them without a lock.
 cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks, int origin, Waiter *blocked,
                           AppendInfo *info, Acknowledgement *ack, WakeList *wakes) noexcept nogil
 # The same for whole batches with their offsets (a follower's fetch, the metadata log); nothing waits for
@@ -127,7 +128,8 @@ cdef void partition_epoch_end(Partition *p, int32_t epoch, int32_t *found_epoch,
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil
 cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil  # no-op when it is in no list
 
-# Advances the high watermark to what is appended, synced and replicated. Under the lock; True: call again for more wakes.
+# Advances the high watermark to what is appended, synced and replicated. Under the lock; True: call again for more
+# wakes.
 cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 
 # The high watermark of an earlier run, brought within the log.
@@ -135,6 +137,6 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 # DeleteRecords: everything below `offset` (-1: the high watermark) goes. 0 or Kafka's error code; may block.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil
 cdef int partition_expire_producers(Partition *p) noexcept nogil  # how many went
-# Writes partition.metadata of a log that has no topic id: it is from before topic ids, or a crash cut its making short. 0
-# or -errno; may block.
+# Writes partition.metadata of a log that has no topic id: it is from before topic ids, or a crash cut its making short.
+# 0 or -errno; may block.
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil

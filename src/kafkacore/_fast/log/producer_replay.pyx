@@ -1,4 +1,4 @@
-"""Producer state of a log that is loaded or cut, as replay.pxd says."""
+"""Producer state of a log that is loaded or cut, as producer_replay.pxd says."""
 
 from libc.errno cimport EILSEQ, EINVAL, ENOENT, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t

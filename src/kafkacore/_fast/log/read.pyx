@@ -1,4 +1,4 @@
-"""Reads, as log_read.pxd says (LocalLog.read, LogSegment.read, UnifiedLog.fetchOffsetByTimestamp)."""
+"""Reads, as read.pxd says (LocalLog.read, LogSegment.read, UnifiedLog.fetchOffsetByTimestamp)."""
 
 from libc.errno cimport EAGAIN, EILSEQ, EIO, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -21,8 +21,8 @@ cdef enum:
     ABORTED_ENTRY_BYTES = 34
     LAST_RELATIVE_OFFSET = 0x7FFFFFFF
 
-# Kafka's entries on disk have 8 bytes (relative offset, position) and 12 bytes (timestamp, relative offset), big-endian.
-# Memory holds them in host order.
+# Kafka's entries on disk have 8 bytes (relative offset, position) and 12 bytes (timestamp, relative offset),
+# big-endian. Memory holds them in host order.
 ctypedef struct OffsetEntry:
     int32_t relative_offset
     int32_t position
@@ -75,7 +75,7 @@ cdef void segment_hold(Segment *segment) noexcept nogil
 cdef void segment_release(Segment *segment) noexcept nogil
 
 # All of the following may block; they return 0 or -errno.
-cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_offset) noexcept nogil  # NULL: no memory
+cdef Segment *segment_new(const Disk *disk, const char *directory, int64_t base_offset) noexcept nogil  # or NULL
 # Makes empty files and opens the .log for appends. With `first` the log is new, and a .log with bytes in it is an
 # error (-EEXIST). With `preallocated_bytes` the file has that size until the segment is sealed.
 cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t preallocated_bytes) noexcept nogil

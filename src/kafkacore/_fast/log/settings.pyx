@@ -1,4 +1,4 @@
-"""Python's hold on a topic's log configuration, as log_settings.pxd says."""
+"""Python's hold on a topic's log configuration, as settings.pxd says."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t
 

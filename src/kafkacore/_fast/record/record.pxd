@@ -75,8 +75,8 @@ ctypedef struct BatchHeader:
     int16_t producer_epoch
     int8_t magic
 
-# Reads the header at `data`, of which `available` bytes can be read (61 are always enough); the rest of the batch may be
-# missing. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
+# Reads the header at `data`, of which `available` bytes can be read (61 are always enough); the rest of the batch may
+# be missing. BATCH_OK, BATCH_SHORT, BATCH_BAD_LENGTH or BATCH_BAD_MAGIC.
 cdef int parse_header(const void *data, size_t available, BatchHeader *header) noexcept nogil
 # As parse_header, and checks that the whole batch is there (else BATCH_SHORT) and its checksum (CRC-32C, or CRC-32 for
 # magic 0 and 1).

@@ -1,4 +1,5 @@
-"""A leader's checks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the GIL.
+"""A leader's checks of a batch before it appends it: LogValidator's rules (Apache Kafka 4.3), in place, without the
+GIL.
 
 Use: `validate_batch`; when it is 0, `result.rewrite` says whether `rewrite_batch` must make other bytes (another
 codec), else `stamp_batch` sets type and maximum timestamp where they differ (checksum included). Last, under the

@@ -11,6 +11,7 @@ from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AllocateProducerIdsRequest,
     AssignReplicasToDirsRequest,
+    ControllerRegistrationRequest,
     CreateTopicsRequest,
 )
 
@@ -30,6 +31,30 @@ async def create(harness: Any, name: str, *replicas: list[int]) -> None:
 def leader(harness: Any, topic: str) -> int:
     found: int = harness.partition(topic, 0).leader
     return found
+
+
+# -- ids
+
+
+@pytest.mark.parametrize("node_id", [-1, -(1 << 31)])
+def test_node_with_a_negative_id_is_not_registered(run: Any, node_id: int) -> None:
+    """-1 is no leader and no broker in partitions and requests."""
+
+    async def story(harness: Any) -> None:
+        await harness.brokers(1)
+        end = harness.log.end_offset
+        negative = harness.registration(2)
+        negative.broker_id = node_id
+        with pytest.raises(KafkaError) as refused:
+            await harness.controller.register_broker(harness.caller(), negative)
+        assert refused.value.code == ErrorCode.INVALID_REGISTRATION
+        request = ControllerRegistrationRequest(controller_id=node_id)
+        with pytest.raises(KafkaError) as refused:
+            await harness.controller.register_controller(harness.caller(), request)
+        assert refused.value.code == ErrorCode.INVALID_REGISTRATION
+        assert harness.log.end_offset == end and set(harness.controller.image.brokers) == {1}
+
+    run(story)
 
 
 # -- broker epochs

@@ -79,6 +79,7 @@ def register_broker(
         )
     if request.is_migrating_zk_broker:
         raise error_for(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    _check_id(request.broker_id)
     _check_directories(image, request.broker_id, request.log_dirs)
     _check_features(image, request.features, "broker")
     record = _registration_record(request)
@@ -120,6 +121,11 @@ def _registration_record(request: Any) -> Any:
         ],
         log_dirs=list(request.log_dirs),
     )
+
+
+def _check_id(node_id: int) -> None:
+    if node_id < 0:
+        raise error_for(ErrorCode.INVALID_REGISTRATION, f"The id of a node must not be negative: {node_id}")
 
 
 def _check_directories(image: MetadataImage, broker_id: int, directories: Sequence[Uuid]) -> None:
@@ -168,6 +174,8 @@ def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, cl
 
 
 def register_controller(image: MetadataImage, request: Any) -> Decision:
+    """Raises INVALID_REGISTRATION."""
+    _check_id(request.controller_id)
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -58,7 +58,7 @@ def serve(plane: Plane) -> int:
     return port
 
 
-def test_the_highest_common_version_is_spoken(plane: Plane) -> None:
+def test_client_uses_the_highest_common_version(plane: Plane) -> None:
     async def story(port: int) -> None:
         client = NodeClient("127.0.0.1", port, "test")
         response = await client.request(DescribeClusterRequest())
@@ -82,7 +82,7 @@ def test_requests_are_pipelined(plane: Plane) -> None:
     asyncio.run(story(serve(plane)))
 
 
-def test_a_node_that_is_not_there_is_tried_again(plane: Plane) -> None:
+def test_client_tries_a_missing_node_again(plane: Plane) -> None:
     async def story() -> None:
         limits = ClientLimits(reconnect_backoff_ms=5, reconnect_backoff_max_ms=20)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -98,7 +98,7 @@ def test_a_node_that_is_not_there_is_tried_again(plane: Plane) -> None:
     asyncio.run(story())
 
 
-def test_a_connection_that_breaks_fails_what_is_under_way_and_comes_back(plane: Plane) -> None:
+def test_broken_connection_fails_its_requests_and_closed_client_stays_closed(plane: Plane) -> None:
     async def story(port: int) -> None:
         client = NodeClient("127.0.0.1", port, "test")
         await client.request(DescribeClusterRequest())
@@ -117,7 +117,7 @@ def test_a_connection_that_breaks_fails_what_is_under_way_and_comes_back(plane: 
     asyncio.run(story(serve(plane)))
 
 
-def test_bytes_that_are_no_answer_break_the_connection() -> None:
+def test_invalid_bytes_break_the_connection() -> None:
     async def story() -> None:
         async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.read(10)

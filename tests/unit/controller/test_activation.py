@@ -41,7 +41,7 @@ def names_from(log, offset):
     return [record.NAME for batch in batches for record in decode_batch(batch)]
 
 
-def test_half_of_the_bootstrap_records_is_given_up_and_all_are_written_again(run) -> None:
+def test_half_written_bootstrap_records_are_aborted_and_written_again(run) -> None:
     """Its levels count for nothing, and it may have been cut between two batches (KIP-868)."""
     log = log_of([BeginTransactionRecord(), LEVEL], [HALF])
     end = log.end_offset
@@ -58,7 +58,7 @@ def test_half_of_the_bootstrap_records_is_given_up_and_all_are_written_again(run
     run(story, log=log)
 
 
-def test_what_the_last_controller_began_and_did_not_end_is_given_up(run) -> None:
+def test_open_transaction_of_the_last_controller_is_aborted(run) -> None:
     log = log_of(
         [BeginTransactionRecord(), LEVEL, WHOLE, EndTransactionRecord()], [BeginTransactionRecord(name="x")], [HALF]
     )
@@ -77,7 +77,7 @@ def test_what_the_last_controller_began_and_did_not_end_is_given_up(run) -> None
     run(story, log=log)
 
 
-def test_the_controller_does_not_become_active_at_a_level_it_does_not_know() -> None:
+def test_controller_does_not_become_active_at_an_unknown_level() -> None:
     image = EMPTY_IMAGE._replace(features={"metadata.version": 31})
     controller = {"process.roles": "controller", "node.id": "1", "listeners": "CONTROLLER://:9093"}
     quorum = {"controller.listener.names": "CONTROLLER", "controller.quorum.voters": "1@localhost:9093"}

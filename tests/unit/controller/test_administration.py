@@ -44,7 +44,7 @@ async def alter(harness, name, *changes, operation=SET, kind=BROKER):
     ],
     ids=lambda text: text[:20],
 )
-def test_no_value_of_a_broker_s_key_gets_into_the_metadata_without_its_broker(run, name, key, value) -> None:
+def test_direct_request_with_an_invalid_broker_value_is_refused(run, name, key, value) -> None:
     async def story(harness):
         result = await alter(harness, name, (key, value))
         assert result.error_code == ErrorCode.INVALID_CONFIG
@@ -60,7 +60,7 @@ def test_no_value_of_a_broker_s_key_gets_into_the_metadata_without_its_broker(ru
     run(story, level=BEFORE_ELR)
 
 
-def test_what_a_broker_may_have_is_taken(run) -> None:
+def test_valid_broker_values_are_stored(run) -> None:
     async def story(harness):
         changes = [("min.insync.replicas", " 2 "), ("unclean.leader.election.enable", "True"), ("my.own.key", "x")]
         assert (await alter(harness, "", *changes)).error_code == 0
@@ -69,7 +69,7 @@ def test_what_a_broker_may_have_is_taken(run) -> None:
     run(story, level=BEFORE_ELR)
 
 
-def test_nothing_is_added_to_a_list_of_client_metrics_as_apache_kafka_knows_no_types_of_them(run) -> None:
+def test_append_to_a_client_metrics_list_is_refused_as_in_apache_kafka(run) -> None:
     async def story(harness):
         for operation, error in ((APPEND, ErrorCode.INVALID_CONFIG), (SET, 0), (APPEND, ErrorCode.INVALID_CONFIG)):
             result = await alter(harness, "m", ("metrics", "a"), operation=operation, kind=CLIENT_METRICS)
@@ -80,14 +80,14 @@ def test_nothing_is_added_to_a_list_of_client_metrics_as_apache_kafka_knows_no_t
 
 
 @pytest.mark.parametrize("name", ["1_0", " 1", "1 ", "x", "9" * 5000])
-def test_what_is_no_id_of_a_broker(run, name) -> None:
+def test_broker_name_that_is_no_id_is_refused(run, name) -> None:
     async def story(harness):
         assert (await alter(harness, name, ("my.own.key", "x"))).error_code == ErrorCode.INVALID_REQUEST
 
     run(story)
 
 
-def test_of_a_key_that_is_there_twice_the_last_counts_and_costs(run) -> None:
+def test_last_change_of_a_repeated_key_counts(run) -> None:
     async def story(harness):
         listed = ",".join(f"{number}:{number}" for number in range(2000))
         assert (await alter(harness, "1", ("sasl.enabled.mechanisms", listed))).error_code == 0
@@ -101,7 +101,7 @@ def test_of_a_key_that_is_there_twice_the_last_counts_and_costs(run) -> None:
 
 
 @pytest.mark.parametrize("remove", [True, False])
-def test_quotas_cost_what_they_are_long(remove) -> None:
+def test_quotas_take_time_linear_in_their_number(remove) -> None:
     made = AlterClientQuotasRequest
     entity = [made.EntityData(entity_type="user", entity_name="alice")]
     ops = [made.OpData(key=f"key{number}", value=1.0, remove=remove) for number in range(50_000)]
@@ -114,7 +114,7 @@ def test_quotas_cost_what_they_are_long(remove) -> None:
     assert time.process_time() - begun < LIMIT_S
 
 
-def test_a_feature_that_nobody_knows_is_refused_at_level_0_too(run) -> None:
+def test_unknown_feature_is_refused_at_level_0_too(run) -> None:
     async def story(harness):
         made = UpdateFeaturesRequest
         caller = Caller()

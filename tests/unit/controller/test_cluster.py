@@ -46,7 +46,7 @@ async def refusal(awaitable):
     return ErrorCode(refused.value.code).name
 
 
-def test_a_broker_is_fenced_until_it_has_read_its_own_registration(run) -> None:
+def test_broker_is_fenced_until_it_has_read_its_own_registration(run) -> None:
     async def story(harness):
         await harness.register(1)
         broker = harness.controller.image.brokers[1]
@@ -61,7 +61,7 @@ def test_a_broker_is_fenced_until_it_has_read_its_own_registration(run) -> None:
     run(story)
 
 
-def test_a_heartbeat_that_changes_nothing_appends_nothing(run) -> None:
+def test_heartbeat_that_changes_nothing_appends_nothing(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         before = harness.log.end_offset
@@ -72,7 +72,7 @@ def test_a_heartbeat_that_changes_nothing_appends_nothing(run) -> None:
     run(story)
 
 
-def test_registrations_that_cannot_be_are_refused(run) -> None:
+def test_invalid_registration_is_refused(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         refuse = {
@@ -100,7 +100,7 @@ def test_registrations_that_cannot_be_are_refused(run) -> None:
     run(story)
 
 
-def test_the_same_incarnation_keeps_its_epoch(run) -> None:
+def test_same_incarnation_keeps_its_epoch(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         epoch = harness.epochs[1]
@@ -110,7 +110,7 @@ def test_the_same_incarnation_keeps_its_epoch(run) -> None:
     run(story)
 
 
-def test_a_silent_broker_is_fenced_and_its_partitions_move(run) -> None:
+def test_silent_broker_is_fenced_and_its_partitions_move(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, "a", [[1, 2], [2, 1]])
@@ -135,7 +135,7 @@ def test_a_silent_broker_is_fenced_and_its_partitions_move(run) -> None:
     run(story)
 
 
-def test_a_controller_that_did_not_run_fences_nobody_for_it(run) -> None:
+def test_controller_fences_nobody_for_the_time_it_did_not_run(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         harness.controller.tick()
@@ -147,7 +147,7 @@ def test_a_controller_that_did_not_run_fences_nobody_for_it(run) -> None:
     run(story)
 
 
-def test_a_controlled_shutdown_moves_leaders_first(run) -> None:
+def test_controlled_shutdown_moves_leaders_first(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, "a", [[1, 2]] * 20)
@@ -166,7 +166,7 @@ def test_a_controlled_shutdown_moves_leaders_first(run) -> None:
     run(story)
 
 
-def test_the_only_broker_may_go(run) -> None:
+def test_only_broker_may_leave(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         await create(harness, "a", [[1]])
@@ -184,7 +184,7 @@ def test_the_only_broker_may_go(run) -> None:
 
 
 @pytest.mark.parametrize(("level", "recovery_state"), [(30, 1), (21, 0)])
-def test_a_broker_that_crashed_leads_what_only_it_has(run, level, recovery_state) -> None:
+def test_crashed_broker_leads_its_only_replicas_again(run, level, recovery_state) -> None:
     async def story(harness):
         await harness.brokers(1)
         await create(harness, "a", [[1]])
@@ -201,7 +201,7 @@ def test_a_broker_that_crashed_leads_what_only_it_has(run, level, recovery_state
     run(story, level=level)
 
 
-def test_who_was_in_sync_below_the_minimum_stays_eligible(run) -> None:
+def test_replica_in_sync_below_the_minimum_stays_eligible(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)
         await create(harness, "a", [[1, 2, 3]], **{"min.insync.replicas": "2"})
@@ -222,7 +222,7 @@ def test_who_was_in_sync_below_the_minimum_stays_eligible(run) -> None:
     run(story)
 
 
-def test_a_broker_restarted_with_its_controller_does_not_wait_for_a_session(run) -> None:
+def test_broker_restarted_with_its_controller_does_not_wait_for_a_session(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         await harness.driver.stop()
@@ -235,7 +235,7 @@ def test_a_broker_restarted_with_its_controller_does_not_wait_for_a_session(run)
     run(story)
 
 
-def test_a_stale_epoch_is_refused(run) -> None:
+def test_stale_broker_epoch_is_refused(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         assert await refusal(harness.heartbeat(1, broker_epoch=99)) == "STALE_BROKER_EPOCH"
@@ -247,7 +247,7 @@ def test_a_stale_epoch_is_refused(run) -> None:
     run(story)
 
 
-def test_no_producer_id_is_given_twice(run) -> None:
+def test_no_producer_id_is_allocated_twice(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=harness.epochs[1])
@@ -262,7 +262,7 @@ def test_no_producer_id_is_given_twice(run) -> None:
     run(story)
 
 
-def test_a_failed_directory_loses_its_leaders(run) -> None:
+def test_failed_directory_loses_its_leaders(run) -> None:
     async def story(harness):
         one, other = Uuid(b"a" * 16), Uuid(b"b" * 16)
         await harness.brokers(1, log_dirs=[one, other])
@@ -293,7 +293,7 @@ def uuid_of(number: int) -> Uuid:
     return Uuid(number.to_bytes(16, "big"))
 
 
-def test_a_controller_registers(run) -> None:
+def test_controller_registers(run) -> None:
     async def story(harness):
         made = ControllerRegistrationRequest
         request = made(
@@ -307,7 +307,7 @@ def test_a_controller_registers(run) -> None:
     run(story)
 
 
-def test_an_idle_log_shows_that_it_is_alive(run) -> None:
+def test_idle_log_gets_a_no_op_record(run) -> None:
     async def story(harness):
         before = harness.log.end_offset
         harness.now += 600
@@ -319,7 +319,7 @@ def test_an_idle_log_shows_that_it_is_alive(run) -> None:
     run(story, metadata_max_idle_interval_ms="500")
 
 
-def test_a_new_cluster_begins_with_what_format_left(run) -> None:
+def test_new_cluster_begins_with_the_bootstrap_records(run) -> None:
     async def story(harness):
         image = harness.controller.image
         assert image.features["metadata.version"] == 30 and image.elr_enabled and image.transaction is None
@@ -334,7 +334,7 @@ def test_a_new_cluster_begins_with_what_format_left(run) -> None:
     run(story)
 
 
-def test_a_controller_that_is_not_active_leaves_nothing_behind(run) -> None:
+def test_controller_drops_its_uncommitted_root_when_it_loses_its_epoch(run) -> None:
     async def story(harness):
         import asyncio
 
@@ -354,7 +354,7 @@ def test_a_controller_that_is_not_active_leaves_nothing_behind(run) -> None:
     run(story)
 
 
-def test_the_roots_of_controller_and_broker_agree(run) -> None:
+def test_roots_of_controller_and_broker_agree(run) -> None:
     async def story(harness):
         from kafkacore.metadata.snapshot import records_of
 
@@ -369,7 +369,7 @@ def test_the_roots_of_controller_and_broker_agree(run) -> None:
     run(story)
 
 
-def test_the_least_isr_is_the_topic_s_the_node_s_the_cluster_s_or_the_file_s(run):
+def test_min_isr_is_the_topics_the_nodes_the_clusters_or_the_files(run):
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, "a", [[1, 2]])
@@ -389,7 +389,7 @@ def test_the_least_isr_is_the_topic_s_the_node_s_the_cluster_s_or_the_file_s(run
     run(story)
 
 
-def test_what_is_stored_and_no_value_decides_no_election_and_stops_none(run, caplog):
+def test_stored_text_that_is_no_value_does_not_affect_elections(run, caplog):
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, "a", [[1, 2]])
@@ -408,7 +408,7 @@ def test_what_is_stored_and_no_value_decides_no_election_and_stops_none(run, cap
 
 
 @pytest.mark.parametrize(("text", "allowed"), [("True", True), (" TRUE ", True), ("true", True), ("False", False)])
-def test_an_unclean_election_is_allowed_in_any_spelling_that_was_taken(run, text, allowed):
+def test_unclean_election_is_allowed_in_any_accepted_spelling(run, text, allowed):
     async def story(harness):
         edit = Edit(harness.controller.image)
         edit.replay(ConfigRecord(resource_type=4, resource_name="", name=UNCLEAN_ELECTION, value=text))
@@ -418,7 +418,7 @@ def test_an_unclean_election_is_allowed_in_any_spelling_that_was_taken(run, text
     run(story)
 
 
-def test_a_broker_that_cannot_be_fenced_is_tried_again_and_keeps_no_other(run, monkeypatch, caplog):
+def test_failed_fencing_is_retried_and_does_not_delay_others(run, monkeypatch, caplog):
     async def story(harness):
         await harness.brokers(1, 2)
         fence, failing = cluster.fence, [1]

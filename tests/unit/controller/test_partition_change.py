@@ -40,16 +40,16 @@ def after(row: Partition, target: Target, alive: set[int], **values: Any) -> Par
     return chunk.get(0)
 
 
-def test_nothing_to_do_makes_no_record() -> None:
+def test_no_change_makes_no_record() -> None:
     assert change(partition((1, 2), (1, 2), 1), TOPIC, Target(), rules({1, 2})) is None
 
 
-def test_the_first_live_replica_in_sync_leads() -> None:
+def test_first_live_replica_in_sync_leads() -> None:
     row = after(partition((1, 2, 3), (2, 3), 1), Target(), {2, 3})
     assert (row.leader, row.leader_epoch, row.partition_epoch) == (2, 6, 10)
 
 
-def test_a_leader_that_may_lead_stays_unless_the_preferred_one_is_wanted() -> None:
+def test_leader_stays_unless_the_preferred_one_is_wanted() -> None:
     row = partition((1, 2), (1, 2), 2)
     assert after(row, Target(), {1, 2}) is row
     assert after(row, Target(election=Election.PREFERRED), {1, 2}).leader == 1
@@ -57,7 +57,7 @@ def test_a_leader_that_may_lead_stays_unless_the_preferred_one_is_wanted() -> No
 
 
 @pytest.mark.parametrize(("election", "leader", "isr"), [(Election.ONLINE, -1, (1,)), (Election.UNCLEAN, 2, (2,))])
-def test_who_is_not_in_sync_leads_only_where_that_is_allowed(
+def test_replica_out_of_sync_leads_only_by_unclean_election(
     election: Election, leader: int, isr: tuple[int, ...]
 ) -> None:
     row = after(partition((1, 2), (1,), 1), Target(election=election), {2})
@@ -65,7 +65,7 @@ def test_who_is_not_in_sync_leads_only_where_that_is_allowed(
     assert row.recovery_state == (1 if leader >= 0 else 0)
 
 
-def test_a_reassignment_is_complete_when_the_new_replicas_are_in_sync() -> None:
+def test_reassignment_is_complete_when_the_new_replicas_are_in_sync() -> None:
     row = partition((1, 2, 3), (1, 2), 1, adding=(3,), removing=(1,))
     assert after(row, Target(isr=(1, 2)), {1, 2, 3}) is row
     done = after(row, Target(isr=(1, 2, 3)), {1, 2, 3})
@@ -73,26 +73,26 @@ def test_a_reassignment_is_complete_when_the_new_replicas_are_in_sync() -> None:
     assert done.leader == 2 and done.directories == (directory(2), directory(3))
 
 
-def test_a_reassignment_to_fewer_replicas_waits_for_all_of_them() -> None:
+def test_reassignment_to_fewer_replicas_waits_for_all_of_them() -> None:
     row = partition((0, 1, 2, 3, 4, 5), (0, 1, 5), 0, adding=(5,), removing=(0, 1))
     assert after(row, Target(), {0, 1, 5}) is row
     done = after(row, Target(isr=(0, 1, 2, 3, 4, 5)), {0, 1, 2, 3, 4, 5})
     assert done.replicas == (2, 3, 4, 5) and done.leader == 2
 
 
-def test_a_replica_that_leaves_begins_a_new_leader_epoch() -> None:
+def test_removed_replica_causes_a_new_leader_epoch() -> None:
     row = partition((1, 2, 3), (1, 2, 3), 1)
     changed = after(row, Target(replicas=(1, 2), isr=(1, 2)), {1, 2, 3})
     assert (changed.leader, changed.leader_epoch) == (1, 6)
 
 
-def test_a_replica_s_directory_is_told() -> None:
+def test_directory_of_a_replica_is_recorded() -> None:
     row = partition((1, 2), (1, 2), 1)
     moved = after(row, Target(directories={2: directory(77)}), {1, 2})
     assert moved.directories == (directory(1), directory(77)) and moved.leader_epoch == 5
 
 
-def test_eligible_replicas_go_when_the_isr_is_large_enough_again() -> None:
+def test_eligible_replicas_are_cleared_when_the_isr_is_large_enough() -> None:
     row = partition((1, 2, 3), (1,), 1, elr=(2,))
     back = after(row, Target(isr=(1, 3)), {1, 2, 3}, min_isr=2, elr=True)
     assert back.elr == () and back.isr == (1, 3)
@@ -100,7 +100,7 @@ def test_eligible_replicas_go_when_the_isr_is_large_enough_again() -> None:
     assert off.elr == ()
 
 
-def test_who_came_back_without_a_goodbye_is_not_eligible() -> None:
+def test_replica_is_not_eligible_after_an_unclean_shutdown() -> None:
     row = partition((1, 2), (1,), 1, elr=(2,))
     target = Target(isr=(1,), unclean_shutdown=frozenset([2]))
     assert after(row, target, {1, 2}, min_isr=2, elr=True).elr == ()

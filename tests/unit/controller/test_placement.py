@@ -26,14 +26,14 @@ def test_replicas_are_distinct_and_leaders_take_turns(racks: tuple[str | None, .
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_partition_is_in_as_many_racks_as_it_can(seed: int) -> None:
+def test_every_partition_is_in_as_many_racks_as_possible(seed: int) -> None:
     racks = ("a", "b", "c", "a", "b", "c")
     for replicas in place(brokers(*racks), 60, 3, Random(seed)):
         assert {racks[broker_id] for broker_id in replicas} == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_fenced_broker_follows_and_does_not_lead(seed: int) -> None:
+def test_fenced_broker_follows_and_does_not_lead(seed: int) -> None:
     placed = place(brokers(None, None, None, fenced=(1,)), 30, 3, Random(seed))
     assert all(replicas[0] != 1 and 1 in replicas for replicas in placed)
     placed = place(brokers(None, None, None, fenced=(1,)), 30, 2, Random(seed))
@@ -49,11 +49,11 @@ def test_a_fenced_broker_follows_and_does_not_lead(seed: int) -> None:
         (brokers(None), 0, "must be positive"),
     ],
 )
-def test_what_has_no_place_is_refused(usable: list[UsableBroker], factor: int, words: str) -> None:
+def test_impossible_placement_is_refused(usable: list[UsableBroker], factor: int, words: str) -> None:
     with pytest.raises(PlacementError, match=words):
         place(usable, 1, factor, Random(1))
 
 
-def test_the_same_seed_places_the_same() -> None:
+def test_same_seed_places_the_same() -> None:
     one, other = (place(brokers(*"aabbcc"), 50, 3, Random(9)) for _ in range(2))
     assert one == other

@@ -29,7 +29,7 @@ def users(harness):
     return {(key[1], key[2]): record for key, record in kept if key[0] == "UserScramCredentialRecord"}
 
 
-def test_a_user_is_kept_without_the_password(run) -> None:
+def test_user_is_stored_without_the_password(run) -> None:
     async def story(harness):
         assert await alter(harness, user("alice", SHA_512)) == {"alice": 0}
         record = users(harness)["alice", SHA_512]
@@ -43,7 +43,7 @@ def test_a_user_is_kept_without_the_password(run) -> None:
     run(story)
 
 
-def test_what_is_refused_leaves_the_other_users_alone(run) -> None:
+def test_refused_user_does_not_affect_the_others(run) -> None:
     async def story(harness):
         told = await alter(
             harness,

@@ -40,7 +40,7 @@ async def create(harness, *topics, **values):
     return await harness.controller.create_topics(Caller(), CreateTopicsRequest(topics=list(topics), **values))
 
 
-def test_a_topic_is_committed_when_it_is_answered(run) -> None:
+def test_topic_is_committed_when_it_is_answered(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)
         response = await create(harness, topic("a", 6, 3, retention_ms="1000"))
@@ -63,7 +63,7 @@ def test_a_topic_is_committed_when_it_is_answered(run) -> None:
     run(story)
 
 
-def test_partitions_placed_by_hand_and_by_the_placer_are_recorded_as_they_were_placed(run) -> None:
+def test_placements_by_hand_and_by_the_placer_are_recorded(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)
         began = harness.log.end_offset
@@ -95,7 +95,7 @@ def test_partitions_placed_by_hand_and_by_the_placer_are_recorded_as_they_were_p
     run(story)
 
 
-def test_partitions_know_the_directory_of_a_broker_that_has_one(run) -> None:
+def test_partition_has_the_directory_of_a_broker_with_one_directory(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         await create(harness, topic("a"))
@@ -133,7 +133,7 @@ def test_partitions_know_the_directory_of_a_broker_that_has_one(run) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_its_reason(run, asked, error, words) -> None:
+def test_invalid_topic_is_refused_with_its_reason(run, asked, error, words) -> None:
     async def story(harness):
         await harness.brokers(1, 2, 3)
         await create(harness, topic("there"), topic("with.dot"))
@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused_with_its_reason(run, asked, error, words) -> 
     run(story)
 
 
-def test_one_bad_topic_does_not_keep_the_others_from_being_made(run) -> None:
+def test_invalid_topic_does_not_prevent_the_others(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         response = await create(harness, topic("a"), topic("twice"), topic("b", 0), topic("twice"), topic("c"))
@@ -157,7 +157,7 @@ def test_one_bad_topic_does_not_keep_the_others_from_being_made(run) -> None:
     run(story)
 
 
-def test_validate_only_makes_nothing(run) -> None:
+def test_validate_only_creates_nothing(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         before = harness.log.end_offset
@@ -168,7 +168,7 @@ def test_validate_only_makes_nothing(run) -> None:
     run(story)
 
 
-def test_too_much_at_once_is_against_the_policy(run) -> None:
+def test_too_many_partitions_at_once_violate_the_policy(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         with pytest.raises(KafkaError) as refused:
@@ -186,7 +186,7 @@ def test_too_much_at_once_is_against_the_policy(run) -> None:
     run(story)
 
 
-def test_without_a_broker_there_is_no_place(run) -> None:
+def test_topic_is_refused_without_a_broker(run) -> None:
     async def story(harness):
         result = (await create(harness, topic("a"))).topics[0]
         assert result.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
@@ -197,7 +197,7 @@ def test_without_a_broker_there_is_no_place(run) -> None:
     run(story)
 
 
-def test_a_topic_that_is_not_committed_yet_exists_for_the_next_request(run) -> None:
+def test_uncommitted_topic_exists_for_the_next_request(run) -> None:
     async def story(harness):
         import asyncio
 
@@ -230,7 +230,7 @@ async def grow(harness, name, count, assignments=None, **values):
     return (await harness.controller.create_partitions(Caller(), request)).results[0]
 
 
-def test_a_topic_grows(run) -> None:
+def test_topic_gets_more_partitions(run) -> None:
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, topic("a", 2, 2))
@@ -256,7 +256,7 @@ def test_a_topic_grows(run) -> None:
         ("a", 2_000_000_000, None, "POLICY_VIOLATION"),
     ],
 )
-def test_growth_that_cannot_be_is_refused(run, name, count, assignments, error) -> None:
+def test_invalid_number_of_partitions_is_refused(run, name, count, assignments, error) -> None:
     async def story(harness):
         await harness.brokers(1, 2)
         await create(harness, topic("a", 2, 2))
@@ -294,7 +294,7 @@ def test_topics_are_deleted_by_name_and_by_id(run) -> None:
     run(story)
 
 
-def test_deletion_can_be_off(run) -> None:
+def test_topic_deletion_can_be_disabled(run) -> None:
     async def story(harness):
         request = DeleteTopicsRequest(topic_names=["a"], timeout_ms=1000)
         with pytest.raises(KafkaError) as refused:
@@ -304,7 +304,7 @@ def test_deletion_can_be_off(run) -> None:
     run(story, delete_topic_enable="false")
 
 
-def test_a_response_encodes_at_every_version(run) -> None:
+def test_response_encodes_in_every_version(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         response = await create(harness, topic("a"), topic("a b"))

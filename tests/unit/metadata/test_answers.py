@@ -61,7 +61,7 @@ def told(partitions: object, version: int) -> list[object]:
     return MetadataResponse.decode(response.encode(version), version).topics[0].partitions
 
 
-def test_partitions_are_told_as_they_are_in_every_version() -> None:
+def test_partitions_are_encoded_right_in_every_version() -> None:
     image = cluster()
     for version in range(1, MetadataResponse.VERSIONS[1] + 1):
         answers = PartitionAnswers("P", version)
@@ -77,7 +77,7 @@ def test_partitions_are_told_as_they_are_in_every_version() -> None:
             assert told(answers.partitions(image, each), version) == told(expected, version)
 
 
-def test_an_answer_is_kept_until_something_it_says_changes() -> None:
+def test_answer_is_cached_until_its_content_changes() -> None:
     image, answers = cluster(), PartitionAnswers("P", 13)
     first = answers.partitions(image, image.topic("t1"))
     later = replay(image, NoOpRecord())
@@ -91,7 +91,7 @@ def test_an_answer_is_kept_until_something_it_says_changes() -> None:
     assert [each.leader_id for each in told(answers.partitions(remade, remade.topic("t9")), 13)] == [3] * 5
 
 
-def test_what_a_column_cannot_say_is_left_to_the_caller() -> None:
+def test_unreachable_replicas_are_left_to_the_caller() -> None:
     image = cluster()
     fenced = replay(image, BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=3, fenced=1))
     lost = replay(image, BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=3, log_dirs=[uuid(77)]))
@@ -102,13 +102,13 @@ def test_what_a_column_cannot_say_is_left_to_the_caller() -> None:
     assert PartitionAnswers("P", 0).partitions(image, image.topic("t1")) is None
 
 
-def test_a_topic_over_several_chunks_is_told_whole() -> None:
+def test_topic_over_several_chunks_is_encoded_whole() -> None:
     image = replay(EMPTY_IMAGE, broker(1), *topic(1, 2 * CHUNK_ROWS + 5, [1]))
     partitions = told(PartitionAnswers("P", 13).partitions(image, image.topic("t1")), 13)
     assert [each.partition_index for each in partitions] == list(range(2 * CHUNK_ROWS + 5))
 
 
-def test_whole_answers_last_as_long_as_their_chunks() -> None:
+def test_answers_for_all_topics_last_as_long_as_their_chunks() -> None:
     answers, image = WholeAnswers(), cluster()
     answers.put(("P", 13), image, b"all")
     assert answers.get(("P", 13), replay(image, NoOpRecord())) == b"all"

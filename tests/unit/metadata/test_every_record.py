@@ -195,14 +195,14 @@ def through_a_snapshot(image: MetadataImage) -> MetadataImage:
     return image_of([decode_record(writer.encode(each)) for each in records_of(image)], image.offset, 1, 0)
 
 
-def test_every_record_type_of_the_tables_is_known_by_its_number() -> None:
+def test_every_record_type_is_known_by_its_number() -> None:
     assert {head["apiKey"]: head["name"] for head in HEADS} == RECORD_TYPES
     assert set(SCENES) == set(NAMES)
 
 
 @pytest.mark.parametrize("level", LEVELS, ids=lambda level: level.name)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_record_of_each_type_comes_through_a_snapshot(name: str, level: MetadataVersion) -> None:
+def test_record_of_each_type_survives_a_snapshot(name: str, level: MetadataVersion) -> None:
     if name == "ClearElrRecord" and not level.elr_supported:
         assert level.record_version("PartitionRecord") < 2  # then there is no ELR to clear
         return

@@ -67,7 +67,7 @@ def partition(topic: int, index: int, replicas: list[int], **values: object) -> 
 FEATURES = FeatureLevelRecord(name="metadata.version", feature_level=30)
 
 
-def test_a_root_keeps_what_it_was_while_later_ones_change() -> None:
+def test_root_stays_the_same_while_later_ones_change() -> None:
     first = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(100)), partition(100, 0, [1, 2, 3]))
     second = replay(first, PartitionChangeRecord(partition_id=0, topic_id=uuid(100), isr=[2, 3], leader=2))
     third = replay(second, partition(100, 1, [3]), RemoveTopicRecord(topic_id=uuid(100)))
@@ -79,7 +79,7 @@ def test_a_root_keeps_what_it_was_while_later_ones_change() -> None:
     assert second.topic("a") is not None
 
 
-def test_a_change_without_a_leader_keeps_the_leader_epoch() -> None:
+def test_change_without_a_leader_keeps_the_leader_epoch() -> None:
     image = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(100)), partition(100, 0, [1, 2]))
     image = replay(image, PartitionChangeRecord(partition_id=0, topic_id=uuid(100), isr=[1]))
     row = image.partition(image.topic("a"), 0)
@@ -117,7 +117,7 @@ def test_scans_find_the_same_rows_with_and_without_vectors(count: int) -> None:
     assert list(rows_with_elr(chunks, 3)) == [i for i, row in enumerate(rows) if 3 in row.elr]
 
 
-def test_only_touched_chunks_are_copied() -> None:
+def test_only_changed_chunks_are_copied() -> None:
     count = 3 * CHUNK_ROWS
     first = replay(EMPTY_IMAGE, TopicRecord(name="t", topic_id=uuid(5)), *[partition(5, i, [1]) for i in range(count)])
     second = replay(first, PartitionChangeRecord(partition_id=CHUNK_ROWS + 1, topic_id=uuid(5), leader=-1))
@@ -125,7 +125,7 @@ def test_only_touched_chunks_are_copied() -> None:
     assert same == [True, False, True]
 
 
-def test_a_transaction_is_undone_by_its_abort_and_kept_by_its_end() -> None:
+def test_transaction_is_undone_by_its_abort_and_kept_by_its_end() -> None:
     image = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(1)), partition(1, 0, [1]))
     inside = replay(
         image, BeginTransactionRecord(name="x"), partition(1, 1, [1]), TopicRecord(name="b", topic_id=uuid(2))
@@ -139,7 +139,7 @@ def test_a_transaction_is_undone_by_its_abort_and_kept_by_its_end() -> None:
         replay(ended, EndTransactionRecord())
 
 
-def test_a_transaction_within_one_edit_does_not_touch_what_was_before_it() -> None:
+def test_transaction_within_one_edit_leaves_the_root_before_it_alone() -> None:
     image = replay(
         EMPTY_IMAGE,
         TopicRecord(name="a", topic_id=uuid(1)),
@@ -165,7 +165,7 @@ def test_a_transaction_within_one_edit_does_not_touch_what_was_before_it() -> No
     ],
     ids=lambda record: record.NAME,
 )
-def test_a_record_that_does_not_fit_is_refused(record: object) -> None:
+def test_record_that_does_not_fit_is_refused(record: object) -> None:
     image = replay(
         EMPTY_IMAGE,
         TopicRecord(name="a", topic_id=uuid(1)),
@@ -176,7 +176,7 @@ def test_a_record_that_does_not_fit_is_refused(record: object) -> None:
         replay(image, record)
 
 
-def test_an_epoch_has_none_after_its_greatest() -> None:
+def test_change_after_the_last_leader_epoch_is_refused() -> None:
     last = PartitionRecord(partition_id=0, topic_id=uuid(1), replicas=[2], isr=[2], leader_epoch=(1 << 31) - 1)
     image = replay(EMPTY_IMAGE, TopicRecord(name="a", topic_id=uuid(1)), last)
     with pytest.raises(MetadataError, match="no epoch after its last"):
@@ -213,13 +213,13 @@ def everything() -> MetadataImage:
     )  # fmt: skip
 
 
-def test_the_level_of_kraft_version_is_a_control_record_s_to_tell() -> None:
+def test_feature_record_does_not_set_kraft_version() -> None:
     """3.9 wrote it here as well (KAFKA-18979)."""
     image = replay(EMPTY_IMAGE, FEATURES, FeatureLevelRecord(name="kraft.version", feature_level=1))
     assert image.features == {"metadata.version": 30}
 
 
-def test_a_snapshot_makes_the_same_image_again_and_drops_nothing() -> None:
+def test_snapshot_rebuilds_the_same_image() -> None:
     image = everything()
     records = list(records_of(image))
     again = image_of(records, image.offset, 1, 0)
@@ -232,7 +232,7 @@ def test_a_snapshot_makes_the_same_image_again_and_drops_nothing() -> None:
     assert again.brokers[2].fenced is False and again.brokers[2].rack == "r"
 
 
-def test_a_snapshot_has_no_eligible_replicas_that_nobody_keeps_right() -> None:
+def test_snapshot_drops_eligible_replicas_while_the_feature_is_off() -> None:
     """While the feature is off (KIP-966)."""
     off = replay(everything(), FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=0))
     assert off.partition(off.topic("a.b"), 0).elr == (3,)
@@ -261,7 +261,7 @@ def test_every_record_is_read_back_from_its_frame(version: object) -> None:
         b"\x01\x02\xff\xff\xff\xff\x0f",
     ],
 )
-def test_a_broken_frame_is_refused(frame: bytes) -> None:
+def test_broken_frame_is_refused(frame: bytes) -> None:
     with pytest.raises(MetadataError):
         decode_record(frame)
 
@@ -275,7 +275,7 @@ def test_a_broken_frame_is_refused(frame: bytes) -> None:
         (b"\x01\x02\x00abc", "TopicRecord.name: a length that is"),
     ],
 )
-def test_what_a_newer_release_wrote_is_refused_by_its_name_and_place(value: bytes, message: str) -> None:
+def test_record_of_a_newer_release_is_refused_with_name_and_offset(value: bytes, message: str) -> None:
     builder = RecordBatchBuilder(base_offset=41)
     builder.append(0, None, value)
     [batch] = Batches(builder.build())
@@ -284,7 +284,7 @@ def test_what_a_newer_release_wrote_is_refused_by_its_name_and_place(value: byte
     assert str(refused.value).startswith(f"the metadata batch at offset 41 cannot be read: {message}")
 
 
-def test_a_broker_change_is_written_at_the_lowest_version_that_holds_it() -> None:
+def test_broker_change_is_written_in_the_lowest_version_that_holds_it() -> None:
     writer = RecordWriter(metadata_version(30))
     change = BrokerRegistrationChangeRecord
     assert writer.encode(change(broker_id=1, fenced=1))[2] == 0
@@ -293,14 +293,14 @@ def test_a_broker_change_is_written_at_the_lowest_version_that_holds_it() -> Non
     assert writer.encode(change(broker_id=1, cordoned_log_dirs=[]))[2] == 3
 
 
-def test_one_image_has_one_snapshot_whatever_the_order_in_which_it_came_about() -> None:
+def test_equal_images_have_equal_snapshots() -> None:
     users = [UserScramCredentialRecord(name=name, mechanism=1, iterations=4096) for name in "abcdefgh"]
     one, other = (replay(EMPTY_IMAGE, FEATURES, *each) for each in (users, reversed(users)))
     assert list(records_of(one)) == list(records_of(other))
 
 
 @pytest.mark.parametrize("open_transaction", [False, True])
-def test_a_batch_that_only_says_that_the_log_is_alive_leaves_all_but_its_place(open_transaction: bool) -> None:
+def test_batch_of_no_op_records_changes_only_the_offset(open_transaction: bool) -> None:
     base = everything()
     if open_transaction:
         base = replay(base, BeginTransactionRecord(name="t"), TopicRecord(name="new", topic_id=uuid(70)))
@@ -312,7 +312,7 @@ def test_a_batch_that_only_says_that_the_log_is_alive_leaves_all_but_its_place(o
     assert root == edit.freeze(base.offset + 2, 7, 8) and not delta and delta is not None
 
 
-def test_the_next_root_tells_what_changed_and_of_an_aborted_transaction_that_it_does_not_know() -> None:
+def test_delta_has_all_changes_and_is_missing_after_an_abort() -> None:
     base = everything()
     root, delta = next_root(base, [NoOpRecord(), TopicRecord(name="t", topic_id=uuid(70))], (90, 91), 7, 8)
     assert root.offset == 91 and root.topic("t") and list(delta.topics_created) == [uuid(70)]
@@ -321,7 +321,7 @@ def test_the_next_root_tells_what_changed_and_of_an_aborted_transaction_that_it_
     assert delta is None and root.topic("t")
 
 
-def test_what_a_transaction_makes_and_takes_away_in_several_batches_is_in_no_row_when_it_ends() -> None:
+def test_topic_made_and_deleted_within_a_transaction_is_in_no_row() -> None:
     publisher, told = MetadataPublisher(), []
     publisher.subscribe(lambda image, delta: told.append((image, delta)))
     publisher.apply([TopicRecord(name="a", topic_id=uuid(1)), partition(1, 0, [1])], 0, 1, 0)
@@ -336,7 +336,7 @@ def test_what_a_transaction_makes_and_takes_away_in_several_batches_is_in_no_row
     assert list(delta.topics_created) == [uuid(3)] and list(delta.topics_deleted) == [uuid(2)]
 
 
-def test_a_batch_is_decoded_alike_alone_and_among_others() -> None:
+def test_batch_is_decoded_the_same_alone_and_among_others() -> None:
     writer = RecordWriter(metadata_version(30))
     batches = [
         [NoOpRecord()],

@@ -44,7 +44,7 @@ ROWS = st.builds(
 
 
 @given(st.lists(st.tuples(ROWS, st.integers(1, 9)), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_runs_cover_the_rows_once_and_say_one_thing_each(repeated: list[tuple[Partition, int]], random: object) -> None:
+def test_runs_cover_each_row_once_and_have_equal_rows(repeated: list[tuple[Partition, int]], random: object) -> None:
     rows = [row._replace(partition=number) for row, count in repeated for number in range(count)]
     chunk = chunk_of(*rows)
     wanted = [index for index in range(len(rows)) if random.random() < 0.9]  # type: ignore[attr-defined]
@@ -57,14 +57,14 @@ def test_runs_cover_the_rows_once_and_say_one_thing_each(repeated: list[tuple[Pa
     assert found == sorted(wanted)
 
 
-def test_a_run_ends_with_its_chunk() -> None:
+def test_run_ends_with_its_chunk() -> None:
     row = Partition(0, 0, (1,), (HERE,), (1,), 1, 0, 0)
     chunks = [chunk_of(*[row] * CHUNK_ROWS), chunk_of(*[row] * 3)]
     runs = list(alike(chunks, range(CHUNK_ROWS + 3)))
     assert runs == [(chunks[0], 0, CHUNK_ROWS), (chunks[1], 0, 3)]
 
 
-def test_rows_alike_need_few_looks() -> None:
+def test_equal_rows_need_few_comparisons() -> None:
     row = Partition(0, 0, (1,), (HERE,), (1,), 1, 0, 0)
     chunk = chunk_of(*[row] * 1000, *[row._replace(leader=2)] * 1000)
     assert len(list(alike([chunk], range(2000)))) < 50
@@ -125,7 +125,7 @@ def changes(draw: Any) -> Any:
     st.lists(ROWS, min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), changes()), max_size=6),
 )
-def test_changes_in_place_are_what_they_say(rows: list[Partition], told: list[tuple[int, int, Any]]) -> None:
+def test_changes_in_place_equal_changes_of_single_rows(rows: list[Partition], told: list[tuple[int, int, Any]]) -> None:
     chunk = chunk_of(*rows)
     for place, most, record in told:
         index = place % len(rows)

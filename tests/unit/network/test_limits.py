@@ -21,7 +21,7 @@ def limits(**properties: str) -> PlaneLimits:
     return limits_from(BrokerConfig(SOUND | {name.replace("_", "."): text for name, text in properties.items()}))
 
 
-def test_the_defaults_are_those_of_the_keys() -> None:
+def test_defaults_are_those_of_the_keys() -> None:
     assert limits() == PlaneLimits()
 
 
@@ -40,26 +40,26 @@ def test_the_defaults_are_those_of_the_keys() -> None:
         ("socket_receive_buffer_bytes", "102400"),
     ],
 )
-def test_a_key_is_the_limit_of_its_name_and_of_no_other(name: str, text: str) -> None:
+def test_key_sets_only_the_limit_of_its_name(name: str, text: str) -> None:
     assert limits(**{name: text}) == PlaneLimits(**{name: int(text)})
 
 
-def test_some_addresses_have_limits_of_their_own() -> None:
+def test_override_limits_one_address() -> None:
     told = limits(max_connections_per_ip_overrides="127.0.0.1:2,localhost:5")
     assert told.max_connections_per_ip_overrides == (("127.0.0.1", 2), ("localhost", 5))
 
 
-def test_memory_without_a_limit_is_a_share_of_the_machine_s() -> None:
+def test_memory_without_a_limit_is_a_share_of_the_machine() -> None:
     assert limits(queued_max_request_bytes="200000000").memory_bytes == 200_000_000
     assert 0 < limits(socket_request_max_bytes="1000").memory_bytes < physical_memory_bytes()
 
 
-def test_a_negative_idle_time_means_for_ever() -> None:
+def test_negative_idle_time_has_no_end() -> None:
     assert limits(connections_max_idle_ms="-1").native()["idle_ms"] > 10**12
 
 
 @pytest.mark.parametrize("host", ["a" * 64, "a..b"])
-def test_a_name_that_cannot_be_looked_up_limits_nobody(host: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_name_that_does_not_resolve_limits_nobody(host: str, caplog: pytest.LogCaptureFixture) -> None:
     assert _addresses(host) == []
     assert "does not resolve" in caplog.text
     assert _addresses("::1") == ["::1"]

@@ -54,7 +54,7 @@ class SizedLog(controllers.SyncedMemoryLog):
         del self._snapshots[snapshot_id]
 
 
-def test_a_node_on_disk_comes_back_with_all_that_was_answered(tmp_path: Path) -> None:
+def test_node_on_disk_comes_back_with_all_answered_changes(tmp_path: Path) -> None:
     def life(story):
         directory = LogDirectory(Environment(), str(tmp_path))
         log = FileLog(directory)
@@ -91,7 +91,7 @@ def test_a_node_on_disk_comes_back_with_all_that_was_answered(tmp_path: Path) ->
     assert {each for each in before if "Topic" in each} < set(after)
 
 
-def test_a_snapshot_is_made_when_enough_was_appended_and_takes_the_log_s_place(run) -> None:
+def test_snapshot_is_made_after_enough_bytes_and_replaces_the_log(run) -> None:
     async def story(harness):
         await harness.driver.stop()
         await harness.start()
@@ -127,7 +127,7 @@ def test_no_snapshot_is_due_before_there_is_a_metadata_version(run) -> None:
     run(story, log=SizedLog())
 
 
-def test_a_snapshot_is_due_by_time_passed_whatever_the_wall_clock_says(run) -> None:
+def test_snapshot_is_due_by_monotonic_time_and_not_by_the_wall_clock(run) -> None:
     async def story(harness):
         made = snapshotter(harness, interval_ms=1000)
         await harness.brokers(1)
@@ -142,7 +142,7 @@ def test_a_snapshot_is_due_by_time_passed_whatever_the_wall_clock_says(run) -> N
     run(story, log=SizedLog())
 
 
-def test_a_quiet_cluster_makes_snapshots_too_so_that_its_next_start_has_little_to_read(run) -> None:
+def test_quiet_cluster_makes_snapshots_too(run) -> None:
     async def story(harness):
         made = snapshotter(harness, interval_ms=3_600_000)
         for _ in range(3):
@@ -157,7 +157,7 @@ def test_a_quiet_cluster_makes_snapshots_too_so_that_its_next_start_has_little_t
     run(story, log=SizedLog(), metadata_max_idle_interval_ms="500")
 
 
-def test_old_snapshots_are_kept_as_long_as_they_should(run) -> None:
+def test_old_snapshots_are_deleted_after_their_retention_time(run) -> None:
     async def story(harness):
         await harness.driver.stop()
         await harness.start()
@@ -174,7 +174,7 @@ def test_old_snapshots_are_kept_as_long_as_they_should(run) -> None:
     run(story, log=SizedLog())
 
 
-def test_a_snapshot_is_fetched_in_parts(run) -> None:
+def test_snapshot_is_fetched_in_parts(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         await create(harness, "a", partitions=50)
@@ -205,7 +205,7 @@ def test_a_snapshot_is_fetched_in_parts(run) -> None:
         ({"partition": 1}, "UNKNOWN_TOPIC_OR_PARTITION"),
     ],
 )
-def test_a_snapshot_that_cannot_be_had_is_refused(run, change, error) -> None:
+def test_fetch_of_a_missing_snapshot_or_part_is_refused(run, change, error) -> None:
     async def story(harness):
         contents = harness.controller.snapshot()
         wanted = OffsetAndEpoch(contents.offset + 1, contents.epoch)
@@ -220,7 +220,7 @@ def test_a_snapshot_that_cannot_be_had_is_refused(run, change, error) -> None:
     run(story)
 
 
-def test_requests_of_another_cluster_are_refused(run) -> None:
+def test_request_of_another_cluster_is_refused(run) -> None:
     async def story(harness):
         request = messages.fetch("another", OBSERVER, 1, OffsetAndEpoch(0, 0), -1)
         assert (await harness.driver.request(request)).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -228,7 +228,7 @@ def test_requests_of_another_cluster_are_refused(run) -> None:
     run(story)
 
 
-def test_a_fetch_waits_for_records_and_not_longer_than_it_said(run) -> None:
+def test_fetch_waits_for_records_at_most_its_max_wait(run) -> None:
     async def story(harness):
         await harness.brokers(1)
         driver = harness.driver
@@ -251,7 +251,7 @@ def test_a_fetch_waits_for_records_and_not_longer_than_it_said(run) -> None:
     run(story)
 
 
-def test_describe_quorum_tells_of_voters_and_observers(run) -> None:
+def test_describe_quorum_lists_voters_and_observers(run) -> None:
     async def story(harness):
         driver = harness.driver
         end = OffsetAndEpoch(driver.end_offset, driver.epoch)
@@ -273,7 +273,7 @@ def test_describe_quorum_tells_of_voters_and_observers(run) -> None:
     run(story)
 
 
-def test_a_disk_that_fails_ends_the_replica(run) -> None:
+def test_replica_ends_when_its_disk_fails(run) -> None:
     async def story(harness):
         await harness.brokers(1)
 
@@ -291,7 +291,7 @@ def test_a_disk_that_fails_ends_the_replica(run) -> None:
     run(story)
 
 
-def test_a_leader_whose_log_takes_nothing_ends_too(run) -> None:
+def test_leader_ends_when_its_log_refuses_an_append(run) -> None:
     async def story(harness):
         await harness.brokers(1)
 
@@ -308,7 +308,7 @@ def test_a_leader_whose_log_takes_nothing_ends_too(run) -> None:
     run(story)
 
 
-def test_who_waits_when_it_stops_is_told(run) -> None:
+def test_waiting_request_is_answered_when_the_driver_stops(run) -> None:
     async def story(harness):
         driver = harness.driver
         end = OffsetAndEpoch(driver.end_offset, driver.epoch)
@@ -325,7 +325,7 @@ def test_who_waits_when_it_stops_is_told(run) -> None:
     run(story)
 
 
-def test_a_leader_is_not_somewhere_else(run) -> None:
+def test_leader_elsewhere_is_none_when_this_replica_leads(run) -> None:
     async def story(harness):
         driver = harness.driver
         assert driver.leader_elsewhere is None

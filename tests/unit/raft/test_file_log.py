@@ -46,7 +46,7 @@ def fill(log: object) -> None:
         log.append(data)
 
 
-def test_it_does_what_the_one_in_memory_does(place: Place) -> None:
+def test_file_log_behaves_like_the_memory_log(place: Place) -> None:
     memory, disk = MemoryLog(), place.open()
     assert (disk.start_offset, disk.end_offset, disk.last_epoch) == (0, 0, 0)
     fill(memory)
@@ -62,7 +62,7 @@ def test_it_does_what_the_one_in_memory_does(place: Place) -> None:
     disk.close()
 
 
-def test_it_comes_back_after_a_restart(place: Place) -> None:
+def test_file_log_comes_back_after_a_restart(place: Place) -> None:
     log = place.open()
     fill(log)
     whole = log.read(0, 1 << 20)
@@ -75,7 +75,7 @@ def test_it_comes_back_after_a_restart(place: Place) -> None:
     again.close()
 
 
-def test_control_batches_are_kept_as_they_are(place: Place) -> None:
+def test_control_batches_are_stored_unchanged(place: Place) -> None:
     log = place.open()
     change = control.leader_change(1, [ReplicaKey(1)], [ReplicaKey(1)])
     log.append(control.control_batch([change], 0, 1, 5))
@@ -91,7 +91,7 @@ def voter_history() -> VoterHistory:
 
 
 @pytest.mark.parametrize("count", [0, 1, 2500])
-def test_a_snapshot_is_written_in_parts_and_read_back(place: Place, count: int) -> None:
+def test_snapshot_is_written_in_parts_and_read_back(place: Place, count: int) -> None:
     log = place.open()
     fill(log)
     snapshot = OffsetAndEpoch(10, 5)
@@ -115,7 +115,7 @@ def test_a_snapshot_is_written_in_parts_and_read_back(place: Place, count: int) 
     assert place.open().snapshots() == [snapshot]
 
 
-def test_a_damaged_or_cut_off_snapshot_is_not_read(place: Place) -> None:
+def test_damaged_or_cut_off_snapshot_is_not_read(place: Place) -> None:
     log = place.open()
     snapshot = OffsetAndEpoch(10, 5)
     whole = b"".join(snapshots.snapshot_parts(snapshot, iter([b"a", b"b"]), VoterHistory(VoterSet()), 1, 2))
@@ -129,7 +129,7 @@ def test_a_damaged_or_cut_off_snapshot_is_not_read(place: Place) -> None:
     log.close()
 
 
-def test_a_received_snapshot_takes_the_place_of_the_log(place: Place) -> None:
+def test_received_snapshot_replaces_the_log(place: Place) -> None:
     log = place.open()
     fill(log)
     snapshot = OffsetAndEpoch(100, 7)
@@ -146,7 +146,7 @@ def test_a_received_snapshot_takes_the_place_of_the_log(place: Place) -> None:
     again.close()
 
 
-def test_what_a_crash_left_half_made_is_removed(place: Place) -> None:
+def test_start_removes_incomplete_files_of_a_crash(place: Place) -> None:
     log = place.open()
     log.write_snapshot(OffsetAndEpoch(10, 5), 0, b"half")
     log.close()
@@ -156,7 +156,7 @@ def test_what_a_crash_left_half_made_is_removed(place: Place) -> None:
     assert not part.exists()
 
 
-def test_records_below_a_snapshot_may_go(place: Place) -> None:
+def test_trim_removes_records_below_a_snapshot(place: Place) -> None:
     log = place.open(segment_bytes=1024)
     for _ in range(60):
         log.append(data_batch([b"x" * 100], log.end_offset, 1, 1))
@@ -177,7 +177,7 @@ def synced(log: FileLog) -> None:
             return
 
 
-def test_the_end_of_a_sync_is_told_by_a_descriptor(place: Place) -> None:
+def test_descriptor_is_readable_when_a_sync_ends(place: Place) -> None:
     log = place.open()
     fill(log)
     synced(log)
@@ -185,7 +185,7 @@ def test_the_end_of_a_sync_is_told_by_a_descriptor(place: Place) -> None:
     log.close()
 
 
-def test_a_sync_of_what_was_cut_off_meanwhile_gives_way_to_the_next(place: Place) -> None:
+def test_sync_of_truncated_records_is_replaced_by_the_next(place: Place) -> None:
     log = place.open()
     fill(log)
     log.begin_sync()
@@ -196,7 +196,7 @@ def test_a_sync_of_what_was_cut_off_meanwhile_gives_way_to_the_next(place: Place
     log.close()
 
 
-def test_a_trim_during_a_sync_leaves_the_sync_alone(place: Place) -> None:
+def test_trim_does_not_disturb_a_sync(place: Place) -> None:
     log = place.open(segment_bytes=1024)
     for _ in range(60):
         log.append(data_batch([b"x" * 100], log.end_offset, 1, 1))
@@ -208,7 +208,7 @@ def test_a_trim_during_a_sync_leaves_the_sync_alone(place: Place) -> None:
     log.close()
 
 
-def test_a_failed_directory_ends_a_sync_with_an_error(place: Place) -> None:
+def test_sync_raises_when_the_directory_failed(place: Place) -> None:
     log = place.open()
     fill(log)
     place.directory.fail(errno.EIO)
@@ -228,7 +228,7 @@ class NotingFiles(OsFiles):
         super().sync_directory(path)
 
 
-def test_a_directory_that_a_killed_process_made_is_synced_by_the_next_one(place: Place) -> None:
+def test_directory_of_a_killed_process_is_synced_by_the_next_start(place: Place) -> None:
     place.open().close()
     files = NotingFiles()
     place.open(files=files).close()
@@ -238,7 +238,7 @@ def test_a_directory_that_a_killed_process_made_is_synced_by_the_next_one(place:
 LAST_EPOCH = (1 << 31) - 1
 
 
-def test_an_epoch_that_none_can_follow_is_refused_by_file_and_offset(place: Place) -> None:
+def test_last_epoch_in_the_log_is_refused_with_file_and_offset(place: Place) -> None:
     log = place.open()
     fill(log)
     log.close()
@@ -254,7 +254,7 @@ def test_an_epoch_that_none_can_follow_is_refused_by_file_and_offset(place: Plac
         place.open()
 
 
-def test_an_epoch_of_the_checkpoint_alone_that_none_can_follow_is_refused(place: Place) -> None:
+def test_last_epoch_in_the_checkpoint_alone_is_refused(place: Place) -> None:
     log = place.open()
     fill(log)
     log.close()
@@ -265,7 +265,7 @@ def test_an_epoch_of_the_checkpoint_alone_that_none_can_follow_is_refused(place:
         place.open()
 
 
-def test_a_batch_that_no_segment_can_hold_is_refused_with_the_key_that_is_too_small(place: Place) -> None:
+def test_batch_larger_than_a_segment_is_refused_with_the_key_to_raise(place: Place) -> None:
     log = place.open(segment_bytes=200)
     with pytest.raises(
         MetadataLogError, match=r"\d+ bytes .* segment of 200: raise internal.metadata.log.segment.bytes"

@@ -45,7 +45,7 @@ def sent(raft: Raft) -> tuple[int, Message]:
     return output.correlation, output.request
 
 
-def test_a_follower_asks_for_as_many_bytes_as_it_is_told_to() -> None:
+def test_follower_asks_for_the_configured_number_of_bytes() -> None:
     raft = replica(2, fetch_max_bytes=4321, fetch_snapshot_max_bytes=99)
     raft.become_follower(1, 1, ("h", 9093))
     correlation, request = sent(raft)
@@ -58,7 +58,7 @@ def test_a_follower_asks_for_as_many_bytes_as_it_is_told_to() -> None:
 
 
 @pytest.mark.parametrize(("size", "taken"), [(100, True), (2000, False)])
-def test_a_batch_over_the_limit_is_not_appended(size: int, taken: bool) -> None:
+def test_batch_over_the_limit_is_not_appended(size: int, taken: bool) -> None:
     raft = replica(1, max_batch_bytes=1000)
     assert raft.is_leader
     end = raft.log.end_offset
@@ -67,7 +67,7 @@ def test_a_batch_over_the_limit_is_not_appended(size: int, taken: bool) -> None:
 
 
 @pytest.mark.parametrize(("segment_ms", "segments"), [(HOUR_MS, 2), (3 * HOUR_MS, 1)])
-def test_a_segment_of_the_metadata_log_ends_by_time(tmp_path: Path, segment_ms: int, segments: int) -> None:
+def test_segment_of_the_metadata_log_ends_by_time(tmp_path: Path, segment_ms: int, segments: int) -> None:
     directory = LogDirectory(Environment(), str(tmp_path))
     log = FileLog(directory, segment_ms=segment_ms)
     for timestamp_ms in (1, 2 * HOUR_MS):

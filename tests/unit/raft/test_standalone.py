@@ -45,7 +45,7 @@ def names(log: MemoryLog, start_offset: int) -> list[str]:
     return [record.NAME for _, record in control.control_records(log.read(start_offset, 1 << 20))]
 
 
-def test_the_first_leader_writes_the_voters_to_the_log() -> None:
+def test_first_leader_writes_the_voters_to_the_log() -> None:
     log = formatted()
     raft, state = start(log)
     assert raft.is_leader and raft.voters.kraft_version == 1
@@ -58,7 +58,7 @@ def test_the_first_leader_writes_the_voters_to_the_log() -> None:
     assert names(log, end) == [LeaderChangeMessage.NAME]
 
 
-def test_a_leader_that_listens_elsewhere_tells_it() -> None:
+def test_leader_writes_its_new_endpoints_to_the_log() -> None:
     log = formatted()
     _, state = start(log)
     end = log.end_offset
@@ -69,7 +69,7 @@ def test_a_leader_that_listens_elsewhere_tells_it() -> None:
     assert raft.leader_endpoint == ("h", 7777)
 
 
-def test_an_observer_that_is_nobody_finds_the_leader_and_is_kept_account_of_by_none() -> None:
+def test_observer_without_an_id_finds_the_leader_and_is_not_counted() -> None:
     leader, _ = start(formatted())
     config = RaftConfig(-1, Uuid(bytes(16)), "c", bootstrap=(("h", 9093),), can_vote=False)
     log = TailLog()
@@ -94,26 +94,26 @@ def test_an_observer_that_is_nobody_finds_the_leader_and_is_kept_account_of_by_n
     assert (log.start_offset, log.last_epoch) == (2, 1)
 
 
-def test_a_voter_with_another_disk_is_no_voter() -> None:
+def test_replica_with_another_directory_id_does_not_vote() -> None:
     raft, _ = start(formatted(directory=Uuid(b"e" * 16)))
     assert not raft.is_voter and not raft.is_leader
     assert f"has {Uuid(b'e' * 16)}: it only follows" in raft.voters.latest.why_not(raft.me)
 
 
-def test_a_controller_without_voters_waits_to_be_added() -> None:
+def test_controller_without_voters_waits_to_be_added() -> None:
     raft, _ = start(MemoryLog())
     assert not raft.is_voter and not raft.is_leader
     assert "not among the voters (none)" in raft.voters.latest.why_not(raft.me)
 
 
-def test_voters_are_taken_back_with_the_log() -> None:
+def test_truncation_undoes_changes_of_voters() -> None:
     raft, _ = start(formatted())
     assert raft.voters.in_log
     assert raft.voters.below(1).latest == raft.voters.latest and not raft.voters.below(1).in_log
 
 
 @pytest.mark.parametrize(("length", "problem"), [(0, "is empty"), (80, "is cut off at byte 0")])
-def test_a_damaged_first_checkpoint_matters_only_until_the_log_tells_the_voters(length: int, problem: str) -> None:
+def test_damaged_first_checkpoint_matters_only_until_the_log_has_the_voters(length: int, problem: str) -> None:
     log = formatted()
     whole = log.read_snapshot(OffsetAndEpoch(0, 0), 0, 1 << 20)
     log.write_snapshot(OffsetAndEpoch(0, 0), 0, whole[:length])

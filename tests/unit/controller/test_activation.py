@@ -1,4 +1,4 @@
-"""What a controller finds in the log when it becomes active: nothing yet, half of a transaction, unknown levels."""
+"""A controller becomes active on an empty log, on half of a transaction, and on unknown levels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHOLE = TopicRecord(name="whole", topic_id=Uuid(b"w" * 16))
 
 
 def log_of(*batches):
-    """As a controller that led in epoch 1 left it: one batch a list of records."""
+    """The log of a controller that led in epoch 1: one batch for each list of records."""
     log, writer = SyncedMemoryLog(), RecordWriter(LATEST_METADATA_VERSION)
     for records in batches:
         log.append(control.data_batch([writer.encode(each) for each in records], log.end_offset, 1, 0))
@@ -42,7 +42,7 @@ def names_from(log, offset):
 
 
 def test_half_written_bootstrap_records_are_aborted_and_written_again(run) -> None:
-    """Its levels count for nothing, and it may have been cut between two batches (KIP-868)."""
+    """Its levels do not count, and it may end between two batches (KIP-868)."""
     log = log_of([BeginTransactionRecord(), LEVEL], [HALF])
     end = log.end_offset
 
@@ -70,7 +70,7 @@ def test_open_transaction_of_the_last_controller_is_aborted(run) -> None:
         assert names_from(log, end) == ["AbortTransactionRecord"]
         for image in (harness.controller.image, harness.applied.publisher.image):
             assert image.topic("half") is None and image.topic("whole") is not None
-        # And goes on: what comes next is not in the transaction any more.
+        # The next records are outside the transaction.
         await harness.brokers(1)
         assert harness.controller.image.is_active(1)
 

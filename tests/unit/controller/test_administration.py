@@ -1,4 +1,4 @@
-"""Settings, quotas and features asked of a controller itself: what is refused, and what it costs."""
+"""Direct requests to a controller for settings, quotas and features: refusals, and their cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafkacore.protocol.messages import (
 
 BROKER, CLIENT_METRICS = 4, 16
 SET, APPEND = 0, 2
-BEFORE_ELR = 25  # of one broker's min.insync.replicas nothing is taken with it
+BEFORE_ELR = 25  # with ELR the controller takes no min.insync.replicas of one broker
 LIMIT_S = 5  # a hundredth of it is enough
 
 

@@ -1,4 +1,4 @@
-"""Only the incarnation that is registered speaks for a broker, and a shutdown ends with what asked for it."""
+"""Only the registered incarnation speaks for a broker, and a controlled shutdown ends with its broker epoch."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def leader(harness: Any, topic: str) -> int:
 
 @pytest.mark.parametrize("node_id", [-1, -(1 << 31)])
 def test_node_with_a_negative_id_is_not_registered(run: Any, node_id: int) -> None:
-    """-1 is no leader and no broker in partitions and requests."""
+    """In partitions and requests -1 means no leader and no broker."""
 
     async def story(harness: Any) -> None:
         await harness.brokers(1)
@@ -127,12 +127,12 @@ def test_liveness_counts_the_heartbeats_of_the_registered_epoch_only(epoch: int)
 
 
 def test_broker_that_did_not_ask_to_leave_leads_again_after_its_next_heartbeat(run: Any) -> None:
-    """A broker epoch is an offset, so that anybody can guess it and ask in a broker's name to leave."""
+    """A broker epoch is an offset: any client can guess it and request a shutdown in the broker's name."""
 
     async def story(harness: Any) -> None:
         await harness.brokers(1)
         await create(harness, "a", [1])
-        await harness.heartbeat(1, want_shut_down=True)  # not its own
+        await harness.heartbeat(1, want_shut_down=True)  # not from the broker itself
         assert leader(harness, "a") == -1
         told = await harness.heartbeat(1)
         assert (told.is_fenced, told.should_shut_down) == (False, False)
@@ -140,7 +140,7 @@ def test_broker_that_did_not_ask_to_leave_leads_again_after_its_next_heartbeat(r
         broker = harness.controller.image.brokers[1]
         assert broker.active and broker.epoch == harness.epochs[1]
         assert [each.active for each in harness.applied.publisher.image.brokers.values()] == [True]
-        # Its own shutdown goes as if nothing had been.
+        # Its own shutdown works as usual.
         assert not (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
         assert leader(harness, "a") == -1
         assert (await harness.heartbeat(1, want_shut_down=True)).should_shut_down
@@ -152,7 +152,7 @@ def test_broker_leaves_only_after_others_have_read_of_its_own_shutdown(run: Any)
     async def story(harness: Any) -> None:
         await harness.brokers(1, 2)
         await create(harness, "a", [1, 2])
-        await harness.heartbeat(1, want_shut_down=True)  # not its own
+        await harness.heartbeat(1, want_shut_down=True)  # not from the broker itself
         first = harness.controller.image.offset
         await harness.heartbeat(1)
         assert harness.controller.image.is_active(1)
@@ -200,6 +200,6 @@ def test_shutdown_does_not_outlive_its_broker_epoch(run: Any) -> None:
         assert harness.controller.image.is_active(1)
         await create(harness, "b", [1, 2])
         first = await harness.heartbeat(1, want_shut_down=True)
-        assert not first.should_shut_down  # broker 2 has not read who leads now
+        assert not first.should_shut_down  # broker 2 has not read of the new leaders
 
     run(story)

@@ -1,4 +1,4 @@
-"""Brokers come, are heard, go and fail: registration, fencing, controlled shutdown, directories, eligible leaders."""
+"""The life of brokers: registration, fencing, controlled shutdown, directories, eligible leaders."""
 
 from __future__ import annotations
 
@@ -328,7 +328,7 @@ def test_new_cluster_begins_with_the_bootstrap_records(run) -> None:
         end = harness.log.end_offset
         await harness.start()
         await harness.until(lambda: harness.controller.active)
-        # Only the new epoch's first record comes to it.
+        # The log gains only the first record of the new epoch.
         assert harness.log.end_offset == end + 1
 
     run(story)
@@ -380,7 +380,7 @@ def test_min_isr_is_the_topics_the_nodes_the_clusters_or_the_files(run):
         for resource_type, name, value in ((4, "", "2"), (4, "1", "3"), (4, "2", "1"), (2, "a", "1")):
             edit.replay(ConfigRecord(resource_type=resource_type, resource_name=name, name=KEY, value=value))
             told = edit.freeze(image.offset + 1, 1, 0)
-            # No more than the first partition has replicas.
+            # At most the number of replicas of the first partition.
             expected = {"": 2, "1": 2, "2": 2, "a": 1}[name]
             assert min_isr(told, settings, topic) == expected
             assert topic_setting(told, settings, "a", KEY, 1) == {"": 2, "1": 3, "2": 3, "a": 1}[name]

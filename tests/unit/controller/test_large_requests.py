@@ -1,4 +1,4 @@
-"""A request that names very much is decided in time that grows with its size, not with the square of it."""
+"""The time to decide a large request grows with its size, not with the square of it."""
 
 from __future__ import annotations
 

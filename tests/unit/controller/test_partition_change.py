@@ -1,4 +1,4 @@
-"""What becomes of a partition: elections, reassignments, and nothing where nothing changes."""
+"""Changes of a partition: elections and reassignments; no record when nothing changes."""
 
 from __future__ import annotations
 

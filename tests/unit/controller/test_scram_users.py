@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: what is kept of a user, and what is refused."""
+"""AlterUserScramCredentials: stored credentials and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions and DeleteTopics: what is made, and what is refused as Apache Kafka refuses it."""
+"""CreateTopics, CreatePartitions and DeleteTopics: their results, and refusals as in Apache Kafka."""
 
 from __future__ import annotations
 

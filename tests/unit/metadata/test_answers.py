@@ -1,4 +1,4 @@
-"""Metadata's partitions from the columns: the same as made one by one, and never older than the root."""
+"""Metadata responses from the columns equal those of single partitions, and are never older than the root."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ SCENES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "ZkMigrationStateRecord": ([], {}),
 }  # fmt: skip
 
-# What a snapshot holds as it was; what leaves nothing of what was there before; the others change what is there.
+# Records that a snapshot holds unchanged, and records that remove others; all others change earlier ones.
 STATE = {
     "ConfigRecord", "FeatureLevelRecord", "PartitionRecord", "ProducerIdsRecord", "RegisterBrokerRecord",
     "RegisterControllerRecord", "TopicRecord", *KEPT,
@@ -122,7 +122,7 @@ def fields(structs: dict[str, list[tables.Field]], struct: str, chosen: random.R
             items = [
                 value(field.element, chosen, structs, field.struct, version) for _ in range(chosen.randrange(1, 4))
             ]
-            # Sets are told in order: directories, and features by their name.
+            # Sets are sorted: directories, and features by their name.
             kept_order = field.element.startswith("int")
             made[field.name] = items if kept_order else sorted(items, key=bytes if field.element == "uuid" else str)
         else:
@@ -131,7 +131,7 @@ def fields(structs: dict[str, list[tables.Field]], struct: str, chosen: random.R
 
 
 def build(owner: Any, values: dict[str, Any]) -> dict[str, Any]:
-    """Structs in place of what `value` told of them."""
+    """Structs in place of the values that `value` returned for them."""
 
     def one(item: Any) -> Any:
         return getattr(owner, item[0])(**build(owner, item[1])) if isinstance(item, tuple) else item
@@ -146,13 +146,13 @@ def class_of(name: str) -> Any:
 
 
 def version_at(name: str, level: MetadataVersion) -> int:
-    if name == "BrokerRegistrationChangeRecord":  # it is written at the lowest version that holds it
+    if name == "BrokerRegistrationChangeRecord":  # it is written in the lowest version that holds it
         return 3 if level.cordoned_log_dirs_supported else 2
     return level.record_version(name)
 
 
 def random_record(name: str, version: int, seed: int) -> Any:
-    """With every field that the record has at this version."""
+    """Sets every field that the record has in this version."""
     made = class_of(name)
     structs = tables.message(name).structs()
     values = build(made, fields(structs, name, random.Random(seed), version))
@@ -172,7 +172,7 @@ def replay(image: MetadataImage, *records: Any) -> MetadataImage:
 
 
 def told(image: MetadataImage) -> dict[str, Any]:
-    """All that an image says, without the rows and offsets that are its own."""
+    """The content of an image, without its own rows and offsets."""
     return {
         "features": dict(image.features),
         "brokers": {key: each._replace(record_offset=0) for key, each in image.brokers.items()},
@@ -212,7 +212,7 @@ def test_record_of_each_type_survives_a_snapshot(name: str, level: MetadataVersi
         start = replay(EMPTY_IMAGE, *features(level))
         first = replay(start, *before)
         image = replay(first, record)
-        # What is under way is in no snapshot.
+        # A snapshot has no transaction in progress.
         image = image if image.transaction is None else image.transaction.before
         again = through_a_snapshot(image)
         assert told(again) == told(image)
@@ -240,7 +240,7 @@ def test_records_of_every_version_are_replayed(name: str) -> None:
         assert told(through_a_snapshot(image)) == told(image), version
         if name in ("PartitionRecord", "PartitionChangeRecord"):
             row = image.partition(image.topic("t"), record.partition_id)
-            # Before there were directories they are in none that is known (KIP-858).
+            # Records from before KIP-858 have no directories.
             expected = tuple(record.directories) if record.directories else (MIGRATING_DIRECTORY,) * len(row.replicas)
             assert name == "PartitionChangeRecord" or row.directories == expected
 

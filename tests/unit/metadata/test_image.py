@@ -328,7 +328,7 @@ def test_topic_made_and_deleted_within_a_transaction_is_in_no_row() -> None:
     publisher.apply([BeginTransactionRecord(name="x"), TopicRecord(name="b", topic_id=uuid(2))], 2, 1, 0)
     publisher.apply([partition(2, 0, [1]), partition(2, 1, [1]), partition(1, 1, [1])], 4, 1, 0)
     publisher.apply([RemoveTopicRecord(topic_id=uuid(2)), TopicRecord(name="c", topic_id=uuid(3))], 7, 1, 0)
-    publisher.apply([partition(3, 0, [1])], 9, 1, 0)  # takes a row that the topic between had
+    publisher.apply([partition(3, 0, [1])], 9, 1, 0)  # takes a row of the deleted topic
     publisher.apply([EndTransactionRecord()], 10, 1, 0)
     image, delta = told[-1]
     changed = [image.topic(name).partition_rows[index] for name, index in (("a", 1), ("c", 0))]

@@ -1,4 +1,4 @@
-"""Rows that say the same are found together, whatever lies between them."""
+"""Equal rows are found together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def chunk_of(*rows: Partition) -> PartitionChunk:
 
 
 def said(chunk: PartitionChunk, index: int) -> Partition:
-    """All of a row but the partition it is about."""
+    """All fields of a row but its partition."""
     return chunk.get(index)._replace(topic_row=0, partition=0)
 
 

@@ -1,4 +1,4 @@
-"""Which key of server.properties becomes which limit of a plane."""
+"""The limits of a plane, from the keys of server.properties."""
 
 from __future__ import annotations
 

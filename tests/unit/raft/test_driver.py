@@ -1,4 +1,4 @@
-"""The driver: a loop, a disk and listeners around the core; snapshots made, kept and loaded; faults told."""
+"""The driver: a loop, a disk and listeners around the core; snapshots are made, kept and loaded; faults are raised."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_no_snapshot_is_due_before_there_is_a_metadata_version(run) -> None:
         await made._task
         assert harness.log.snapshots() == []
         harness.controller.image = image
-        await harness.brokers(1)  # the next that is committed
+        await harness.brokers(1)  # the next committed batch
         await harness.until(harness.log.snapshots)
 
     run(story, log=SizedLog())

@@ -1,4 +1,4 @@
-"""The metadata log on disk: batches, epochs and snapshots come back as they were."""
+"""The metadata log on disk: batches, epochs and snapshots come back unchanged."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def synced(log: FileLog) -> None:
     """Waits for the sync that `begin_sync` begins, as a loop does."""
     bell = log.begin_sync()
     while bell is not None:
-        assert select.select([bell], [], [], 20)[0], "the end of a sync is told"
+        assert select.select([bell], [], [], 20)[0], "the end of a sync is signalled"
         if log.end_sync():
             return
 
@@ -204,7 +204,7 @@ def test_trim_does_not_disturb_a_sync(place: Place) -> None:
     assert bell is not None
     log.trim(30)
     while not log.end_sync():
-        assert select.select([bell], [], [], 20)[0], "the end of a sync is told"
+        assert select.select([bell], [], [], 20)[0], "the end of a sync is signalled"
     log.close()
 
 

@@ -1,4 +1,4 @@
-"""A peer may send any integer: a replica refuses what cannot be true before it writes, and lives on."""
+"""A peer may send any integer. A replica refuses impossible ones before it writes anything, and goes on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_voter_takes_the_last_epoch_that_has_a_successor(api: str) -> None:
 
 
 def test_only_voter_keeps_epochs_for_its_own_elections() -> None:
-    """Nobody else can lead this quorum, so nobody else can use its epochs up."""
+    """No other node can lead this quorum, so none may use up its epochs."""
     replica = Replica(1)
     assert replica.ask(naming("Vote", LAST_EPOCH - 1)) == ErrorCode.INVALID_REQUEST
     assert replica.raft.is_leader and replica.raft.epoch == 1
@@ -132,13 +132,13 @@ def snapshot(end_offset: int, epoch: int) -> dict[str, Any]:
     "values",
     [
         diverging(-1, 2),
-        diverging(3, 3),  # where this log ends: nothing differs
-        diverging(0, 9),  # an epoch that the leader cannot have been asked for
+        diverging(3, 3),  # the end of this log: nothing diverges
+        diverging(0, 9),  # an epoch after the one in the request
         snapshot(-1, 3),
         snapshot(10, -1),
         snapshot(10, 9),  # an epoch that has not begun
-        snapshot(3, 3),  # this log has all of that
-        snapshot(1, 4),  # below what is committed
+        snapshot(3, 3),  # this log has all its records
+        snapshot(1, 4),  # below the high watermark
         snapshot((1 << 63) - 1, 4),  # no record can follow
     ],
     ids=repr,
@@ -157,7 +157,7 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
     [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert "is impossible" in line.getMessage()
     assert replica.raft._backoff_until[2] > replica.now
-    # The replica asks again, and an honest answer helps it on.
+    # The replica asks again and takes a correct answer.
     replica.answer(records=data_batch([b"d"], 3, 4, 0), high_watermark=4)
     assert (replica.log.end_offset, replica.raft.high_watermark) == (4, 4)
 
@@ -165,7 +165,7 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # its checksum does not hold
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),  # the checksum does not match
         lambda data: data_batch([b"x"], 7, 3, 0),  # a gap
         lambda data: data_batch([b"x"], 0, 3, 0),  # an offset that is taken
         lambda data: data_batch([b"x"], 1, 4, 0),  # an epoch that has not begun
@@ -210,7 +210,7 @@ def test_follower_refuses_a_set_without_voters(caplog: pytest.LogCaptureFixture)
 
 
 def test_follower_refuses_a_control_record_that_it_cannot_read(caplog: pytest.LogCaptureFixture) -> None:
-    """Its checksum holds, so that only its content shows that it is no voter set."""
+    """The checksum matches; only the content shows that it is not a voter set."""
     from kafkacore._fast.record.batch import ControlRecordType, RecordBatchBuilder
 
     replica = Replica(1, 2, 3)

@@ -1,4 +1,4 @@
-"""Rules of Raft that a quorum without faults never puts to the test."""
+"""Rules of Raft that matter only when something fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_leader_commits_what_a_majority_has_and_not_what_one_has() -> None:
     assert raft.high_watermark == 0
     replica.fetch_of(2, 1, 1)  # the same voter again counts once
     assert raft.high_watermark == 0
-    replica.fetch_of(7, 1, 1)  # no voter
+    replica.fetch_of(7, 1, 1)  # not a voter
     assert raft.high_watermark == 0
     replica.fetch_of(3, 1, 1)
     assert raft.high_watermark == 1

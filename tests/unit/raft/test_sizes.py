@@ -1,5 +1,4 @@
-"""What keys say of sizes and times in the metadata log: how much one Fetch asks for, what one batch holds, when a
-segment ends."""
+"""Configured sizes and times of the metadata log: bytes of a Fetch, bytes of a batch, age of a segment."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def file_log(tmp_path: Path) -> Iterator[FileLog]:
 
 
 AHEAD = OffsetAndEpoch(10, 4)
-LATER_EPOCH = OffsetAndEpoch(2, 4)  # the log ends above it, in an epoch that a later leader did not go on from
+LATER_EPOCH = OffsetAndEpoch(2, 4)  # the log ends above it, in an earlier epoch
 
 
 @pytest.mark.parametrize("snapshot_id", [AHEAD, LATER_EPOCH])
@@ -119,7 +119,7 @@ def flipped(data: bytes, at: int) -> bytes:
         (WHOLE[:-5], None),
         (WHOLE + WHOLE[-FOOTER:], None),  # more after the footer
         (WHOLE[-FOOTER:], None),  # no header
-        (WHOLE, 40),  # more than it was said to be
+        (WHOLE, 40),  # more bytes than announced
         (WHOLE, 0),
         (WHOLE, -1),
         (b"\xff" * 200, None),
@@ -143,7 +143,7 @@ def test_damaged_snapshot_leaves_the_log_as_it_was(
     role = replica.raft.role
     assert isinstance(role, Follower) and role.download is None
     assert len([each for each in caplog.records if "is impossible" in each.getMessage()]) == 1
-    # It asks again, and takes what is whole.
+    # The follower asks again and takes a whole snapshot.
     offer(replica, AHEAD)
     send_parts(replica, AHEAD, WHOLE)
     assert file_log.snapshots() == [AHEAD] and file_log.end_offset == AHEAD.offset

@@ -1,4 +1,4 @@
-"""A quorum whose voters are records (KIP-853): it begins with what `storage format --standalone` left."""
+"""A quorum whose voters are records (KIP-853): it begins with the checkpoint of `storage format --standalone`."""
 
 from __future__ import annotations
 

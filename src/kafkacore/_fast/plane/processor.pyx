@@ -19,7 +19,7 @@ from kafkacore._fast.base.epoll cimport (
 from kafkacore._fast.plane.reactor cimport reactor_close, reactor_init
 from kafkacore._fast.wait.mail cimport inbox_awake, inbox_deliver, inbox_may_sleep, inbox_post, ring_bell, silence_bell
 from kafkacore._fast.wait.memory cimport frames_trim
-from kafkacore._fast.plane.plane cimport STAGE_BUCKETS, STAGES, ApiMetrics, NativePlane, StageHistogram
+from kafkacore._fast.plane.plane cimport STAGE_BUCKETS, STAGES, ApiMetrics, NativePlane, Plane, StageHistogram
 from kafkacore._fast.base.thread_priority cimport URGENT_SLICE_NS, ask_slice, lower_priority
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock, thread_join, thread_start
 from kafkacore._fast.wait.timer cimport wheel_advance, wheel_next_ms
@@ -309,33 +309,59 @@ cdef class NativeProcessor:
         """The plane's requests on this processor, by API key: counters, and (count, sum in us, buckets) of each
         stage."""
         cdef dict found = {}
-        cdef Link *link
+        cdef ApiMetrics *copies
         cdef ApiMetrics *metrics
+        cdef bint seen[API_KEYS]
         cdef int key, i
         self.check()
-        mutex_lock(&self.processor.reactor.links_lock)
-        link = self.processor.reactor.links
-        while link != NULL and link.plane != plane.plane:
-            link = link.next
-        if link != NULL:
+        copies = <ApiMetrics *> calloc(API_KEYS, sizeof(ApiMetrics))
+        if copies == NULL:
+            raise MemoryError("no memory to copy the metrics of a processor")
+        with nogil:
+            copy_metrics(&self.processor.reactor, plane.plane, copies, seen)
+        try:
             for key in range(API_KEYS):
-                metrics = <ApiMetrics *> load_ptr(<void **> &link.apis[key])
-                if metrics != NULL:
+                if seen[key]:
+                    metrics = &copies[key]
                     found[key] = {
-                        "requests": load64(&metrics.requests),
-                        "request_bytes": load64(&metrics.request_bytes),
-                        "response_bytes": load64(&metrics.response_bytes),
+                        "requests": metrics.requests,
+                        "request_bytes": metrics.request_bytes,
+                        "response_bytes": metrics.response_bytes,
                         "stages": [histogram(&metrics.stages[i]) for i in range(STAGES)],
                         "total": histogram(&metrics.total),
                     }
-        mutex_unlock(&self.processor.reactor.links_lock)
+        finally:
+            free(copies)
         return found
+
+
+cdef void copy_metrics(Reactor *reactor, Plane *plane, ApiMetrics *copies, bint *seen) noexcept nogil:
+    """Copies the plane's metrics by API key under the lock: the processor frees them with its link to the plane."""
+    cdef Link *link
+    cdef int64_t *source
+    cdef int64_t *target
+    cdef int key
+    cdef size_t i
+    mutex_lock(&reactor.links_lock)
+    link = reactor.links
+    while link != NULL and link.plane != plane:
+        link = link.next
+    for key in range(API_KEYS):
+        source = NULL
+        if link != NULL:
+            source = <int64_t *> load_ptr(<void **> &link.apis[key])
+        seen[key] = source != NULL
+        if source != NULL:
+            target = <int64_t *> &copies[key]
+            for i in range(sizeof(ApiMetrics) // sizeof(int64_t)):
+                target[i] = load64(&source[i])
+    mutex_unlock(&reactor.links_lock)
 
 
 cdef tuple histogram(StageHistogram *source):
     cdef int i
     return (
-        load64(&source.count),
-        load64(&source.sum_us),
-        [load64(&source.buckets[i]) for i in range(STAGE_BUCKETS)],
+        source.count,
+        source.sum_us,
+        [source.buckets[i] for i in range(STAGE_BUCKETS)],
     )

@@ -25,12 +25,12 @@ from transactions import marker
 NOW = 1_700_000_000_000
 ROUNDS, TRANSACTIONS, PRODUCERS, KEYS = 8, 12, 3, 4
 CUTS = 20
-SLOW_US = 300  # an operation of the disk: swaps last long enough to be met
+SLOW_US = 300  # each operation of the disk, so that readers meet a swap under way
 SETTINGS = LogSettings(segment_bytes=700, index_interval_bytes=100, compact_policy=True, delete_policy=False)
 
 
 def append_transactions(handle: PartitionHandle, first: int) -> None:
-    """Each producer's are aborted and committed in turns; their values tell which."""
+    """Each producer aborts and commits in turns; the values of the records say which."""
     for number in range(first, first + TRANSACTIONS):
         producer, aborted = number % PRODUCERS, (number // PRODUCERS) % 2 == 0
         sequence = number // PRODUCERS
@@ -78,8 +78,8 @@ def log_of_two_segments(disk: SimulatedDisk, settings: LogSettings) -> tuple[Log
     return manager, handle
 
 
-def test_a_log_that_is_cut_while_it_is_read_is_given_up_and_never_damaged() -> None:
-    """What lies there then are half of its batches, and records that came after."""
+def test_compaction_gives_up_undamaged_a_log_that_is_truncated_while_it_is_read() -> None:
+    """The file then holds half of its batches, and later records."""
     cancelled = 0
     for number in range(CUTS):
         disk = SimulatedDisk()
@@ -102,7 +102,7 @@ def test_a_log_that_is_cut_while_it_is_read_is_given_up_and_never_damaged() -> N
     assert cancelled
 
 
-def test_a_round_that_begins_while_a_log_is_cut_is_given_up_and_no_disk_fails() -> None:
+def test_compaction_gives_up_without_a_disk_failure_when_the_log_is_being_truncated() -> None:
     """Its first look at an index is as long as the index was."""
     for number in range(CUTS):
         disk = SimulatedDisk()
@@ -126,7 +126,7 @@ def of_size(value_bytes: int) -> bytes:
     return builder.build()
 
 
-def test_no_reader_sees_what_was_aborted() -> None:
+def test_no_reader_sees_an_aborted_record() -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")
     manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
@@ -160,7 +160,7 @@ def test_no_reader_sees_what_was_aborted() -> None:
     manager.close()
 
 
-def test_segments_that_go_under_a_compaction_leave_no_index(tmp_path: Path) -> None:
+def test_segments_deleted_during_a_compaction_leave_no_index(tmp_path: Path) -> None:
     settings = LogSettings(segment_bytes=700, index_interval_bytes=100, compact_policy=True)
     handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "orders", 0, Uuid.random(), settings)
     handle.become_leader(1, 0)

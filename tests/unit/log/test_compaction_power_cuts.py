@@ -62,7 +62,7 @@ def written(disk: SimulatedDisk) -> tuple[LogManager, PartitionHandle]:
 
 
 def contents(handle: PartitionHandle) -> tuple[object, ...]:
-    """What readers of either isolation see, and what the next cleaning does."""
+    """The records that readers of either isolation level see, and the effect of the next cleaning."""
     committed = handle.read(handle.log_start_offset, 1 << 20, isolation=1)
     return read_log(handle), committed.aborted, handle.end_offset
 
@@ -76,7 +76,7 @@ def two_rounds(handle: PartitionHandle, swapped: Callable[[], None]) -> None:
 
 @pytest.fixture(scope="module")
 def reference() -> tuple[int, int, list[object]]:
-    """The operations between which the log is compacted, and what it is before and after each group."""
+    """The first and the last operation of the compaction, and the state of the log before and after each group."""
     disk = SimulatedDisk()
     manager, handle = written(disk)
     first = disk.operations
@@ -90,7 +90,9 @@ def reference() -> tuple[int, int, list[object]]:
 
 
 @pytest.mark.parametrize("ordered", [True, False], ids=["a journal of names", "names in any order"])
-def test_every_group_is_as_it_was_or_as_it_became(reference: tuple[int, int, list[object]], ordered: bool) -> None:
+def test_group_is_whole_before_or_after_compaction_when_the_power_goes_out(
+    reference: tuple[int, int, list[object]], ordered: bool
+) -> None:
     first, last, states = reference
     for cut in range(first, last + 1):
         disk = SimulatedDisk()
@@ -107,14 +109,14 @@ def test_every_group_is_as_it_was_or_as_it_became(reference: tuple[int, int, lis
         assert found in states[len(done) : len(done) + 2], (cut, len(done))
         left = {name.rpartition(".")[2] for name in disk.list("/data/orders-0")}
         assert not left & {"cleaned", "swap", "deleted"}
-        # It goes on: the rest is compacted, and its producer appends.
+        # The log stays usable: the cleaner compacts the rest, and its producer appends.
         two_rounds(handle, lambda: None)
         assert handle.append(batch(16, 0, False), acks=-1).error == 0  # its sequence is known
         manager.close()
         assert not disk.is_dead
 
 
-def test_a_disk_that_fails_leaves_the_log_to_readers_who_have_it(reference: tuple[int, int, list[object]]) -> None:
+def test_readers_keep_their_log_when_the_disk_fails(reference: tuple[int, int, list[object]]) -> None:
     disk = SimulatedDisk()
     manager, handle = written(disk)
     disk.fail("names", errno.EIO, after=6)
@@ -128,7 +130,7 @@ def test_a_disk_that_fails_leaves_the_log_to_readers_who_have_it(reference: tupl
     manager.close()
 
 
-def test_a_full_disk_ends_a_compaction_and_takes_nothing_along(reference: tuple[int, int, list[object]]) -> None:
+def test_compaction_ends_without_loss_when_the_disk_is_full(reference: tuple[int, int, list[object]]) -> None:
     disk = SimulatedDisk()
     manager, handle = written(disk)
     disk.limit(sum(disk.size(f"/data/orders-0/{name}") for name in disk.list("/data/orders-0")))
@@ -143,9 +145,9 @@ def test_a_full_disk_ends_a_compaction_and_takes_nothing_along(reference: tuple[
     manager.close()
 
 
-def test_of_segments_of_which_nothing_is_left_the_first_go_first() -> None:
-    """What a start cannot know to be replaced, since the compacted segment ends before it: a later record of a key
-    never goes without the earlier ones."""
+def test_first_empty_segments_are_deleted_first() -> None:
+    """The compacted segment ends before these, so a start cannot know that it replaced them. A later record of a key
+    is never deleted before the earlier ones."""
 
     def of_one_key() -> tuple[SimulatedDisk, LogManager, PartitionHandle]:
         disk = SimulatedDisk()
@@ -204,9 +206,9 @@ FORMER = {0: b"first", 2: b"second"}
         ({LOG: ".swap", INDEX: ".cleaned", TIME_INDEX: ".swap", ABORTED: ".cleaned"}, True),
         ({LOG: ".cleaned", INDEX: ".swap", TIME_INDEX: ".cleaned", ABORTED: ".swap"}, True),
     ],
-    ids=["a swap", "names on their way", "names on their way, the records last"],
+    ids=["a swap", "names on their way", "names under way, the records last"],
 )
-def test_a_start_that_loses_its_power_too_ends_as_the_next_one_does(left: dict[str, str], taken_back: bool) -> None:
+def test_start_ends_like_the_next_one_when_it_loses_its_power_too(left: dict[str, str], taken_back: bool) -> None:
     fresh = {part: batch(1, 0, False) if part == LOG else b"new" + part.encode() for part in left}
 
     def left_by_a_crash() -> SimulatedDisk:
@@ -235,7 +237,7 @@ def test_a_start_that_loses_its_power_too_ends_as_the_next_one_does(left: dict[s
             log_loader.survey("/log", disk)
             names = set(disk.list("/log"))
             assert {name.rpartition(".")[2] for name in names} <= {"log", "index", "timeindex", "txnindex"}
-            # Indexes that are gone are made again, but for the transactions'.
+            # A load rebuilds missing indexes, except for transaction indexes.
             expected = {part: b"first" + part.encode() for part in left} if taken_back else fresh
             for part, content in expected.items():
                 if part in (LOG, ABORTED) or f"{0:020}{part}" in names:

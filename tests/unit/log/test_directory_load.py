@@ -1,4 +1,4 @@
-"""Loads of log directories: names of files, topic ids, how many remain while they go on (KIP-831), who fails."""
+"""Loads of log directories: file names, topic ids, progress (KIP-831), failures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMES = st.one_of(
 
 
 def plainly(listed: list[str]) -> tuple[list[int], bool]:
-    """What LogFiles should find: base offsets, and whether anything is left over."""
+    """The expected content of LogFiles: base offsets, and whether the directory holds leftovers."""
     parsed = [found for found in map(names.parse_file_name, listed) if found is not None]
     bases = {offset for offset, suffix in parsed if suffix == names.LOG}
     lone = any(
@@ -57,12 +57,12 @@ def plainly(listed: list[str]) -> tuple[list[int], bool]:
 
 
 @given(st.lists(NAMES, unique=True, max_size=30))
-def test_files_are_known_by_their_names(listed: list[str]) -> None:
+def test_files_are_recognised_by_their_names(listed: list[str]) -> None:
     found = LogFiles(sorted(listed))
     assert (found.base_offsets, found.has_left_overs) == plainly(listed)
 
 
-def test_a_directory_is_listed_with_names_of_any_kind(tmp_path: Path) -> None:
+def test_listing_accepts_file_names_of_any_kind(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "to-b").symlink_to(tmp_path / "b")
@@ -94,7 +94,7 @@ def test_a_directory_is_listed_with_names_of_any_kind(tmp_path: Path) -> None:
         ("", False),
     ],
 )
-def test_topic_ids_are_read_as_they_are_written(tmp_path: Path, text: str, is_read: bool) -> None:
+def test_topic_ids_are_read_as_they_are_written_to_partition_metadata(tmp_path: Path, text: str, is_read: bool) -> None:
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / partition_metadata.NAME).write_text(text)
     directory = LogDirectory(Environment(), str(tmp_path))
@@ -108,7 +108,7 @@ def test_topic_ids_are_read_as_they_are_written(tmp_path: Path, text: str, is_re
 
 
 def filled(disk: SimulatedDisk, partitions: int = 2, batches: int = 24) -> Uuid:
-    """Logs of some segments each, that nobody shut."""
+    """Logs of some segments each, without a clean shutdown."""
     disk.make_directories("/data")
     manager = LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, files=disk)
     topic_id = Uuid.random()
@@ -132,7 +132,7 @@ def beans(threads: int) -> Iterator[str]:
         yield f"kafka.log:type=LogManager,name=remainingSegmentsToRecover,dir=/data,threadNum={number}"
 
 
-def test_what_remains_is_told_while_a_start_recovers(caplog: pytest.LogCaptureFixture) -> None:
+def test_metrics_report_the_remaining_logs_and_segments_during_recovery(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafkacore.storage")
     disk = SimulatedDisk()
     filled(disk, batches=120)
@@ -161,9 +161,7 @@ def test_what_remains_is_told_while_a_start_recovers(caplog: pytest.LogCaptureFi
     manager.close()
 
 
-def test_a_long_load_says_now_and_then_how_far_it_is(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_load_logs_its_progress(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     caplog.set_level(logging.INFO, "kafkacore.storage")
     monkeypatch.setattr(directory_load, "PROGRESS_S", 0.01)
     disk = SimulatedDisk()
@@ -198,7 +196,7 @@ def manager_of(disk: SimulatedDisk, threads: int = 2) -> LogManager:
     return LogManager(disk.environment(), ["/data"], lambda topic: SETTINGS, recovery_threads=threads, files=disk)
 
 
-def test_an_id_that_only_python_reads_is_the_logs() -> None:
+def test_log_takes_a_topic_id_that_only_python_can_parse() -> None:
     disk = SimulatedDisk()
     topic_id = filled(disk, partitions=2)
     disk.write("/data/orders-0/partition.metadata", f"topic_id:{topic_id}\nversion : 0\n".encode())
@@ -210,7 +208,7 @@ def test_an_id_that_only_python_reads_is_the_logs() -> None:
     manager.close()
 
 
-def test_a_malformed_id_is_refused_by_its_name() -> None:
+def test_malformed_topic_id_is_refused_with_its_path() -> None:
     disk = SimulatedDisk()
     filled(disk)
     disk.write("/data/orders-1/partition.metadata", b"version: 0\ntopic_id: ?")
@@ -218,7 +216,7 @@ def test_a_malformed_id_is_refused_by_its_name() -> None:
         manager_of(disk).load()
 
 
-def test_a_disk_that_fails_takes_the_other_logs_of_its_directory_along() -> None:
+def test_load_takes_the_whole_directory_offline_when_its_disk_fails() -> None:
     disk = SimulatedDisk()
     filled(disk, partitions=3)
     disk.fail("read", after=9)
@@ -229,7 +227,7 @@ def test_a_disk_that_fails_takes_the_other_logs_of_its_directory_along() -> None
     manager.close()
 
 
-def test_two_names_of_one_partition_are_not_both_a_log() -> None:
+def test_start_fails_when_two_directories_name_the_same_partition() -> None:
     assert names.parse_partition_directory("orders-07") is None
     assert names.parse_partition_directory("orders-0") == ("orders", 0, names.Kind.LIVE)
     assert names.parse_partition_directory("orders-10") == ("orders", 10, names.Kind.LIVE)
@@ -245,8 +243,8 @@ def open_files(below: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_has_one_file_open_from_its_first_append_on(tmp_path: Path, clean: bool) -> None:
-    """Ten thousands of partitions meet the limit of open files (RLIMIT_NOFILE) as late as they can."""
+def test_log_keeps_one_file_open_after_its_first_append(tmp_path: Path, clean: bool) -> None:
+    """Tens of thousands of partitions reach the limit of open files (RLIMIT_NOFILE) as late as possible."""
 
     def started() -> LogManager:
         manager = LogManager(Environment(), [str(tmp_path)], lambda topic: SETTINGS)
@@ -284,7 +282,7 @@ def test_a_log_has_one_file_open_from_its_first_append_on(tmp_path: Path, clean:
     manager.close()
 
 
-def test_many_directories_are_listed_as_each_is(tmp_path: Path) -> None:
+def test_listing_many_directories_equals_listing_each(tmp_path: Path) -> None:
     paths = []
     for number in range(5):
         path = tmp_path / f"t-{number}"

@@ -103,7 +103,7 @@ def of_partition(path: str) -> list[names.Kind]:
     return [one.kind for one in found if one is not None]
 
 
-def test_a_log_of_which_a_cleaner_left_no_first_batch_begins_where_it_did(paths: tuple[str, str]) -> None:
+def test_copy_keeps_the_log_start_when_compaction_removed_the_first_batch(paths: tuple[str, str]) -> None:
     compacted = LogSettings(segment_bytes=4096, compact_policy=True)
     manager = manager_of(paths, compacted)
     led(manager, paths[0], 3)
@@ -124,7 +124,7 @@ def test_a_log_of_which_a_cleaner_left_no_first_batch_begins_where_it_did(paths:
     assert (again.directory.path, again.log_start_offset, again.end_offset) == (paths[1], 0, 9)
 
 
-def test_a_moved_log_is_what_it_was_and_goes_on_in_its_new_place(paths: tuple[str, str]) -> None:
+def test_moved_log_keeps_its_records_and_continues_in_its_new_directory(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     handle.become_leader(1, 9, 1)
@@ -133,7 +133,7 @@ def test_a_moved_log_is_what_it_was_and_goes_on_in_its_new_place(paths: tuple[st
     assert (handle.directory.path, handle.role, handle.end_offset) == (paths[1], "leader", 90)
     assert manager.get(*KEY) is handle
     assert (stored(handle), handle.synced_offset, handle.high_watermark) == (before, 90, 90)
-    # Also the epoch that has no record yet.
+    # Including the epoch that has no record yet.
     assert handle.leader_epochs() == [(5, 0), (9, 90)]
     assert (of_partition(paths[0]), of_partition(paths[1])) == ([names.Kind.DELETE], [names.Kind.LIVE])
     assert handle.append(batch()).first_offset == 90
@@ -147,8 +147,8 @@ def test_a_moved_log_is_what_it_was_and_goes_on_in_its_new_place(paths: tuple[st
     manager.close()
 
 
-def test_it_moves_back_and_leaves_nothing_behind(paths: tuple[str, str]) -> None:
-    gc.collect()  # what an earlier test left in a cycle (a traceback) is not this one's
+def test_log_moves_back_and_leaves_nothing_behind(paths: tuple[str, str]) -> None:
+    gc.collect()  # free objects that an earlier test left in a cycle (a traceback)
     live = partition.live_count(), segment.live_count()
     manager = manager_of(paths)
     handle = led(manager, paths[0])
@@ -162,7 +162,7 @@ def test_it_moves_back_and_leaves_nothing_behind(paths: tuple[str, str]) -> None
     assert (partition.live_count(), segment.live_count()) == live
 
 
-def test_a_log_without_files_moves_without_any(paths: tuple[str, str]) -> None:
+def test_log_without_files_moves_without_files(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0], batches=0)
     move(manager, paths[1])
@@ -173,7 +173,7 @@ def test_a_log_without_files_moves_without_any(paths: tuple[str, str]) -> None:
     manager.close()
 
 
-def test_idempotent_producers_are_known_in_the_new_place(paths: tuple[str, str]) -> None:
+def test_moved_log_knows_its_idempotent_producers(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0], batches=0)
     sent = batch(3, producer=7, sequence=0)
@@ -190,7 +190,7 @@ def test_idempotent_producers_are_known_in_the_new_place(paths: tuple[str, str])
     manager.close()
 
 
-def test_appends_and_reads_go_on_all_the_while(paths: tuple[str, str]) -> None:
+def test_appends_and_reads_continue_during_a_move(paths: tuple[str, str]) -> None:
     manager = manager_of(paths, FLUSHED)
     handle = led(manager, paths[0])
     ended = threading.Event()
@@ -212,7 +212,7 @@ def test_appends_and_reads_go_on_all_the_while(paths: tuple[str, str]) -> None:
     def consume() -> None:
         seen = 0
         while not ended.is_set():
-            # From a random place as well as from the tail: sealed indexes are opened by who first needs them.
+            # From a random place as well as from the tail: the first reader opens a sealed index.
             at = random.randrange(handle.end_offset) if seen % 2 else max(handle.end_offset - 3, 0)
             found = handle.read(at, 10_000)
             try:
@@ -230,7 +230,7 @@ def test_appends_and_reads_go_on_all_the_while(paths: tuple[str, str]) -> None:
         thread.start()
     for number, path in enumerate((paths[1], paths[0]) * 4):
         had = len(acknowledged)
-        # The batches lie elsewhere in other segments.
+        # The segments of the two logs differ.
         handle.configure((FLUSHED, LARGER)[number % 2])
         move(manager, path)
         while len(acknowledged) < had + 20 and all(thread.is_alive() for thread in threads):
@@ -245,7 +245,7 @@ def test_appends_and_reads_go_on_all_the_while(paths: tuple[str, str]) -> None:
     manager.close()
 
 
-def test_retention_and_deletion_of_records_meanwhile_are_kept(paths: tuple[str, str]) -> None:
+def test_retention_and_deletion_during_a_move_apply_to_the_moved_log(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -255,7 +255,7 @@ def test_retention_and_deletion_of_records_meanwhile_are_kept(paths: tuple[str, 
     manager.replace_with_future(KEY)
     assert handle.log_start_offset == 31
     assert (handle.read(30).error, handle.read(31).error) == (1, 0)
-    # The segments that have nothing else go there as well.
+    # A segment without later records is deleted there as well.
     first = handle.segments()[0].base_offset
     assert 0 < first <= 31
     points = checkpoints.OffsetCheckpoint(paths[1], checkpoints.LOG_START_OFFSET).read()
@@ -265,7 +265,7 @@ def test_retention_and_deletion_of_records_meanwhile_are_kept(paths: tuple[str, 
 
 @pytest.mark.parametrize("copied", [1, 0])
 @pytest.mark.parametrize("batches", [30, 0])
-def test_a_log_that_begins_behind_what_was_copied_is_begun_anew(
+def test_copy_restarts_when_the_log_start_passes_the_copied_part(
     paths: tuple[str, str], batches: int, copied: int
 ) -> None:
     manager = manager_of(paths)
@@ -288,7 +288,7 @@ def test_a_log_that_begins_behind_what_was_copied_is_begun_anew(
     manager.close()
 
 
-def test_what_the_log_loses_the_future_one_loses_too(paths: tuple[str, str]) -> None:
+def test_truncation_applies_to_the_future_log_too(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -306,7 +306,7 @@ def test_what_the_log_loses_the_future_one_loses_too(paths: tuple[str, str]) -> 
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_future_log_that_is_found_goes_on_where_it_was(paths: tuple[str, str], clean: bool) -> None:
+def test_copy_resumes_a_future_log_that_a_start_finds(paths: tuple[str, str], clean: bool) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -328,7 +328,7 @@ def test_a_future_log_that_is_found_goes_on_where_it_was(paths: tuple[str, str],
     manager.close()
 
 
-def test_a_move_that_is_cancelled_leaves_the_log_where_it_is(paths: tuple[str, str]) -> None:
+def test_cancelled_move_leaves_the_log_in_its_directory(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -343,7 +343,7 @@ def test_a_move_that_is_cancelled_leaves_the_log_where_it_is(paths: tuple[str, s
     manager.close()
 
 
-def test_a_deleted_partition_takes_its_future_log_along(paths: tuple[str, str]) -> None:
+def test_deletion_of_a_partition_deletes_its_future_log(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -355,7 +355,7 @@ def test_a_deleted_partition_takes_its_future_log_along(paths: tuple[str, str]) 
     manager.close()
 
 
-def test_a_log_that_two_directories_have_is_where_the_metadata_says(paths: tuple[str, str]) -> None:
+def test_metadata_decides_when_two_directories_hold_the_same_log(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     led(manager, paths[0])
     manager.close()
@@ -370,7 +370,7 @@ def test_a_log_that_two_directories_have_is_where_the_metadata_says(paths: tuple
     manager.close()
 
 
-def test_a_future_log_that_is_the_only_one_is_promoted(paths: tuple[str, str]) -> None:
+def test_start_promotes_a_future_log_when_the_current_one_is_missing(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -388,7 +388,7 @@ def test_a_future_log_that_is_the_only_one_is_promoted(paths: tuple[str, str]) -
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_directory_that_fails_ends_the_move_and_nothing_else(paths: tuple[str, str], which: int) -> None:
+def test_failed_directory_ends_the_move_and_keeps_the_other_log(paths: tuple[str, str], which: int) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -401,17 +401,17 @@ def test_a_directory_that_fails_ends_the_move_and_nothing_else(paths: tuple[str,
     manager.check_directories()
     assert handle.directory.path == paths[0]
     assert handle.append(batch()).error == (STORAGE_ERROR if which == 0 else 0)
-    # What was copied stays for the next start.
+    # The copied part stays for the next start.
     assert of_partition(paths[1]) == [names.Kind.FUTURE]
     manager.close()
 
 
-def test_a_former_directory_that_fails_late_does_not_take_the_log_along(paths: tuple[str, str]) -> None:
+def test_late_failure_of_the_former_directory_does_not_fail_the_moved_log(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     source, target = manager.native_directories
     move(manager, paths[1])
-    # Whoever saw it fail may not know yet that the log has gone.
+    # The thread that saw the failure may not know yet that the log has moved away.
     log_move.fail(handle, source, errno.EIO)
     assert (source.offline_errno, target.offline_errno, handle.append(batch()).error) == (errno.EIO, 0, 0)
     log_move.fail(handle, target, errno.EIO)
@@ -419,7 +419,7 @@ def test_a_former_directory_that_fails_late_does_not_take_the_log_along(paths: t
     manager.close()
 
 
-def test_a_future_log_that_cannot_be_taken_up_leaves_the_current_one(paths: tuple[str, str]) -> None:
+def test_current_log_stays_when_its_future_log_cannot_be_promoted(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     handle = led(manager, paths[0])
     manager.create_future(KEY, paths[1])
@@ -442,7 +442,7 @@ def test_a_future_log_that_cannot_be_taken_up_leaves_the_current_one(paths: tupl
     ],
     ids=["memory for the load", "files for the load", "the change itself"],
 )
-def test_a_change_of_places_that_failed_can_be_tried_again(
+def test_replacement_can_be_tried_again_when_it_failed(
     paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch, where: object, what: str, error: Exception
 ) -> None:
     manager = manager_of(paths)
@@ -468,7 +468,7 @@ def test_a_change_of_places_that_failed_can_be_tried_again(
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_directory_that_fails_as_a_log_changes_places_takes_no_other_along(
+def test_directory_that_fails_during_a_replacement_fails_no_other_directory(
     paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
     manager = manager_of(paths)
@@ -493,7 +493,7 @@ def test_a_directory_that_fails_as_a_log_changes_places_takes_no_other_along(
     manager.close()
 
 
-def test_what_was_copied_is_synced_before_appends_have_to_wait(
+def test_copied_bytes_are_synced_before_appends_have_to_wait(
     paths: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = manager_of(paths, LogSettings())
@@ -515,7 +515,7 @@ def test_what_was_copied_is_synced_before_appends_have_to_wait(
     manager.close()
 
 
-def test_what_is_on_its_way_to_a_directory_counts_where_new_logs_are_placed(paths: tuple[str, str]) -> None:
+def test_placement_of_new_logs_counts_logs_that_move_into_a_directory(paths: tuple[str, str]) -> None:
     manager = manager_of(paths)
     manager.create("orders", TOPIC_ID, range(3), paths[0])
     for index in range(3):
@@ -526,10 +526,10 @@ def test_what_is_on_its_way_to_a_directory_counts_where_new_logs_are_placed(path
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_wherever_the_power_goes_during_the_last_step_what_was_acknowledged_is_in_one_of_the_two_places(
+def test_acknowledged_records_survive_a_power_cut_during_the_replacement(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Names decide the order in which the disk draws what it keeps: with these a seed is one story.
+    # The disk draws what it keeps in the order of names, so fixed ids make a seed repeatable.
     numbered = SimpleNamespace(random=lambda: Uuid(b"u" * 16))
     for module in (future_logs, log_manager):
         monkeypatch.setattr(module, "Uuid", numbered)
@@ -557,7 +557,7 @@ def test_wherever_the_power_goes_during_the_last_step_what_was_acknowledged_is_i
         disk.restart(3 * operation + seed)
         del manager, handle
         manager = LogManager(environment, ["/a", "/b"], lambda topic: FLUSHED, files=disk)
-        manager.load(lambda topic, index: "/b")  # the controller was told before
+        manager.load(lambda topic, index: "/b")  # the controller knew it before
         if manager.get(*KEY) is None:
             manager.futures.promote(KEY)
         found = manager.get(*KEY)
@@ -570,8 +570,8 @@ def test_wherever_the_power_goes_during_the_last_step_what_was_acknowledged_is_i
     assert operation > 20
 
 
-def test_a_log_that_ends_with_an_empty_segment_behind_its_last_batch_is_moved(paths: tuple[str, str]) -> None:
-    """As compaction, or the loss of what lay between, may leave it."""
+def test_log_moves_when_it_ends_with_an_empty_segment_behind_its_last_batch(paths: tuple[str, str]) -> None:
+    """Compaction, or the loss of the records between, may leave such a log."""
     manager = manager_of(paths)
     led(manager, paths[0], batches=30)
     manager.close()

@@ -1,4 +1,4 @@
-"""Syncs that acknowledgements wait for: who shares one, and which run side by side."""
+"""Syncs that acknowledgements wait for: which appends share one, and which syncs run side by side."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def led(directory: LogDirectory, index: int, **settings: int) -> PartitionHandle
     return handle
 
 
-def test_a_producer_that_was_alone_never_waits() -> None:
+def test_producer_that_was_alone_never_waits() -> None:
     assert company_wait(asked=1, company=1, since_ns=0, took_ns=SYNC_MS * MILLISECOND_NS) == 0
     assert company_wait(asked=1, company=0, since_ns=0, took_ns=0) == 0  # the first of all
 
 
-def test_whose_company_is_complete_is_not_kept_waiting() -> None:
+def test_sync_starts_at_once_when_as_many_producers_wait_as_last_time() -> None:
     assert company_wait(asked=15, company=16, since_ns=0, took_ns=400_000) > 0
     assert company_wait(asked=16, company=16, since_ns=0, took_ns=400_000) == 0
     assert company_wait(asked=17, company=16, since_ns=0, took_ns=400_000) == 0
@@ -54,16 +54,16 @@ def test_whose_company_is_complete_is_not_kept_waiting() -> None:
         (0, 0, 0),
     ],
 )
-def test_the_wait_for_company_is_short_beside_a_sync(since_ns: int, took_ns: int, wait_ns: int) -> None:
+def test_wait_for_company_is_short_compared_to_a_sync(since_ns: int, took_ns: int, wait_ns: int) -> None:
     assert company_wait(asked=1, company=16, since_ns=since_ns, took_ns=took_ns) == wait_ns
 
 
-def test_the_files_of_a_directory_are_synced_side_by_side() -> None:
+def test_files_of_a_directory_are_synced_side_by_side() -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")
     directory = LogDirectory(disk.environment(), "/data")
     handles = [led(directory, index) for index in range(12)]
-    # On a busy machine threads begin late: one time that shows it is proof enough.
+    # On a busy machine threads begin late, so one successful try is proof enough.
     assert any(syncs_under_way_at_once(disk, directory, handles) > 5 for _ in range(10))
 
 
@@ -82,7 +82,7 @@ def syncs_under_way_at_once(disk: SimulatedDisk, directory: LogDirectory, handle
     return (directory.syncs[1] - before_ns) / taken_ns
 
 
-def test_each_acknowledgement_of_many_producers_comes_after_its_sync(tmp_path: Path) -> None:
+def test_each_acknowledgement_comes_after_its_sync_when_many_producers_append(tmp_path: Path) -> None:
     directory = LogDirectory(Environment(), str(tmp_path))
     handles = [led(directory, index, flush_messages=1) for index in range(3)]
     early: list[int] = []
@@ -105,8 +105,8 @@ def test_each_acknowledgement_of_many_producers_comes_after_its_sync(tmp_path: P
 
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("every", [1, 4])
-def test_an_append_that_makes_a_flush_due_is_answered_after_it(acks: int, every: int) -> None:
-    """Whatever acks says, and with other replicas too: Apache Kafka flushes within the append."""
+def test_append_returns_after_the_flush_that_it_makes_due(acks: int, every: int) -> None:
+    """With any acks, and with other replicas too, as Apache Kafka flushes within the append."""
     disk = SimulatedDisk()
     disk.make_directories("/data")
     handle = PartitionHandle(
@@ -121,7 +121,7 @@ def test_an_append_that_makes_a_flush_due_is_answered_after_it(acks: int, every:
             assert handle.synced_offset == result.last_offset + 1
 
 
-def test_a_retry_waits_for_the_flush_that_its_first_append_made_due() -> None:
+def test_retry_waits_for_the_flush_that_its_first_append_made_due() -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")
     handle = led(LogDirectory(disk.environment(), "/data"), 0, flush_messages=1)

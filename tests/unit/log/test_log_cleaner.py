@@ -1,4 +1,4 @@
-"""Which log is compacted when, and what becomes of it meanwhile: truncated, moved, deleted, damaged."""
+"""The cleaner's choice of logs, and logs that are truncated, moved, deleted or damaged during a compaction."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def compacted(**changes: object) -> LogSettings:
 
 
 class Node:
-    """Logs on a simulated disk, a clock that stands still, and a cleaner that looks when it is told to."""
+    """Logs on a simulated disk, a clock that stands still, and a cleaner that checks only on request."""
 
     def __init__(self, disk: SimulatedDisk | None = None, **changes: object) -> None:
         self.disk = disk or SimulatedDisk()
@@ -101,7 +101,7 @@ def latest_values(handle: PartitionHandle) -> dict[bytes, int]:
 # --- choosing ---
 
 
-def test_the_last_record_of_each_key_is_left_and_the_checkpoint_tells_how_far(node: Node) -> None:
+def test_cleaner_keeps_the_last_record_of_each_key_and_writes_its_checkpoint(node: Node) -> None:
     handle = node.log()
     fill(handle)
     before, size = latest_values(handle), handle.size_bytes
@@ -111,12 +111,12 @@ def test_the_last_record_of_each_key_is_left_and_the_checkpoint_tells_how_far(no
     assert latest_values(handle) == before
     assert handle.size_bytes < size / 2
     assert len([offset for offset in latest_values(handle).values() if offset < active]) <= KEYS
-    # Nothing is left to be done, and nobody is there to do it.
+    # No work is left, and no thread to do it.
     assert dirty_section(handle, active, NOW) is not None
     assert not [one.name for one in threading.enumerate() if one.name.startswith("kafkacore-cleaner")]
 
 
-def test_a_log_is_compacted_when_enough_of_it_is_dirty(node: Node) -> None:
+def test_log_is_compacted_when_enough_of_it_is_dirty(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.clean()
@@ -131,7 +131,7 @@ def test_a_log_is_compacted_when_enough_of_it_is_dirty(node: Node) -> None:
     assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
 
 
-def test_the_dirtiest_log_comes_first(node: Node) -> None:
+def test_cleaner_takes_the_dirtiest_log_first(node: Node) -> None:
     dirty, dirtier = node.log("dirty"), node.log("dirtier")
     fill(dirty)
     node.clean()
@@ -143,7 +143,7 @@ def test_the_dirtiest_log_comes_first(node: Node) -> None:
 
 
 @pytest.mark.parametrize("policy", [{"compact_policy": False, "delete_policy": True}, {"compact_policy": False}])
-def test_other_logs_are_left_alone(policy: dict[str, bool]) -> None:
+def test_cleaner_leaves_logs_without_compaction_alone(policy: dict[str, bool]) -> None:
     node = Node(**policy)
     handle = node.log()
     fill(handle)
@@ -153,7 +153,7 @@ def test_other_logs_are_left_alone(policy: dict[str, bool]) -> None:
     node.close()
 
 
-def test_a_disabled_cleaner_does_nothing(node: Node) -> None:
+def test_disabled_cleaner_does_nothing(node: Node) -> None:
     fill(node.log())
     node.cleaner.configure(CleanerSettings(enabled=False))
     node.clean()
@@ -163,7 +163,7 @@ def test_a_disabled_cleaner_does_nothing(node: Node) -> None:
     assert node.cleaned() != {}
 
 
-def test_compact_and_delete_keeps_retention(node: Node) -> None:
+def test_retention_applies_to_a_log_with_compact_and_delete(node: Node) -> None:
     handle = node.log()
     handle.configure(compacted(delete_policy=True, retention_ms=1000))
     fill(handle)
@@ -185,7 +185,7 @@ def test_records_wait_for_min_compaction_lag(node: Node) -> None:
     assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
 
 
-def test_max_compaction_lag_does_not_wait_for_the_ratio(node: Node) -> None:
+def test_log_is_compacted_at_max_compaction_lag_when_its_ratio_is_low(node: Node) -> None:
     handle = node.log()
     handle.configure(compacted(min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=60_000))
     fill(handle)
@@ -197,7 +197,7 @@ def test_max_compaction_lag_does_not_wait_for_the_ratio(node: Node) -> None:
     assert node.cleaner.max_delay_ms in (0, 1000)
 
 
-def test_nothing_beyond_an_open_transaction_is_compacted(node: Node) -> None:
+def test_cleaner_stops_before_an_open_transaction(node: Node) -> None:
     handle = node.log()
     fill(handle, 15)
     opened = handle.end_offset
@@ -218,12 +218,12 @@ def test_nothing_beyond_an_open_transaction_is_compacted(node: Node) -> None:
     assert b"open" not in [record[3] for one in read_log(handle) for record in one.records]
 
 
-# --- what happens meanwhile ---
+# --- changes during a compaction ---
 
 
 @contextlib.contextmanager
 def half_done(handle: PartitionHandle) -> Iterator[Compaction]:
-    """A compaction that has copied a group, which has not taken its place."""
+    """A compaction that has copied a group but not yet swapped it in."""
     keys = KeyOffsets(1 << 20, 0.9, bytes(16))
     upper_bound = handle.segments()[-1].base_offset
     keys.begin(upper_bound)
@@ -234,7 +234,7 @@ def half_done(handle: PartitionHandle) -> Iterator[Compaction]:
     compaction.close()
 
 
-def test_a_truncation_ends_a_compaction_and_takes_the_checkpoint_back(node: Node) -> None:
+def test_truncation_cancels_a_compaction_and_lowers_the_checkpoint(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.clean()
@@ -251,13 +251,13 @@ def test_a_truncation_ends_a_compaction_and_takes_the_checkpoint_back(node: Node
     assert node.cleaned()["orders", 0] == handle.segments()[-1].base_offset
 
 
-def test_a_round_that_begins_and_ends_while_its_log_is_cut_tells_nothing(node: Node) -> None:
+def test_round_writes_no_checkpoint_when_its_log_is_truncated_meanwhile(node: Node) -> None:
     handle, key = node.log(), ("orders", 0)
     fill(handle)
     compactions = node.manager.compactions
 
     class CutSlowly:
-        """Another thread has been faster."""
+        """A log to which another thread begins a compaction just before the truncation."""
 
         settings = handle.settings
 
@@ -275,7 +275,7 @@ def test_a_round_that_begins_and_ends_while_its_log_is_cut_tells_nothing(node: N
     holder.partitions[key] = handle
 
 
-def test_a_deleted_log_ends_a_compaction_and_leaves_no_checkpoint(node: Node) -> None:
+def test_deletion_of_a_log_cancels_its_compaction_and_removes_its_checkpoint(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.clean()
@@ -287,7 +287,7 @@ def test_a_deleted_log_ends_a_compaction_and_leaves_no_checkpoint(node: Node) ->
             compaction.step(1000)
 
 
-def test_old_segments_that_go_meanwhile_do_not_come_back(node: Node) -> None:
+def test_segments_deleted_during_a_compaction_do_not_come_back(node: Node) -> None:
     handle = node.log()
     fill(handle)
     with half_done(handle) as compaction:
@@ -300,7 +300,7 @@ def test_old_segments_that_go_meanwhile_do_not_come_back(node: Node) -> None:
     assert latest_values(handle).keys() == {b"%d" % i for i in range(KEYS)}
 
 
-def test_a_log_that_moves_takes_along_how_far_it_was_compacted(node: Node) -> None:
+def test_checkpoint_entry_moves_with_its_log(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.clean()
@@ -319,8 +319,8 @@ def test_a_log_that_moves_takes_along_how_far_it_was_compacted(node: Node) -> No
     assert latest_values(handle).keys() == {b"%d" % i for i in range(KEYS)}
 
 
-def test_a_log_that_moves_is_compacted_when_it_has(node: Node) -> None:
-    """What was copied before would not be, and deleted keys would come back with it."""
+def test_log_is_not_compacted_before_its_move_ends(node: Node) -> None:
+    """The part copied before would stay uncompacted, and deleted keys would come back with it."""
     handle = node.log()
     fill(handle)
     node.manager.create_future(("orders", 0), "/b")
@@ -338,7 +338,7 @@ def test_a_log_that_moves_is_compacted_when_it_has(node: Node) -> None:
     assert len([offset for offset in latest_values(handle).values() if offset < active]) <= KEYS
 
 
-def test_a_round_under_which_a_move_began_tells_nothing(node: Node) -> None:
+def test_round_writes_no_checkpoint_when_a_move_began_meanwhile(node: Node) -> None:
     handle, key = node.log(), ("orders", 0)
     fill(handle)
     assert node.manager.compactions.begin(key, handle)
@@ -349,7 +349,7 @@ def test_a_round_under_which_a_move_began_tells_nothing(node: Node) -> None:
     assert not node.manager.compactions.begin(key, handle)
 
 
-def test_a_round_ends_with_the_policy_that_asked_for_it(node: Node) -> None:
+def test_round_ends_when_the_cleanup_policy_changes(node: Node) -> None:
     handle = node.log()
     fill(handle)
     size = handle.size_bytes
@@ -364,8 +364,8 @@ def test_a_round_ends_with_the_policy_that_asked_for_it(node: Node) -> None:
     assert (node.cleaned(), handle.size_bytes) == ({}, size)
 
 
-def test_what_is_left_of_a_log_that_is_compacted_no_more_is_no_damage(node: Node) -> None:
-    """Killed before the cleaner's checkpoint told of the gaps, and the policy changed."""
+def test_gaps_of_a_compacted_log_are_no_damage_when_its_policy_has_changed(node: Node) -> None:
+    """The node is killed before the cleaner's checkpoint covers the gaps, and the policy changes."""
     handle = node.log()
     fill(handle)
     node.clean()
@@ -378,7 +378,7 @@ def test_what_is_left_of_a_log_that_is_compacted_no_more_is_no_damage(node: Node
     again.close()
 
 
-def test_how_far_an_earlier_log_of_the_name_was_compacted_is_forgotten(node: Node) -> None:
+def test_checkpoint_entry_of_an_earlier_log_of_the_same_name_is_ignored(node: Node) -> None:
     OffsetCheckpoint("/a", CLEANER_OFFSET, node.disk).write({("orders", 0): 30})
     again = Node(node.disk)
     fill(again.log())
@@ -386,7 +386,7 @@ def test_how_far_an_earlier_log_of_the_name_was_compacted_is_forgotten(node: Nod
     again.close()
 
 
-def test_a_reader_goes_on_with_what_it_began(node: Node) -> None:
+def test_reader_continues_during_a_compaction(node: Node) -> None:
     handle = node.log()
     fill(handle)
     before = live_count()
@@ -394,18 +394,18 @@ def test_a_reader_goes_on_with_what_it_began(node: Node) -> None:
         while compaction.phase != "done":
             compaction.step(1000)
             offset = 0
-            while offset < handle.end_offset:  # every offset, whether its record is there or the next one
+            while offset < handle.end_offset:  # any offset, also of a removed record
                 found = handle.read(offset, 1)
                 assert found.error == 0
                 offset = max(offset, found.first_offset) + 1
     del found
-    assert live_count() == before  # what was replaced is closed
+    assert live_count() == before  # the replaced segments are closed
 
 
 # --- damage ---
 
 
-def test_a_damaged_log_is_marked_and_the_others_are_compacted(node: Node) -> None:
+def test_damaged_log_is_marked_uncleanable_and_the_others_are_compacted(node: Node) -> None:
     broken, sound = node.log("broken"), node.log("sound")
     fill(broken)
     fill(sound)
@@ -425,7 +425,7 @@ def test_a_damaged_log_is_marked_and_the_others_are_compacted(node: Node) -> Non
     assert node.cleaner.uncleanable()["/a"] == (0, 0)
 
 
-def test_a_full_disk_is_tried_again_later(node: Node) -> None:
+def test_cleaner_tries_again_later_when_the_disk_is_full(node: Node) -> None:
     handle = node.log()
     for number in range(40):
         assert handle.append(batch(number, key=b"%d" % number)).error == 0
@@ -444,7 +444,7 @@ def test_a_full_disk_is_tried_again_later(node: Node) -> None:
 
 
 @pytest.mark.parametrize("kind", ["read", "sync", "names"])
-def test_a_disk_that_fails_goes_offline(node: Node, kind: str) -> None:
+def test_directory_goes_offline_when_its_disk_fails_a_compaction(node: Node, kind: str) -> None:
     handle = node.log()
     fill(handle)
     node.disk.fail(kind, errno.EIO, after=6)
@@ -456,7 +456,7 @@ def test_a_disk_that_fails_goes_offline(node: Node, kind: str) -> None:
     node.clean()  # what is offline is left alone
 
 
-def test_the_checkpoint_outlives_a_restart_and_a_wrong_one_is_not_believed(node: Node) -> None:
+def test_checkpoint_survives_a_restart_and_a_wrong_one_is_ignored(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.clean()
@@ -471,7 +471,7 @@ def test_the_checkpoint_outlives_a_restart_and_a_wrong_one_is_not_believed(node:
     node.manager.loads.clear()
 
 
-def test_records_without_a_key_go(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_without_a_key_are_removed(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     handle = node.log()
     builder = RecordBatchBuilder(base_offset=0, partition_leader_epoch=0)
     builder.append(NOW, None, b"v")
@@ -485,7 +485,7 @@ def test_records_without_a_key_go(node: Node, caplog: pytest.LogCaptureFixture) 
 # --- limits ---
 
 
-def test_a_small_map_takes_more_rounds(node: Node) -> None:
+def test_cleaner_needs_more_rounds_when_its_map_is_small(node: Node) -> None:
     node.cleaner.configure(CleanerSettings(dedupe_buffer_bytes=0, load_factor=0.2))  # room for three keys
     handle = node.log()
     handle.configure(compacted(min_cleanable_dirty_ratio=0.0))
@@ -498,7 +498,7 @@ def test_a_small_map_takes_more_rounds(node: Node) -> None:
     assert max(keys_of(handle).count(key) for key in set(keys_of(handle))) <= 2
 
 
-def test_a_batch_that_the_map_cannot_hold_is_told(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+def test_cleaner_reports_a_batch_that_its_map_cannot_hold(node: Node, caplog: pytest.LogCaptureFixture) -> None:
     node.cleaner.configure(CleanerSettings(dedupe_buffer_bytes=0, load_factor=0.2))
     handle = node.log()
     builder = RecordBatchBuilder()
@@ -511,7 +511,7 @@ def test_a_batch_that_the_map_cannot_hold_is_told(node: Node, caplog: pytest.Log
     assert "raise log.cleaner.dedupe.buffer.size" in caplog.text
 
 
-def test_the_rate_is_kept_and_a_close_does_not_wait_for_it(node: Node) -> None:
+def test_cleaner_keeps_its_rate_and_a_close_does_not_wait_for_it(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
@@ -522,7 +522,7 @@ def test_the_rate_is_kept_and_a_close_does_not_wait_for_it(node: Node) -> None:
     assert node.cleaned() == {}
 
 
-def test_a_new_rate_holds_at_once(node: Node) -> None:
+def test_new_rate_applies_at_once(node: Node) -> None:
     handle = node.log()
     fill(handle)
     node.cleaner.configure(CleanerSettings(max_bytes_per_second=1.0))
@@ -533,7 +533,7 @@ def test_a_new_rate_holds_at_once(node: Node) -> None:
     assert node.cleaned() == {("orders", 0): handle.segments()[-1].base_offset}
 
 
-def test_an_offset_map_is_what_a_dictionary_is_within_its_limit() -> None:
+def test_offset_map_behaves_like_a_dictionary_within_its_limit() -> None:
     keys = KeyOffsets(64 << 10, 0.9, b"s" * 16)
     keys.begin(1 << 40)
     known: dict[bytes, int] = {}
@@ -564,7 +564,7 @@ SOUND = {
 }
 
 
-def test_the_defaults_are_those_of_the_keys() -> None:
+def test_cleaner_defaults_equal_the_defaults_of_the_keys() -> None:
     assert cleaner_settings(BrokerConfig(SOUND)) == CleanerSettings()
 
 
@@ -581,7 +581,7 @@ def test_the_defaults_are_those_of_the_keys() -> None:
         ("log.cleaner.backoff.ms", "7", "backoff_ms", 7),
     ],
 )
-def test_a_key_is_about_one_setting(key: str, value: str, field: str, expected: object) -> None:
+def test_key_changes_one_setting_of_the_cleaner(key: str, value: str, field: str, expected: object) -> None:
     settings = cleaner_settings(BrokerConfig(SOUND | {key: value}))
     assert settings == CleanerSettings()._replace(**{field: expected})
 

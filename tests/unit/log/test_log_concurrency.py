@@ -34,7 +34,7 @@ def led(path: Path, **settings: int) -> PartitionHandle:
 
 
 class Crew:
-    """Threads that run until the last of the `workers` is through; the first error of any is raised."""
+    """Runs threads until the last of the `workers` ends; raises the first error of any thread."""
 
     def __init__(self) -> None:
         self.errors: list[Exception] = []
@@ -73,7 +73,7 @@ class Crew:
 
 
 def check_read(handle: PartitionHandle, start: int) -> int:
-    """Whole batches without a gap from `start` on; where they end."""
+    """Checks for whole batches without a gap from `start` on; returns their end."""
     read = handle.read(start, 4096)
     if read.error == OFFSET_OUT_OF_RANGE:
         return handle.log_start_offset
@@ -85,7 +85,7 @@ def check_read(handle: PartitionHandle, start: int) -> int:
     return start
 
 
-def test_appends_are_each_there_once_and_in_order_while_all_else_goes_on(tmp_path: Path) -> None:
+def test_each_append_is_stored_once_and_in_order_under_concurrent_operations(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=5000, index_interval_bytes=300, flush_messages=10)
     crew = Crew()
     places: dict[int, bytes] = {}
@@ -128,7 +128,7 @@ def test_appends_are_each_there_once_and_in_order_while_all_else_goes_on(tmp_pat
             at = one.next_offset
 
 
-def test_deletion_from_the_front_never_shows_a_reader_a_hole(tmp_path: Path) -> None:
+def test_reader_never_sees_a_hole_when_segments_are_deleted_from_the_front(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=3000, index_interval_bytes=300, retention_bytes=20_000)
     crew = Crew()
 
@@ -153,7 +153,7 @@ def test_deletion_from_the_front_never_shows_a_reader_a_hole(tmp_path: Path) -> 
     assert handle.log_start_offset > 0
 
 
-def test_truncation_among_appends_leaves_a_whole_log(tmp_path: Path) -> None:
+def test_truncation_among_appends_leaves_a_log_without_gaps(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=3000, index_interval_bytes=300)
     crew = Crew()
 
@@ -163,7 +163,7 @@ def test_truncation_among_appends_leaves_a_whole_log(tmp_path: Path) -> None:
 
     def read() -> None:
         read = handle.read(max(handle.end_offset - 40, 0), 2000)
-        # Never that the disk failed: a file that is cut, or gone as the log begins anew, is looked for again.
+        # Never a failed disk: a reader looks again for a file that is truncated, or deleted by a restart of the log.
         assert read.error in (0, OFFSET_OUT_OF_RANGE)
 
     crew.work(write)

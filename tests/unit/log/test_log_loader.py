@@ -1,4 +1,4 @@
-"""What a crash can leave in the directory of a partition, and how a load takes it."""
+"""Every state in which a crash can leave the directory of a partition, and its load."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def loaded(root: Path, *, clean: bool = True, **options: int) -> PartitionHandle
     return handle
 
 
-def test_deleted_files_and_orphaned_indexes_go(tmp_path: Path) -> None:
+def test_load_removes_deleted_files_and_orphaned_indexes(tmp_path: Path) -> None:
     path = made(tmp_path)
     for name in ("00000000000000000000.log.deleted", "00000000000000000003.index", "00000000000000000003.txnindex"):
         (path / name).write_bytes(b"x")
@@ -69,7 +69,7 @@ def test_deleted_files_and_orphaned_indexes_go(tmp_path: Path) -> None:
     assert list(path.glob("*.checkpoint.deleted")), "the metadata log removes its snapshots itself"
 
 
-def test_a_swap_that_was_under_way_is_finished(tmp_path: Path) -> None:
+def test_load_finishes_a_swap_that_was_under_way(tmp_path: Path) -> None:
     path = made(tmp_path)
     first, second = (f"{base:020d}" for base in (0, 5))
     joined = (path / f"{first}.log").read_bytes() + (path / f"{second}.log").read_bytes()
@@ -81,11 +81,11 @@ def test_a_swap_that_was_under_way_is_finished(tmp_path: Path) -> None:
     assert handle.end_offset == 20
 
 
-def test_a_damaged_swap_is_refused_before_it_replaces_anything(tmp_path: Path) -> None:
+def test_load_refuses_a_damaged_swap_before_it_replaces_a_segment(tmp_path: Path) -> None:
     path = made(tmp_path)
     before = {each.name: each.read_bytes() for each in path.iterdir()}
     swap = path / f"{0:020d}.log.swap"
-    swap.write_bytes(batch() + b"garbage that is long enough to be the header of a batch, and is none of one")
+    swap.write_bytes(batch() + b"garbage that is long enough to be the header of a batch, and is not one")
     with pytest.raises(MalformedFileError, match=rf"{swap}: at byte {len(batch())}: .*; it was about to replace"):
         loaded(tmp_path)
     swap.unlink()
@@ -93,9 +93,7 @@ def test_a_damaged_swap_is_refused_before_it_replaces_anything(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("base", [0, 5])
-def test_a_damaged_segment_below_the_recovery_point_is_named_where_producers_are_learned_from_it(
-    tmp_path: Path, base: int
-) -> None:
+def test_load_names_a_damaged_segment_when_it_rebuilds_producer_state_from_it(tmp_path: Path, base: int) -> None:
     path = made(tmp_path)
     for snapshot in path.glob("*.snapshot"):
         snapshot.unlink()
@@ -107,11 +105,11 @@ def test_a_damaged_segment_below_the_recovery_point_is_named_where_producers_are
     told = rf"{segment}: at byte {second}: .*remove recovery-point-offset-checkpoint and \.kafka_cleanshutdown"
     with pytest.raises(MalformedFileError, match=told):
         loaded(tmp_path, clean=False, recovery_point=20)
-    # Which does what it says.
+    # The advice of the message works.
     assert loaded(tmp_path, clean=False).end_offset == base + 1
 
 
-def test_a_segment_cut_short_below_the_recovery_point_ends_where_its_last_whole_batch_does(tmp_path: Path) -> None:
+def test_segment_cut_short_below_the_recovery_point_ends_with_its_last_whole_batch(tmp_path: Path) -> None:
     path = made(tmp_path)
     for snapshot in path.glob("*.snapshot"):
         snapshot.unlink()
@@ -121,7 +119,7 @@ def test_a_segment_cut_short_below_the_recovery_point_ends_where_its_last_whole_
     assert (handle.end_offset, handle.read(10, 1).first_offset) == (20, 10)
 
 
-def test_a_swap_from_a_split_that_was_not_complete_is_taken_back(tmp_path: Path) -> None:
+def test_load_reverts_the_swap_of_an_incomplete_split(tmp_path: Path) -> None:
     path = made(tmp_path)
     (path / f"{5:020d}.log.swap").write_bytes(b"half")
     (path / f"{5:020d}.log.cleaned").write_bytes(b"half")
@@ -131,7 +129,7 @@ def test_a_swap_from_a_split_that_was_not_complete_is_taken_back(tmp_path: Path)
 
 
 @pytest.mark.parametrize("missing", ["index", "timeindex"])
-def test_a_missing_index_is_made_again_after_a_clean_shutdown_too(tmp_path: Path, missing: str) -> None:
+def test_load_rebuilds_a_missing_index_after_a_clean_shutdown_too(tmp_path: Path, missing: str) -> None:
     path = made(tmp_path)
     before = {base: (path / f"{base:020d}.{missing}").read_bytes() for base in (5, 15)}
     for base in before:
@@ -144,7 +142,7 @@ def test_a_missing_index_is_made_again_after_a_clean_shutdown_too(tmp_path: Path
     assert {base: (path / f"{base:020d}.{missing}").read_bytes() for base in before} == before
 
 
-def test_an_index_of_the_last_segment_that_lies_is_made_again(tmp_path: Path) -> None:
+def test_load_rebuilds_a_wrong_index_of_the_last_segment(tmp_path: Path) -> None:
     path = made(tmp_path)
     index = path / f"{15:020d}.index"
     good = index.read_bytes()
@@ -155,7 +153,7 @@ def test_an_index_of_the_last_segment_that_lies_is_made_again(tmp_path: Path) ->
     assert index.read_bytes() == good
 
 
-def test_the_index_of_a_short_segment_is_not_looked_at(tmp_path: Path) -> None:
+def test_load_does_not_read_the_index_of_a_short_segment(tmp_path: Path) -> None:
     """A node has tens of thousands of them."""
     builder = RecordBatchBuilder()
     builder.append(timestamp=1_700_000_000_000, key=None, value=b"v" * 50)
@@ -179,7 +177,7 @@ def test_the_index_of_a_short_segment_is_not_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [511, 512, 513, 600])
-def test_leader_epochs_of_a_file_of_any_size(tmp_path: Path, size_bytes: int) -> None:
+def test_leader_epochs_are_read_from_a_file_of_any_size(tmp_path: Path, size_bytes: int) -> None:
     path = made(tmp_path, batches=120) / "leader-epoch-checkpoint"
     count, lacking = divmod(size_bytes - len("0\n99\n") - 10 * len("100 0\n"), len("110 10\n"))
     epochs = [(100 + at, at) for at in range(10 + count)]
@@ -190,12 +188,12 @@ def test_leader_epochs_of_a_file_of_any_size(tmp_path: Path, size_bytes: int) ->
 
 
 @pytest.mark.parametrize("text", ["", "0", "0\n"])
-def test_leader_epochs_of_a_file_without_a_count_are_none(tmp_path: Path, text: str) -> None:
+def test_leader_epochs_are_ignored_when_their_file_has_no_count(tmp_path: Path, text: str) -> None:
     (made(tmp_path) / "leader-epoch-checkpoint").write_text(text)
     assert loaded(tmp_path).leader_epochs() == []
 
 
-def test_a_corrupt_batch_cuts_the_log_there_and_drops_what_follows(tmp_path: Path) -> None:
+def test_recovery_truncates_the_log_at_a_corrupt_batch(tmp_path: Path) -> None:
     path = made(tmp_path)
     log = path / f"{5:020d}.log"
     data = bytearray(log.read_bytes())
@@ -208,7 +206,7 @@ def test_a_corrupt_batch_cuts_the_log_there_and_drops_what_follows(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("clean", "recovery_point"), [(True, 0), (False, 15)])
-def test_damage_below_the_recovery_point_takes_nothing_else_along(
+def test_damage_below_the_recovery_point_drops_no_other_record(
     tmp_path: Path, clean: bool, recovery_point: int
 ) -> None:
     path = made(tmp_path)
@@ -224,7 +222,7 @@ def test_damage_below_the_recovery_point_takes_nothing_else_along(
 
 
 @pytest.mark.parametrize(("clean", "recovery_point", "end_offset"), [(True, 0, 20), (False, 15, 20), (False, 0, 7)])
-def test_gaps_of_a_topic_that_was_compacted_once_are_kept_where_they_were_synced(
+def test_load_keeps_synced_gaps_of_a_topic_that_is_no_longer_compacted(
     tmp_path: Path, clean: bool, recovery_point: int, end_offset: int
 ) -> None:
     path = made(tmp_path)
@@ -239,7 +237,7 @@ def test_gaps_of_a_topic_that_was_compacted_once_are_kept_where_they_were_synced
         assert [handle.read(offset, 1, READ_LOCAL).first_offset for offset in (6, 7, 19)] == [6, 8, 19]
 
 
-def test_what_lies_below_the_recovery_point_is_believed(tmp_path: Path) -> None:
+def test_load_does_not_check_batches_below_the_recovery_point(tmp_path: Path) -> None:
     made(tmp_path)
     progress = LoadProgress()
     handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, None, SETTINGS)
@@ -249,7 +247,7 @@ def test_what_lies_below_the_recovery_point_is_believed(tmp_path: Path) -> None:
     assert handle.end_offset == 20
 
 
-def test_a_log_cut_at_any_byte_is_a_whole_log(tmp_path: Path) -> None:
+def test_log_loads_when_it_is_cut_at_any_byte(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     path = made(tmp_path / "made", batches=3)
     log = (path / f"{0:020d}.log").read_bytes()
@@ -261,7 +259,7 @@ def test_a_log_cut_at_any_byte_is_a_whole_log(tmp_path: Path) -> None:
         assert loaded(root, clean=False).end_offset == size // one
 
 
-def test_a_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) -> None:
+def test_log_restarts_at_its_start_offset_when_that_lies_beyond_its_end(tmp_path: Path) -> None:
     path = made(tmp_path)
     handle = loaded(tmp_path, log_start_offset=50)
     assert (handle.log_start_offset, handle.end_offset, handle.segments()) == (50, 50, [])
@@ -270,14 +268,14 @@ def test_a_start_beyond_the_end_begins_the_log_anew_there(tmp_path: Path) -> Non
     assert [file.name for file in path.glob("*.log")] == [f"{50:020d}.log"]
 
 
-def test_a_malformed_epoch_checkpoint_is_told(tmp_path: Path) -> None:
+def test_load_reports_a_malformed_epoch_checkpoint(tmp_path: Path) -> None:
     path = made(tmp_path)
     (path / "leader-epoch-checkpoint").write_text("0\n2\n1 0\n")
     with pytest.raises(MalformedFileError, match=r"t-0/leader-epoch-checkpoint: is malformed; .*remove it"):
         loaded(tmp_path)
 
 
-def test_an_offset_that_no_index_entry_can_hold_is_told_and_nothing_is_cut(tmp_path: Path) -> None:
+def test_load_reports_an_offset_that_no_index_entry_can_hold_and_keeps_the_log(tmp_path: Path) -> None:
     path = made(tmp_path, batches=1)
     log = path / f"{0:020d}.log"
     far = batch()
@@ -288,7 +286,7 @@ def test_an_offset_that_no_index_entry_can_hold_is_told_and_nothing_is_cut(tmp_p
     assert log.read_bytes() == before
 
 
-def test_a_topics_configuration_becomes_its_logs_settings(tmp_path: Path) -> None:
+def test_topic_configuration_sets_the_settings_of_its_logs(tmp_path: Path) -> None:
     broker = BrokerConfig(NODE | {"log.segment.delete.delay.ms": "77"})
     settings = log_settings(TopicConfig(broker, {"flush.ms": "5", "compression.type": "zstd"}))
     assert (settings.flush_ms, settings.file_delete_delay_ms) == (5, 77)
@@ -298,7 +296,7 @@ def test_a_topics_configuration_becomes_its_logs_settings(tmp_path: Path) -> Non
     assert handle.read(0).records[22] & 7 == 4
 
 
-def test_a_transaction_that_a_coordinator_aborts_here_is_told(tmp_path: Path) -> None:
+def test_abort_marker_adds_to_the_transaction_index(tmp_path: Path) -> None:
     handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "t", 0, Uuid.random(), SETTINGS)
     handle.become_leader(1, 0)
     assert handle.append(records(0, 7), coordinator=True).error == 0
@@ -309,7 +307,7 @@ def test_a_transaction_that_a_coordinator_aborts_here_is_told(tmp_path: Path) ->
     assert (tmp_path / "t-0" / f"{0:020d}.txnindex").stat().st_size == ABORTED_ENTRY_BYTES
 
 
-def test_a_segment_that_goes_takes_its_transaction_index_along_also_where_that_cannot_be_opened(tmp_path: Path) -> None:
+def test_deleted_segment_takes_its_transaction_index_along_even_when_that_cannot_be_opened(tmp_path: Path) -> None:
     disk, begun, aborted = FaultDisk(), records(0, 7), marker(0, 7, ABORT)
     settings = LogSettings(segment_bytes=len(begun) + len(aborted), retention_bytes=0)
     handle = PartitionHandle(LogDirectory(disk.environment(), str(tmp_path)), "t", 0, Uuid.random(), settings)
@@ -323,8 +321,8 @@ def test_a_segment_that_goes_takes_its_transaction_index_along_also_where_that_c
     handle.shut()
 
 
-def test_a_segment_that_is_not_recovered_keeps_its_transaction_index_as_it_is(tmp_path: Path) -> None:
-    """The first segment's indexes are lost, those behind it were shut in order."""
+def test_segment_keeps_its_transaction_index_when_it_is_not_recovered(tmp_path: Path) -> None:
+    """The first segment lost its indexes; the later segments were shut in order."""
     made = [
         records(0, 7),
         marker(2, 7, ABORT),
@@ -349,7 +347,7 @@ def test_a_segment_that_is_not_recovered_keeps_its_transaction_index_as_it_is(tm
     assert again.last_stable_offset == 6
 
 
-def test_a_rebuilt_segment_in_the_middle_is_where_a_recovery_would_begin_until_it_is_synced(tmp_path: Path) -> None:
+def test_recovery_point_stays_before_a_rebuilt_segment_until_it_is_synced(tmp_path: Path) -> None:
     path = made(tmp_path)
     (path / f"{5:020d}.index").unlink()
     handle = loaded(tmp_path)
@@ -361,7 +359,7 @@ def test_a_rebuilt_segment_in_the_middle_is_where_a_recovery_would_begin_until_i
     handle.shut()
 
 
-def test_the_epochs_of_a_log_at_rest_are_written_with_its_next_record(tmp_path: Path) -> None:
+def test_epochs_of_an_idle_log_are_written_with_its_next_record(tmp_path: Path) -> None:
     file = made(tmp_path) / "leader-epoch-checkpoint"
     before = file.read_text(), file.stat().st_ino
     for epoch in (3, 4):
@@ -378,7 +376,7 @@ def test_the_epochs_of_a_log_at_rest_are_written_with_its_next_record(tmp_path: 
     handle.shut()
 
 
-def test_epochs_that_a_recovery_found_are_written_at_once(tmp_path: Path) -> None:
+def test_recovered_epochs_are_written_at_once(tmp_path: Path) -> None:
     file = made(tmp_path) / "leader-epoch-checkpoint"
     file.write_text("0\n0\n")
     handle = loaded(tmp_path, clean=False)

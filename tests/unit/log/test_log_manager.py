@@ -43,7 +43,7 @@ def filled(manager: LogManager, topic: str = "orders", batches: int = 30) -> Uui
     return topic_id
 
 
-def test_a_log_costs_no_file_until_its_first_append(tmp_path: Path) -> None:
+def test_log_opens_no_file_before_its_first_append(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     (handle,) = manager.create("orders", Uuid.random(), [0])
     handle.become_leader(1, 0)
@@ -54,9 +54,7 @@ def test_a_log_costs_no_file_until_its_first_append(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_a_clean_shutdown_is_marked_and_loaded_without_recovery(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_load_skips_recovery_after_a_clean_shutdown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "kafkacore.storage")
     manager = manager_of(tmp_path)
     topic_id = filled(manager)
@@ -78,7 +76,7 @@ def test_a_clean_shutdown_is_marked_and_loaded_without_recovery(
     manager.close()
 
 
-def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(
+def test_load_checks_every_batch_behind_the_recovery_point_after_a_crash(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kafkacore.storage")
@@ -99,7 +97,7 @@ def test_without_the_mark_every_batch_behind_the_recovery_point_is_checked(
     manager.close()
 
 
-def test_what_is_not_synced_is_due_by_time_passed_whatever_the_wall_clock_says(tmp_path: Path) -> None:
+def test_flush_is_due_by_the_time_passed_when_the_wall_clock_jumps(tmp_path: Path) -> None:
     clock = ManualClock()
     manager = manager_of(tmp_path, clock=clock)
     filled(manager)
@@ -113,7 +111,7 @@ def test_what_is_not_synced_is_due_by_time_passed_whatever_the_wall_clock_says(t
     manager.close()
 
 
-def test_a_deleted_partition_is_renamed_at_once_and_removed_after_its_delay(tmp_path: Path) -> None:
+def test_deleted_partition_is_renamed_at_once_and_removed_after_its_delay(tmp_path: Path) -> None:
     clock = ManualClock()
     manager = manager_of(tmp_path, clock=clock)
     filled(manager)
@@ -128,7 +126,7 @@ def test_a_deleted_partition_is_renamed_at_once_and_removed_after_its_delay(tmp_
     manager.close()
 
 
-def test_what_a_crash_left_to_delete_goes_at_the_next_start_and_strays_stay(tmp_path: Path) -> None:
+def test_start_removes_deleted_directories_and_keeps_strays(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     filled(manager)
     manager.delete([("orders", 0)])
@@ -142,7 +140,7 @@ def test_what_a_crash_left_to_delete_goes_at_the_next_start_and_strays_stay(tmp_
     manager.close()
 
 
-def test_a_topic_made_again_by_the_same_name_starts_at_zero(tmp_path: Path) -> None:
+def test_log_starts_at_zero_when_its_topic_is_created_again(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     filled(manager)
     manager.delete([("orders", 0), ("orders", 1)])
@@ -153,7 +151,7 @@ def test_a_topic_made_again_by_the_same_name_starts_at_zero(tmp_path: Path) -> N
     manager.close()
 
 
-def test_delete_records_survives_a_restart_by_its_checkpoint(tmp_path: Path) -> None:
+def test_log_start_offset_survives_a_restart(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     filled(manager)
     handle = manager.get("orders", 0)
@@ -172,7 +170,7 @@ def test_delete_records_survives_a_restart_by_its_checkpoint(tmp_path: Path) -> 
     manager.close()
 
 
-def test_a_log_that_lost_all_its_segments_goes_on_where_they_began_after_two_stops_too(tmp_path: Path) -> None:
+def test_log_keeps_its_start_offset_over_restarts_when_all_its_segments_are_lost(tmp_path: Path) -> None:
     manager = manager_of(tmp_path)
     topic_id = filled(manager)
     manager.close()
@@ -190,7 +188,7 @@ def test_a_log_that_lost_all_its_segments_goes_on_where_they_began_after_two_sto
     manager.close()
 
 
-def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
+def test_new_log_goes_to_the_directory_with_the_fewest_logs(tmp_path: Path) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         path.mkdir()
@@ -200,7 +198,7 @@ def test_new_logs_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_a_failed_directory_is_left_out_and_told_once(tmp_path: Path) -> None:
+def test_failed_directory_is_left_out_and_reported_once(tmp_path: Path) -> None:
     paths = [tmp_path / "a", tmp_path / "b"]
     for path in paths:
         path.mkdir()
@@ -222,13 +220,13 @@ def test_a_failed_directory_is_left_out_and_told_once(tmp_path: Path) -> None:
     assert clean_shutdown.exists(handles[1].directory.path)
 
 
-def test_a_directory_that_is_no_log_stops_the_start(tmp_path: Path) -> None:
+def test_start_fails_when_a_directory_is_not_a_log(tmp_path: Path) -> None:
     (tmp_path / "my files").mkdir()
     with pytest.raises(LogDirectoryError, match="my files is not the directory of a partition"):
         manager_of(tmp_path)
 
 
-def test_what_may_lie_in_a_directory_that_could_not_be_opened_is_offline_from_the_beginning(tmp_path: Path) -> None:
+def test_partitions_of_a_directory_that_cannot_be_opened_are_offline_from_the_start(tmp_path: Path) -> None:
     told: list[str] = []
     environment = Environment()
     manager = LogManager(

@@ -1,4 +1,4 @@
-"""The upkeep thread: what is due is done, a failed disk is heard of at once; and the published table of partitions."""
+"""The upkeep thread: it does the due work and reports a failed disk at once. Also the published table of partitions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def batch() -> bytes:
 
 
 def intervals(**due: int) -> UpkeepIntervals:
-    """Only what is named is ever due."""
+    """Only the named work is ever due."""
     names = UpkeepIntervals._fields
     return UpkeepIntervals(**{name: due.get(name, 1 if name == "initial_delay_ms" else FAR_MS) for name in names})
 
 
-def test_checkpoints_are_written_and_old_segments_go(tmp_path: Path) -> None:
+def test_upkeep_writes_checkpoints_and_deletes_old_segments(tmp_path: Path) -> None:
     environment = Environment()
     settings = LogSettings(segment_bytes=400, retention_bytes=500, retention_ms=-1)
     manager = LogManager(environment, [str(tmp_path)], lambda topic: settings)
@@ -60,7 +60,7 @@ def test_checkpoints_are_written_and_old_segments_go(tmp_path: Path) -> None:
     manager.close()
 
 
-def test_a_failed_disk_is_heard_of_without_waiting_for_anything_due(tmp_path: Path) -> None:
+def test_upkeep_reports_a_failed_disk_at_once(tmp_path: Path) -> None:
     environment = Environment()
     heard = threading.Event()
     manager = LogManager(environment, [str(tmp_path)], lambda topic: LogSettings(), on_failure=lambda path: heard.set())
@@ -75,7 +75,7 @@ def test_a_failed_disk_is_heard_of_without_waiting_for_anything_due(tmp_path: Pa
     manager.close()
 
 
-def test_a_table_finds_by_name_and_by_id_and_shares_what_stays(tmp_path: Path) -> None:
+def test_table_finds_a_partition_by_name_and_by_id_and_shares_unchanged_entries(tmp_path: Path) -> None:
     before = live_count()
     directory = LogDirectory(Environment(), str(tmp_path))
     ids = [Uuid.random() for _ in range(50)]

@@ -40,7 +40,7 @@ UNKNOWN_LEADER_EPOCH = 75
 
 @pytest.fixture(autouse=True)
 def everything_is_given_back() -> Iterator[None]:
-    gc.collect()  # what an earlier test left in a cycle (a traceback) is not this one's
+    gc.collect()  # free objects that an earlier test left in a cycle (a traceback)
     before = [module.live_count() for module in (io, partition, producers, segment)]
     yield
     assert [module.live_count() for module in (io, partition, producers, segment)] == before
@@ -79,7 +79,7 @@ def offsets(handle: PartitionHandle, start: int = 0, isolation: int = 3) -> list
 # --- idempotent producers (KIP-98) ---
 
 
-def test_each_of_the_last_five_batches_is_known_again(tmp_path: Path) -> None:
+def test_duplicate_is_recognised_among_the_last_five_batches(tmp_path: Path) -> None:
     handle = led(tmp_path)
     for i in range(7):
         assert handle.append(idempotent(2 * i)).first_offset == 2 * i
@@ -90,7 +90,7 @@ def test_each_of_the_last_five_batches_is_known_again(tmp_path: Path) -> None:
     assert handle.end_offset == 14
 
 
-def test_a_gap_in_the_sequence_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+def test_gap_in_the_sequence_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.append(idempotent(0))
     assert handle.append(idempotent(4)).error == OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -113,17 +113,17 @@ def test_log_fences_an_older_producer_epoch_and_starts_a_newer_one_at_sequence_z
     assert (again.error, again.duplicate, again.first_offset, handle.end_offset) == (0, True, 2, 4)
 
 
-def test_the_sequence_wraps_at_its_greatest_number(tmp_path: Path) -> None:
+def test_sequence_wraps_at_its_greatest_number(tmp_path: Path) -> None:
     handle = led(tmp_path)
     assert handle.append(idempotent((1 << 31) - 2)).error == 0
     assert handle.append(idempotent(0)).error == 0
 
 
-def test_an_unknown_producer_may_begin_anywhere(tmp_path: Path) -> None:
+def test_unknown_producer_may_begin_at_any_sequence(tmp_path: Path) -> None:
     assert led(tmp_path).append(idempotent(77)).error == 0
 
 
-def test_a_producer_is_forgotten_after_its_time(tmp_path: Path) -> None:
+def test_producer_is_forgotten_after_its_expiration(tmp_path: Path) -> None:
     clock = ManualClock(NOW)
     handle = led(tmp_path, clock, producer_id_expiration_ms=1000)
     handle.append(idempotent(0))
@@ -149,7 +149,7 @@ def test_producer_stays_known_while_its_transaction_is_open(tmp_path: Path) -> N
     assert producer_states(handle) == []
 
 
-def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
+def test_transactional_batch_is_refused(tmp_path: Path) -> None:
     result = led(tmp_path).append(batch(producer_id=4, producer_epoch=0, base_sequence=0, transactional=True))
     assert result.error == INVALID_TXN_STATE
 
@@ -157,7 +157,7 @@ def test_a_transactional_batch_is_refused(tmp_path: Path) -> None:
 # --- rolls ---
 
 
-def test_a_segment_ends_before_a_batch_that_would_not_fit(tmp_path: Path) -> None:
+def test_segment_ends_before_a_batch_that_would_not_fit(tmp_path: Path) -> None:
     one = len(batch())
     handle = led(tmp_path, segment_bytes=3 * one)
     for _ in range(7):
@@ -170,7 +170,7 @@ def test_a_segment_ends_before_a_batch_that_would_not_fit(tmp_path: Path) -> Non
     assert offsets(handle) == list(range(14))
 
 
-def test_a_segment_ends_by_the_time_between_its_first_batch_and_the_next(tmp_path: Path) -> None:
+def test_segment_ends_when_its_first_batch_is_too_old_for_the_next(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_ms=1000)
     handle.append(batch(timestamp=NOW))
     handle.append(batch(timestamp=NOW + 1000))
@@ -178,7 +178,7 @@ def test_a_segment_ends_by_the_time_between_its_first_batch_and_the_next(tmp_pat
     assert [part.base_offset for part in handle.segments()] == [0, 4]
 
 
-def test_a_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
+def test_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
     handle = led(tmp_path, index_interval_bytes=0, segment_index_bytes=24)
     for _ in range(8):
         handle.append(batch())
@@ -187,11 +187,11 @@ def test_a_segment_ends_when_its_index_is_full(tmp_path: Path) -> None:
     assert offsets(handle) == list(range(16))
 
 
-def test_what_is_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
+def test_batch_larger_than_a_segment_is_refused(tmp_path: Path) -> None:
     assert led(tmp_path, segment_bytes=200).append(batch()).error == RECORD_LIST_TOO_LARGE
 
 
-def test_a_preallocated_segment_is_cut_to_its_size_when_it_ends(tmp_path: Path) -> None:
+def test_preallocated_segment_is_cut_to_its_size_when_it_ends(tmp_path: Path) -> None:
     one = len(batch())
     handle = led(tmp_path, segment_bytes=2 * one + 10, preallocate=True)
     for _ in range(3):
@@ -204,7 +204,7 @@ def test_a_preallocated_segment_is_cut_to_its_size_when_it_ends(tmp_path: Path) 
 
 
 def reload(handle: PartitionHandle, *, clean: bool, settings: LogSettings | None = None) -> PartitionHandle:
-    handle.retire()  # what it has begun is done, what it has not saved is lost: two must not write one directory
+    handle.retire()  # it finishes work under way and loses unsaved state: two logs must not write one directory
     made = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, settings or handle.settings)
     log_loader.load(made, f"{handle.directory.path}/orders-0", clean=clean)
     made.become_leader(1, handle.leader_epoch)
@@ -215,13 +215,13 @@ def reload(handle: PartitionHandle, *, clean: bool, settings: LogSettings | None
 
 
 @pytest.mark.parametrize("end", [0, 1, 5, 6, 7, 12, 19])
-def test_a_truncated_log_goes_on_at_its_new_end(tmp_path: Path, end: int) -> None:
+def test_truncated_log_appends_at_its_new_end(tmp_path: Path, end: int) -> None:
     one = len(batch())
     handle = led(tmp_path, segment_bytes=3 * one, index_interval_bytes=100)
     for i in range(10):
         handle.append(idempotent(2 * i))
     handle.truncate_to(end)
-    end = end // 2 * 2  # half a batch is none, and no offset is without its record
+    end = end // 2 * 2  # half a batch does not count: every offset has its record
     assert (handle.end_offset, handle.high_watermark) == (end, end)
     assert offsets(handle) == list(range(end))
     assert handle.append(batch()).first_offset == end
@@ -233,7 +233,7 @@ def test_a_truncated_log_goes_on_at_its_new_end(tmp_path: Path, end: int) -> Non
         handle.shut()
 
 
-def test_truncation_takes_the_producers_back(tmp_path: Path) -> None:
+def test_truncation_restores_the_earlier_producer_states(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=3 * len(batch()))
     for i in range(10):
         handle.append(idempotent(2 * i))
@@ -242,7 +242,7 @@ def test_truncation_takes_the_producers_back(tmp_path: Path) -> None:
     assert handle.append(idempotent(8)).first_offset == 8
 
 
-def test_full_truncation_starts_anew_elsewhere(tmp_path: Path) -> None:
+def test_full_truncation_restarts_the_log_at_the_given_offset(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.append(batch())
     handle.truncate_fully(100)
@@ -252,7 +252,7 @@ def test_full_truncation_starts_anew_elsewhere(tmp_path: Path) -> None:
     assert reload(handle, clean=False).log_start_offset == 100
 
 
-def test_retention_by_size_keeps_at_least_what_is_asked_for(tmp_path: Path) -> None:
+def test_retention_by_size_keeps_at_least_the_configured_bytes(tmp_path: Path) -> None:
     one = len(batch())
     handle = led(tmp_path, segment_bytes=2 * one, retention_bytes=5 * one)
     for _ in range(10):
@@ -275,7 +275,7 @@ def test_retention_by_time_ends_with_an_empty_segment_at_the_same_offset(tmp_pat
     assert handle.append(batch(timestamp=NOW + 2000)).first_offset == 10
 
 
-def test_nothing_above_the_high_watermark_is_deleted(tmp_path: Path) -> None:
+def test_retention_deletes_nothing_above_the_high_watermark(tmp_path: Path) -> None:
     handle = led(tmp_path, segment_bytes=len(batch()), retention_bytes=0)
     handle.become_leader(1, 1, 1, [(2, True)])
     for _ in range(4):
@@ -298,7 +298,7 @@ def test_records_above_the_high_watermark_cannot_be_deleted(tmp_path: Path) -> N
 
 
 def behind_its_end(handle: PartitionHandle, high_watermark: int) -> PartitionHandle:
-    """The log after a restart of its leader, whose follower has not fetched the end yet."""
+    """The log after a restart of its leader; its follower has not fetched the end yet."""
     handle.retire()
     made = PartitionHandle(handle.directory, "orders", 0, handle.topic_id, handle.settings)
     log_loader.load(made, f"{handle.directory.path}/orders-0", clean=False)
@@ -311,7 +311,7 @@ def behind_its_end(handle: PartitionHandle, high_watermark: int) -> PartitionHan
 # --- roles and epochs ---
 
 
-def test_only_a_leader_appends_and_only_at_the_asked_epoch_it_is_read(tmp_path: Path) -> None:
+def test_log_checks_role_and_leader_epoch_of_appends_and_reads(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.become_leader(1, 5, 1)
     handle.append(batch())
@@ -324,7 +324,7 @@ def test_only_a_leader_appends_and_only_at_the_asked_epoch_it_is_read(tmp_path: 
     assert handle.read(0).records
 
 
-def test_epochs_begin_where_their_leader_found_the_log(tmp_path: Path) -> None:
+def test_leader_epoch_starts_at_the_log_end_of_its_leader(tmp_path: Path) -> None:
     handle = led(tmp_path)
     for epoch in (1, 2, 5):
         handle.become_leader(1, epoch, epoch)
@@ -343,14 +343,14 @@ def test_epochs_begin_where_their_leader_found_the_log(tmp_path: Path) -> None:
     assert reload(handle, clean=False).leader_epochs() == [(1, 0), (2, 2), (5, 4)]
 
 
-def test_acks_all_asks_for_min_isr(tmp_path: Path) -> None:
+def test_acks_all_append_is_refused_below_min_isr(tmp_path: Path) -> None:
     handle = led(tmp_path)
     handle.become_leader(1, 1, 1, [(2, False)], min_isr=2)
     assert handle.append(batch(), acks=-1, wait=False).error == NOT_ENOUGH_REPLICAS
     assert handle.append(batch(), acks=1).error == 0
 
 
-def test_a_follower_takes_batches_as_the_leader_stamped_them(tmp_path: Path) -> None:
+def test_follower_stores_batches_as_the_leader_stamped_them(tmp_path: Path) -> None:
     (tmp_path / "leader").mkdir()
     (tmp_path / "follower").mkdir()
     leader = led(tmp_path / "leader")
@@ -372,7 +372,7 @@ def test_a_follower_takes_batches_as_the_leader_stamped_them(tmp_path: Path) -> 
 # --- reads and lookups ---
 
 
-def test_a_first_batch_comes_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_read_returns_the_first_batch_whole_or_not_at_all(tmp_path: Path) -> None:
     handle = led(tmp_path)
     one = len(batch())
     for _ in range(3):
@@ -385,7 +385,7 @@ def test_a_first_batch_comes_whole_or_not_at_all(tmp_path: Path) -> None:
     assert handle.read(7).error == OFFSET_OUT_OF_RANGE
 
 
-def test_old_offsets_are_found_by_the_index_in_memory_and_on_disk(tmp_path: Path) -> None:
+def test_read_finds_old_offsets_by_the_index_in_memory_and_on_disk(tmp_path: Path) -> None:
     one = len(batch())
     handle = led(tmp_path, segment_bytes=200 * one, index_interval_bytes=3 * one)
     for _ in range(500):
@@ -433,7 +433,7 @@ def test_offset_by_time_ends_at_the_bound(tmp_path: Path) -> None:
     assert handle.offset_by_time(NOW + 5) == (-1, -1, -1)
 
 
-def test_records_are_found_by_time(tmp_path: Path) -> None:
+def test_offset_is_found_by_time(tmp_path: Path) -> None:
     one = len(batch(1))
     handle = led(tmp_path, segment_bytes=20 * one, index_interval_bytes=2 * one)
     for i in range(100):
@@ -448,8 +448,8 @@ def test_records_are_found_by_time(tmp_path: Path) -> None:
     assert again.offset_of_max_timestamp() == (50, NOW + 500, 0)
 
 
-def test_a_clock_that_jumps_loses_neither_records_nor_their_times(tmp_path: Path) -> None:
-    """Append times go back with the clock, an hour and further; what is indexed by time only rises."""
+def test_records_and_timestamps_survive_a_clock_that_jumps(tmp_path: Path) -> None:
+    """Append times go back with the clock, an hour and further; the times in the time index only rise."""
     clock, times = ManualClock(NOW), []
     one = len(batch(1))
     handle = led(tmp_path, clock, segment_bytes=20 * one, index_interval_bytes=one, log_append_time=True)
@@ -468,7 +468,7 @@ def test_a_clock_that_jumps_loses_neither_records_nor_their_times(tmp_path: Path
             assert again.offset_by_time(wanted)[0] == first
 
 
-def test_a_cold_sealed_segment_is_read_with_patience() -> None:
+def test_reader_waits_for_the_disk_when_a_sealed_segment_is_cold() -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")
     directory = LogDirectory(disk.environment(), "/data")
@@ -481,7 +481,7 @@ def test_a_cold_sealed_segment_is_read_with_patience() -> None:
     assert offsets(handle) == list(range(20))
 
 
-def test_a_deletion_during_a_sync_leaves_nobody_waiting_for_it() -> None:
+def test_deletion_during_a_sync_wakes_every_waiting_append() -> None:
     disk = SimulatedDisk()
     disk.make_directories("/data")
     settings = LogSettings(segment_bytes=2 * len(batch()), flush_messages=1)
@@ -503,7 +503,7 @@ def test_a_deletion_during_a_sync_leaves_nobody_waiting_for_it() -> None:
 
 
 @pytest.mark.parametrize("opened", [False, True])
-def test_an_append_that_no_thread_can_prepare_is_refused_instead_of_left_waiting(tmp_path: Path, opened: bool) -> None:
+def test_append_is_refused_when_no_thread_can_open_its_log(tmp_path: Path, opened: bool) -> None:
     log = led(tmp_path, segment_bytes=600)
     if opened:
         assert log.append(batch()).error == 0
@@ -513,7 +513,7 @@ def test_an_append_that_no_thread_can_prepare_is_refused_instead_of_left_waiting
     assert log.state == ("open" if opened else "lazy")
 
 
-def test_an_append_that_does_not_wait_gives_the_log_that_is_not_open_back(tmp_path: Path) -> None:
+def test_append_without_waiting_returns_the_log_when_it_is_not_open(tmp_path: Path) -> None:
     handle = led(tmp_path)
     assert handle.append_now(bytearray(batch())) is None
     assert handle.append(batch()).first_offset == 0

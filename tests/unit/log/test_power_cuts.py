@@ -57,7 +57,7 @@ def append_some(handle: PartitionHandle, first: int, count: int) -> int:
 
 
 def check_log(handle: PartitionHandle, at_least: int) -> None:
-    """Whole batches, one after the other, the ones that were sent, all that were acknowledged."""
+    """The log holds whole batches without a gap; each was sent, and every acknowledged batch is there."""
     offset = handle.log_start_offset
     while offset < handle.end_offset:
         found = handle.read(offset, 1 << 20)
@@ -90,7 +90,7 @@ def operations_of_a_run() -> int:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> None:
+def test_acknowledged_batches_survive_a_power_cut_at_any_operation(seed: int) -> None:
     ordered = seed < 3  # else any of the changes of names is left
     for cut in range(operations_of_a_start(), operations_of_a_run()):
         disk = new_disk()
@@ -102,7 +102,7 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> 
         disk.restart(seed * 1000 + cut, ordered)
         manager, handle = start(disk)
         check_log(handle, acknowledged)
-        # It goes on where it ended, idempotent producer and all.
+        # The log and its idempotent producer continue at its end.
         assert append_some(handle, handle.end_offset // 2, 3) == 3
         check_log(handle, acknowledged + 3)
         manager.close()
@@ -110,8 +110,8 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_goes_out(seed: int) -> 
 
 
 def cut_while(change: Callable[[PartitionHandle], object], settings: LogSettings = SYNCED) -> Iterator[PartitionHandle]:
-    """A log of 25 batches as it is after a power cut under each operation of a change of it, on a disk that keeps any
-    of the changes of names."""
+    """A log of 25 batches after a power cut at each operation of a change, on a disk that may keep any of the
+    renames."""
     first = last = 0
     cut = -1
     while cut <= last:
@@ -134,7 +134,7 @@ def cut_while(change: Callable[[PartitionHandle], object], settings: LogSettings
         cut += 1
 
 
-def test_of_old_segments_the_first_go_first() -> None:
+def test_retention_deletes_the_first_segments_first() -> None:
     ends = set()
     for handle in cut_while(lambda handle: handle.delete_records(handle.end_offset - 4)):
         check_log(handle, 25)
@@ -142,7 +142,7 @@ def test_of_old_segments_the_first_go_first() -> None:
     assert len(ends) > 1  # which of the ends between are seen depends on what the disk keeps
 
 
-def test_of_a_log_that_is_cut_the_last_segments_go_first() -> None:
+def test_truncation_deletes_the_last_segments_first() -> None:
     ends = set()
     for handle in cut_while(lambda handle: handle.truncate_to(4)):
         check_log(handle, 2)
@@ -199,7 +199,7 @@ def test_roll_syncs_the_sealed_segment_without_a_flush() -> None:
     manager.close()
 
 
-def test_a_cut_during_recovery_is_recovered_from() -> None:
+def test_start_recovers_after_a_power_cut_during_recovery() -> None:
     for cut in range(40):
         disk = new_disk()
         manager, handle = start(disk)
@@ -218,7 +218,7 @@ def test_a_cut_during_recovery_is_recovered_from() -> None:
         manager.close()
 
 
-def test_what_a_crash_left_is_seen_again_without_an_append() -> None:
+def test_recovered_records_are_readable_without_an_append() -> None:
     disk = new_disk()
     manager, handle = start(disk)
     assert append_some(handle, 0, 5) == 5
@@ -231,7 +231,7 @@ def test_what_a_crash_left_is_seen_again_without_an_append() -> None:
     manager.close()
 
 
-def test_a_segment_that_lost_its_end_takes_what_follows_along() -> None:
+def test_recovery_drops_the_segments_behind_one_that_lost_its_end() -> None:
     disk = new_disk()
     manager, handle = start(disk, UNSYNCED)
     for number in range(25):
@@ -252,12 +252,12 @@ def test_a_segment_that_lost_its_end_takes_what_follows_along() -> None:
     manager.close()
     disk.restart(1)
     manager, handle = start(disk, UNSYNCED)
-    # What was dropped does not come back behind records that took its place.
+    # The dropped records do not come back behind the records that took their place.
     check_log(handle, 0)
     manager.close()
 
 
-def test_a_full_disk_refuses_and_keeps_what_it_acknowledged() -> None:
+def test_log_refuses_appends_and_keeps_acknowledged_batches_when_the_disk_is_full() -> None:
     disk = new_disk()
     manager, handle = start(disk)
     assert append_some(handle, 0, 5) == 5
@@ -288,7 +288,7 @@ def disk_bytes(disk: SimulatedDisk) -> int:
 
 
 @pytest.mark.parametrize("kind", ["write", "sync"])
-def test_an_error_of_the_disk_takes_the_directory_offline_and_wakes_who_waits(kind: str) -> None:
+def test_disk_error_takes_the_directory_offline_and_wakes_waiting_appends(kind: str) -> None:
     disk = new_disk()
     failed: list[str] = []
     manager = LogManager(disk.environment(), ["/data"], lambda topic: SYNCED, files=disk, on_failure=failed.append)
@@ -306,7 +306,7 @@ def test_an_error_of_the_disk_takes_the_directory_offline_and_wakes_who_waits(ki
     manager.close()
 
 
-def test_a_first_append_that_cannot_make_its_files_is_refused() -> None:
+def test_first_append_is_refused_when_its_files_cannot_be_created() -> None:
     disk = new_disk()
     manager, handle = start(disk)
     disk.fail("names", errno.EROFS)
@@ -315,7 +315,7 @@ def test_a_first_append_that_cannot_make_its_files_is_refused() -> None:
     manager.close()
 
 
-def test_the_indexes_and_snapshots_of_sealed_segments_survive_what_their_records_do() -> None:
+def test_indexes_and_snapshots_of_sealed_segments_survive_a_power_cut() -> None:
     disk = new_disk()
     manager, handle = start(disk)
     assert append_some(handle, 0, 25) == 25
@@ -331,7 +331,7 @@ def test_the_indexes_and_snapshots_of_sealed_segments_survive_what_their_records
     assert {name: disk.read(f"/data/orders-0/{name}") for name in wanted} == before
 
 
-def test_the_recovery_point_stays_before_a_segment_whose_indexes_are_not_synced() -> None:
+def test_recovery_point_stays_before_a_segment_when_its_indexes_are_not_synced() -> None:
     disk = new_disk()
     _, handle = start(disk, LogSettings(segment_bytes=2 * len(batch(0))))
     for number in range(2):
@@ -343,7 +343,7 @@ def test_the_recovery_point_stays_before_a_segment_whose_indexes_are_not_synced(
     assert (len(handle.segments()), handle.synced_offset, handle.recovery_point) == (2, 4, 0)
 
 
-def test_the_recovery_point_follows_a_roll() -> None:
+def test_recovery_point_follows_a_roll() -> None:
     _, handle = start(new_disk(), LogSettings(segment_bytes=2 * len(batch(0))))
     for number in range(5):
         assert handle.append(batch(number)).error == 0

@@ -1,4 +1,4 @@
-"""docs/recovery.md, row by row: what is found in a log directory, and what a start makes of it."""
+"""docs/recovery.md, row by row: the content of a log directory, and the log that a start makes of it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def record() -> bytes:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_what_is_found_becomes_a_whole_log(tmp_path: Path, row: Row) -> None:
+def test_start_makes_a_whole_log_of_every_row(tmp_path: Path, row: Row) -> None:
     now_ms = int(time.time() * 1000)
     base = tmp_path / "data"
     damaged_logs.prepare(base, now_ms, row)
@@ -41,7 +41,7 @@ def test_what_is_found_becomes_a_whole_log(tmp_path: Path, row: Row) -> None:
     if row.end is None:
         assert 0 < end < 40
     assert [str(path) for pattern in row.gone for path in (base / "t-0").glob(pattern)] == []
-    # It goes on, and a crash or an orderly stop right then changes nothing.
+    # The log takes appends, and a crash or an orderly stop right then changes nothing.
     assert handle.append(record()).first_offset == end
     assert handle.end_offset == end + 1
     manager.close()
@@ -61,7 +61,7 @@ def field(described: str, name: str) -> str:
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if row.end == 40 and row.records is None], ids=lambda row: row.name
 )
-def test_nothing_that_is_whole_is_lost_to_readers_of_committed_records(tmp_path: Path, row: Row) -> None:
+def test_readers_of_committed_records_lose_no_whole_batch(tmp_path: Path, row: Row) -> None:
     now_ms = int(time.time() * 1000)
     damaged_logs.build(tmp_path / "sound", now_ms)
     damaged_logs.prepare(tmp_path / "damaged", now_ms, row)
@@ -77,7 +77,7 @@ def test_nothing_that_is_whole_is_lost_to_readers_of_committed_records(tmp_path:
         assert field(found, name) == field(sound, name)
 
 
-def test_the_document_has_every_row() -> None:
+def test_document_has_every_row() -> None:
     text = DOCUMENT.read_text()
     assert [row.name for row in ROWS if f"| {row.name} |" not in text] == []
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| found")]

@@ -1,4 +1,4 @@
-"""What each key of a topic does to its log, set for the topic or, by another name and unit, for the broker."""
+"""The effect of each key of a topic on its log: set for the topic, or for the broker by another name and unit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SOUND = {
     "controller.listener.names": "CONTROLLER",
     "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
 }
-# Text that compresses, the better the harder one tries.
+# Text that a higher compression level makes smaller.
 TEXT = b" ".join(random.Random(7).choices([b"%d" % n for n in range(2000)], k=20_000))
 
 Make = Callable[..., PartitionHandle]
@@ -78,7 +78,7 @@ def size_of_text(handle: PartitionHandle) -> int:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed", "producer"])
-def test_compression_type(log: Make, codec: str) -> None:
+def test_compression_type_sets_the_codec_of_stored_batches(log: Make, codec: str) -> None:
     handle = log(compression_type=codec)
     handle.append(batch(TEXT))
     (found,) = stored(handle)
@@ -87,7 +87,7 @@ def test_compression_type(log: Make, codec: str) -> None:
 
 
 @pytest.mark.parametrize(("codec", "low", "high"), [("gzip", 1, 9), ("lz4", 1, 12), ("zstd", -50, 3)])
-def test_compression_level(log: Make, codec: str, low: int, high: int) -> None:
+def test_compression_level_changes_the_size_of_stored_batches(log: Make, codec: str, low: int, high: int) -> None:
     sizes = [
         size_of_text(log(**{"compression_type": codec, f"compression_{codec}_level": level})) for level in (low, high)
     ]
@@ -95,7 +95,7 @@ def test_compression_level(log: Make, codec: str, low: int, high: int) -> None:
 
 
 @pytest.mark.parametrize("key", ["message_timestamp_type", "log_message_timestamp_type"])
-def test_the_broker_s_time(log: Make, key: str) -> None:
+def test_log_append_time_stamps_the_time_of_the_broker(log: Make, key: str) -> None:
     handle = log(**{key: "LogAppendTime"})
     assert handle.append(batch(timestamp=5)).log_append_time_ms == NOW
     assert stored(handle)[0].max_timestamp == NOW
@@ -105,14 +105,14 @@ def test_the_broker_s_time(log: Make, key: str) -> None:
 @pytest.mark.parametrize(
     ("key", "sign"), [("message_timestamp_before_max_ms", -1), ("message_timestamp_after_max_ms", 1)]
 )
-def test_bounds_of_the_producer_s_time(log: Make, prefix: str, key: str, sign: int) -> None:
+def test_append_is_refused_when_its_timestamp_is_out_of_bounds(log: Make, prefix: str, key: str, sign: int) -> None:
     handle = log(**{prefix + key: 1000})
     assert handle.append(batch(timestamp=NOW + sign * 1000)).error == 0
     assert handle.append(batch(timestamp=NOW + sign * 1001)).error == INVALID_TIMESTAMP
 
 
 @pytest.mark.parametrize("key", ["max_message_bytes", "message_max_bytes"])
-def test_the_largest_batch(log: Make, key: str) -> None:
+def test_append_is_refused_when_its_batch_is_too_large(log: Make, key: str) -> None:
     size = len(batch(b"v" * 100))
     assert log(**{key: size}).append(batch(b"v" * 100)).error == 0
     assert log(**{key: size - 1}).append(batch(b"v" * 100)).error == MESSAGE_TOO_LARGE
@@ -126,7 +126,7 @@ def test_the_largest_batch(log: Make, key: str) -> None:
         {"segment_bytes": 1 << 30, "internal_segment_bytes": 1 << 20},
     ],
 )
-def test_a_segment_ends_by_size(log: Make, keys: dict[str, int]) -> None:
+def test_segment_ends_by_size(log: Make, keys: dict[str, int]) -> None:
     handle = log(**keys)
     for _ in range(2):
         handle.append(batch(bytes(600_000)))
@@ -134,7 +134,7 @@ def test_a_segment_ends_by_size(log: Make, keys: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("segment_ms", HOUR_MS), ("log_roll_ms", HOUR_MS), ("log_roll_hours", 1)])
-def test_a_segment_ends_by_time(log: Make, key: str, value: int) -> None:
+def test_segment_ends_by_time(log: Make, key: str, value: int) -> None:
     handle = log(**{key: value})
     for timestamp in (NOW - 2 * HOUR_MS, NOW - HOUR_MS, NOW - HOUR_MS + 1):
         handle.append(batch(timestamp=timestamp))
@@ -142,14 +142,14 @@ def test_a_segment_ends_by_time(log: Make, key: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("key", ["segment_jitter_ms", "log_roll_jitter_ms"])
-def test_segments_do_not_all_end_at_once(log: Make, key: str) -> None:
+def test_segment_jitter_spreads_the_ends_of_segments(log: Make, key: str) -> None:
     def ends(handle: PartitionHandle) -> bool:
         for timestamp in (NOW - HOUR_MS, NOW - HOUR_MS // 2):
             handle.append(batch(timestamp=timestamp))
         return len(handle.segments()) == 2
 
     assert not ends(log(segment_ms=HOUR_MS))
-    # Half of them end within half of the time.
+    # Half of the segments end within half of the time.
     assert {ends(log(**{"segment_ms": HOUR_MS, key: HOUR_MS})) for _ in range(64)} == {True, False}
 
 
@@ -171,21 +171,21 @@ def three_segments(handle: PartitionHandle) -> PartitionHandle:
         ("log_retention_bytes", 250),
     ],
 )
-def test_old_segments_go(log: Make, key: str, value: int) -> None:
+def test_retention_deletes_old_segments(log: Make, key: str, value: int) -> None:
     assert three_segments(log(segment_ms=1, retention_ms=-1)).delete_old_segments() == 0
     keys: dict[str, object] = {"segment_ms": 1, key: value}
     assert three_segments(log(**keys)).delete_old_segments() == 1
 
 
 @pytest.mark.parametrize("key", ["cleanup_policy", "log_cleanup_policy"])
-def test_a_compacted_log_is_kept_and_has_keys(log: Make, key: str) -> None:
+def test_compacted_log_has_no_retention_and_refuses_records_without_a_key(log: Make, key: str) -> None:
     handle = three_segments(log(**{key: "compact", "segment_ms": 1, "retention_ms": 1}))
     assert handle.delete_old_segments() == 0
     assert handle.append(batch(key=None)).error == INVALID_RECORD
 
 
 @pytest.mark.parametrize("key", ["flush_messages", "log_flush_interval_messages"])
-def test_records_are_on_the_disk_before_they_are_acknowledged(log: Make, key: str) -> None:
+def test_flush_messages_syncs_records_before_they_are_acknowledged(log: Make, key: str) -> None:
     handle = log(**{key: 1})
     handle.append(batch(), acks=-1)
     assert handle.synced_offset == 1
@@ -195,17 +195,17 @@ def test_records_are_on_the_disk_before_they_are_acknowledged(log: Make, key: st
 
 
 @pytest.mark.parametrize("key", ["flush_ms", "log_flush_interval_ms", "log_flush_scheduler_interval_ms"])
-def test_how_old_the_oldest_byte_that_is_not_synced_may_be(log: Make, key: str) -> None:
+def test_flush_ms_sets_the_greatest_age_of_unsynced_bytes(log: Make, key: str) -> None:
     assert log(**{key: 1234}).settings.flush_ms == 1234
 
 
 @pytest.mark.parametrize("key", ["file_delete_delay_ms", "log_segment_delete_delay_ms"])
-def test_how_long_a_deleted_log_stays(log: Make, key: str) -> None:
+def test_file_delete_delay_sets_how_long_a_deleted_log_stays(log: Make, key: str) -> None:
     assert log(**{key: 1234}).settings.file_delete_delay_ms == 1234
 
 
 @pytest.mark.parametrize("key", ["index_interval_bytes", "log_index_interval_bytes"])
-def test_how_close_the_entries_of_an_index_are(log: Make, tmp_path: Path, key: str) -> None:
+def test_index_interval_sets_the_distance_between_index_entries(log: Make, tmp_path: Path, key: str) -> None:
     for handle, entries in ((log(**{key: 0}), 9), (log(), 0)):
         for _ in range(10):
             handle.append(batch())
@@ -217,7 +217,7 @@ def test_how_close_the_entries_of_an_index_are(log: Make, tmp_path: Path, key: s
 
 @pytest.mark.parametrize("key", ["segment_index_bytes", "log_index_size_max_bytes"])
 @pytest.mark.parametrize("size", [4, 40])
-def test_a_segment_ends_with_its_index(log: Make, key: str, size: int) -> None:
+def test_segment_ends_when_its_index_is_full(log: Make, key: str, size: int) -> None:
     handle = log(**{key: size, "index_interval_bytes": 0})
     for _ in range(40):
         assert handle.append(batch()).error == 0
@@ -225,7 +225,7 @@ def test_a_segment_ends_with_its_index(log: Make, key: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("key", ["preallocate", "log_preallocate"])
-def test_the_room_of_a_segment_is_taken_before_it_is_used(log: Make, tmp_path: Path, key: str) -> None:
+def test_preallocate_takes_the_room_of_a_segment_in_advance(log: Make, tmp_path: Path, key: str) -> None:
     handle = log(**{key: "true", "internal_segment_bytes": 8192})
     handle.append(batch())
     (file,) = (tmp_path / "t-0").glob("*.log")
@@ -233,5 +233,5 @@ def test_the_room_of_a_segment_is_taken_before_it_is_used(log: Make, tmp_path: P
 
 
 @pytest.mark.parametrize("size", ["-5", "0", "13"])
-def test_a_segment_too_small_for_anything_is_no_reason_to_fail(log: Make, size: str) -> None:
+def test_append_is_refused_when_no_batch_fits_into_a_segment(log: Make, size: str) -> None:
     assert log(internal_segment_bytes=size).append(batch()).error != 0

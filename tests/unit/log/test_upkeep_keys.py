@@ -1,4 +1,4 @@
-"""Which key says how often each piece of upkeep is done."""
+"""The keys that set the interval of each piece of upkeep."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEYS = {
 
 
 class Manager:
-    """Notes what is asked of it; the second time shows that it is done again and again."""
+    """Records each piece of upkeep that it is asked for. The second call shows that the upkeep repeats."""
 
     native_directories = ()
 
@@ -47,12 +47,12 @@ class Manager:
         return work
 
 
-def test_the_defaults_are_those_of_the_keys() -> None:
+def test_upkeep_defaults_equal_the_defaults_of_the_keys() -> None:
     assert intervals_from(BrokerConfig(SOUND)) == UpkeepIntervals()
 
 
 @pytest.mark.parametrize(("key", "work"), KEYS.items())
-def test_a_key_is_about_one_piece_of_work(key: str, work: str) -> None:
+def test_key_changes_the_interval_of_one_piece_of_upkeep(key: str, work: str) -> None:
     far = dict.fromkeys(KEYS, NEVER) | {"log.initial.task.delay.ms": "0"}
     manager = Manager()
     upkeep = LogUpkeep(manager, Environment(), intervals_from(BrokerConfig(SOUND | far | {key: "1"})))  # type: ignore[arg-type]
@@ -62,7 +62,7 @@ def test_a_key_is_about_one_piece_of_work(key: str, work: str) -> None:
     assert set(manager.done) == {work}
 
 
-def test_the_first_time_comes_after_the_initial_delay() -> None:
+def test_first_round_of_upkeep_comes_after_the_initial_delay() -> None:
     prompt = dict.fromkeys(KEYS, "1")
     manager = Manager()
     intervals = intervals_from(BrokerConfig(SOUND | prompt | {"log.initial.task.delay.ms": "50"}))

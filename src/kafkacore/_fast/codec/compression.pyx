@@ -13,7 +13,6 @@ from kafkacore._fast.base.cursor cimport Writer, writer_free, writer_init
 
 import os
 import re
-from importlib.metadata import PackageNotFoundError, version as version_of_package
 from typing import NamedTuple
 
 cdef enum:
@@ -162,6 +161,9 @@ cdef object version_in_name(path):
 
 
 cdef object package_version(name):
+    # Not at the top: it imports the package `email`, a tenth of what a start may cost.
+    from importlib.metadata import PackageNotFoundError, version as version_of_package
+
     try:
         return version_of_package(name)
     except PackageNotFoundError:

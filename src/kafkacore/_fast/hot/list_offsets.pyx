@@ -179,7 +179,7 @@ cdef int refusal(const Partition *p, const Asker *asker, const ListOffsetsPartit
 
 
 cdef void fill_offset(const Partition *p, const Asker *asker, int64_t timestamp,
-               ListOffsetsPartitionResponse *found) noexcept nogil:
+                      ListOffsetsPartitionResponse *found) noexcept nogil:
     if timestamp == LATEST:
         found.leader_epoch = p.leader_epoch
         if asker.replica_id != CONSUMER:

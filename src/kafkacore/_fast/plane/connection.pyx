@@ -4,7 +4,7 @@ In one turn a connection gets at most turn_frames requests, turn_bytes bytes or 
 their turn. A longer request gives up the turn by itself and continues later (hot/produce.pyx).
 """
 
-from libc.stdint cimport int16_t, int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset

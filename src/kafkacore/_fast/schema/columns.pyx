@@ -159,7 +159,10 @@ cdef void put_unknown(Walk *walk, void *target, uint32_t tag, const uint8_t *dat
 cdef class RowCodec:
 
     def __init__(self, str name, int version, str struct=None):
-        """Rows of `struct` within the message `name`, or of the message itself. Raises KeyError, UnsupportedVersionError."""
+        """Rows of `struct` within the message `name`, or of the message itself.
+
+        Raises KeyError, UnsupportedVersionError.
+        """
         message = tables.message(name)
         self.name, self.struct, self.version = name, struct or name, version
         structs = message.structs()

@@ -22,7 +22,8 @@ cdef bint log_may_be_aborted(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef int64_t end_of_range(const ReadResult *found) noexcept nogil:
-    """The offset behind the last batch of which the range holds a part, or -errno: a header each is read."""
+    """Returns the offset behind the last batch that lies in the range, even in part, or -errno. Reads one header per
+    batch."""
     cdef Segment *segment = found.segment
     cdef uint8_t raw[HEADER_BYTES]
     cdef BatchHeader header
@@ -34,14 +35,14 @@ cdef int64_t end_of_range(const ReadResult *found) noexcept nogil:
         if got < 0:
             return got
         if parse_header(raw, <size_t> got, &header) != BATCH_OK:
-            break  # truncated meanwhile: what is before it was read
+            break  # a truncation ran meanwhile; the batches before it were read
         offset = last_offset(&header) + 1
         at += header.size_bytes
     return offset
 
 
 cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found) noexcept nogil:
-    """1 when no later segment can tell of more, 0, or -errno."""
+    """Returns 1 when no later segment can add a transaction, else 0, or -errno."""
     cdef AbortedTransaction *entries
     cdef AbortedTransaction *grown
     cdef int64_t complete = 0
@@ -58,8 +59,9 @@ cdef int64_t collect(Segment *segment, int64_t offset, int64_t end, Found *found
         if entries[i].last_offset >= offset and entries[i].first_offset < end:
             memcpy(&grown[found.count], &entries[i], sizeof(AbortedTransaction))
             found.count += 1
-        # When it ended, everything before `end` was decided already, but for what the same producer went on with: a log
-        # that Apache Kafka copied, several markers at once, tells of a stable offset as of the last of them.
+        # A stable offset at or behind `end` means that all transactions before `end` had ended. One exception: when
+        # Apache Kafka copies several markers at once, it records the stable offset after the last of them, and the same
+        # producer may have begun another transaction in between.
         if entries[i].last_stable_offset >= end and entries[i].last_offset + 1 >= end:
             complete = 1
             break
@@ -72,8 +74,8 @@ cdef int64_t collect_all(Log *log, SegmentList *list, int64_t offset, int64_t en
     cdef int64_t result = 0
     cdef int32_t i
     for i in range(list.count):
-        # A transaction stands in the index of the segment that its marker went to: the one that holds the records now,
-        # or a later one.
+        # A transaction is in the index of the segment that holds its marker: the segment of its records, or a later
+        # one.
         if list.items[i].base_offset > load64(&log.last_aborted_offset) or result != 0:
             break
         if i + 1 == list.count or list.items[i + 1].base_offset > found.segment.base_offset:
@@ -112,11 +114,11 @@ cdef int64_t log_aborted(Log *log, int64_t offset, const ReadResult *found, Abor
         result = collect_all(log, list, offset, end, found, &all) if list != NULL else 0
         segments_release(list)
         mutex_lock(&log.lock)
-        same = log.cuts == cuts  # or an index may have gone before it was read
+        same = log.cuts == cuts  # if not, an index may have been removed before it was read
         deleted = is_deleted(log, found.segment)
         mutex_unlock(&log.lock)
     if result >= 0 and deleted:
-        result = -ESTALE  # its index is gone: nothing must look committed for that
+        result = -ESTALE  # the index is gone; without it aborted records would look committed
     if result < 0:
         free(all.items)
         return result

@@ -33,8 +33,8 @@ from kafkacore._fast.record.validate cimport (
 
 cdef enum:
     UNWRITTEN_ENTRIES = 512      # index entries that may wait in memory
-    LARGE_BYTES = 16 << 20       # a segment that grew so far may be given blocks ahead of its end
-    AHEAD_BYTES = 32 << 20       # at least so many
+    LARGE_BYTES = 16 << 20       # a segment of this size may get blocks ahead of its end
+    AHEAD_BYTES = 32 << 20       # reserves more blocks when fewer bytes than this are left
 
 
 cdef void append_info_init(AppendInfo *info) noexcept nogil:
@@ -86,7 +86,7 @@ cdef void prepared_free(Prepared *prepared) noexcept nogil:
 # --- under the lock ---
 
 cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
-    """Whether the log takes appends now; opens it when this is the first."""
+    """Returns the error of a log that takes no appends now, else 0. The first append opens the log."""
     if log.state == LOG_OPEN and not load32(&log.dir.offline):
         return log_start_wake(log, blocked) if load32(&log.active.sealed) else 0
     if log.state == LOG_FAILED or load32(&log.dir.offline):
@@ -100,8 +100,8 @@ cdef int state_error(Log *log, Waiter *blocked) noexcept nogil:
 
 
 cdef int64_t roll_jitter_ms(const Log *log, int64_t base_offset) noexcept nogil:
-    """Up to segment.jitter.ms, so that many logs do not roll at once. Made of what names a segment (splitmix64) rather
-    than of a random source: a run can be replayed."""
+    """Up to segment.jitter.ms, so that many logs do not roll at once. Computed from the segment's identity (splitmix64)
+    instead of a random source, so that a run can be replayed."""
     cdef uint64_t mixed = <uint64_t> base_offset * <uint64_t> 0x9E3779B97F4A7C15 + <uint64_t> log.index
     cdef int i
     if log.topic_id != NULL:
@@ -135,9 +135,8 @@ cdef bint should_roll(Log *log, int64_t size, int64_t max_timestamp_ms, int64_t 
 
 
 cdef int write_bytes(Log *log, const uint8_t *data, size_t size) noexcept nogil:
-    """At the end of the active segment. A write that fails is taken back as far as the disk lets us, and ends the
-    directory's service: what half of it may have reached the disk is nobody's record (Kafka: an IOException in
-    append)."""
+    """Writes at the end of the active segment. A write that fails is cut off as far as the disk allows and takes the
+    directory offline, because half of it may have reached the disk (Kafka: an IOException in append)."""
     cdef Segment *segment = log.active
     cdef int64_t result = log.dir.disk.pwrite(log.dir.disk.self, file_of(segment), data, size, segment.size)
     if result >= 0:
@@ -226,7 +225,7 @@ cdef int log_append_prepared(Log *log, Prepared *prepared, int32_t leader_epoch,
         return error
     note_position(log, <int64_t> prepared.size, first, last, info.validated.max_timestamp)
     if prepared.idempotent:
-        # Its place was reserved, so this cannot fail; the bytes now carry their offsets and timestamps.
+        # The producer's place was reserved, so this cannot fail. The bytes now carry their offsets and timestamps.
         producers_note_batch(log.producers, prepared.data, prepared.size, &ended)
         log.first_unstable_offset = producers_first_unstable(log.producers)
         if ended.last_offset >= 0 and ended.aborted:
@@ -260,7 +259,7 @@ cdef int log_note_state(Log *log, const uint8_t *batch, size_t size, EndedTransa
 # --- batches that carry their offsets ---
 
 cdef int reserve_all(Log *log, const uint8_t *records, size_t size) noexcept nogil:
-    """Memory for all that noting will need. Index entries are counted generously: one a batch."""
+    """Reserves a place for the producer of every batch, so that noting a batch needs no memory for it."""
     cdef size_t at = 0
     cdef BatchHeader header
     while at < size:
@@ -298,7 +297,7 @@ cdef int log_append_checked(Log *log, const uint8_t *records, const BatchesResul
     while at < checked.valid_bytes:
         parse_header(records + at, checked.valid_bytes - at, &header)
         if segment_reserve(log.active) < 0 or log_note_state(log, records + at, header.size_bytes, &ended) < 0:
-            io_fail(log.dir, ENOMEM)  # the bytes are there, what they mean is not: only a restart can tell
+            io_fail(log.dir, ENOMEM)  # written, but not noted in memory: only a restart can repair it
             log.state = LOG_FAILED
             return KAFKA_STORAGE_ERROR
         note_position(log, header.size_bytes, header.base_offset, last_offset(&header), header.max_timestamp)

@@ -49,7 +49,7 @@ cdef int64_t log_recovery_point(const Log *log) noexcept nogil:
     cdef int32_t i
     if log.segments == NULL:
         return point
-    # All of them: a load may have rebuilt one in the middle, for want of an index.
+    # Looks at all of them: a load may have rebuilt a segment in the middle because its index was missing.
     for i in range(log.segments.count - 1):
         if log.segments.items[i].base_offset >= point:
             break
@@ -71,7 +71,8 @@ cdef void end_commit(Dirty *dirty) noexcept nogil:
 
 
 cdef char *path_beside(const Segment *segment, int64_t offset, const char *suffix) noexcept nogil:
-    """A file named by an offset in the segment's directory; malloc'ed. The log may have moved elsewhere by now."""
+    """The path, malloc'ed, of a file named by `offset` in the segment's directory; the log may have moved elsewhere by
+    now."""
     cdef size_t length = strlen(segment.path)
     cdef char *path = <char *> malloc(length + 16)
     if path != NULL:
@@ -81,7 +82,7 @@ cdef char *path_beside(const Segment *segment, int64_t offset, const char *suffi
 
 
 cdef int sync_snapshot(Segment *segment, int64_t offset) noexcept nogil:
-    """The producer snapshot that was taken when the segment at `offset` began."""
+    """Syncs the producer snapshot that was taken when the segment at `offset` began."""
     cdef const Disk *disk = segment.disk
     cdef char *path = path_beside(segment, offset, b".snapshot")
     cdef int file, result
@@ -97,7 +98,7 @@ cdef int sync_snapshot(Segment *segment, int64_t offset) noexcept nogil:
 
 
 cdef int log_sync_segment(Log *log, Segment *segment, int64_t next_base, int64_t cuts) noexcept nogil:
-    """The round's end notes the size of the last segment. A dropped segment has nothing left to lose."""
+    """The end of the round notes the synced size of the last segment. A dropped segment needs no sync."""
     cdef int64_t size = load64(&segment.size)
     cdef int result = segment_sync(segment, load32(&segment.sealed) != 0)
     if result == 0 and next_base >= 0:
@@ -142,8 +143,8 @@ cdef int sync_names(SegmentList *list) noexcept nogil:
 
 
 cdef int sync_up_to(Log *log, SegmentList *list, int64_t synced_offset, int64_t until, int64_t cuts) noexcept nogil:
-    """Syncs every segment with bytes between the two offsets, those that were sealed since their bytes were synced (for
-    their indexes and the snapshot behind them), and the names of new ones."""
+    """Syncs every segment with bytes between the two offsets, and the names of new segments. Also syncs segments that
+    were sealed since their bytes were synced, for their indexes and the snapshot behind them."""
     cdef int64_t next_base
     cdef int32_t i
     cdef int result
@@ -162,15 +163,15 @@ cdef int run_commit(Dirty *dirty) noexcept nogil:
     cdef Log *log = log_of_dirty(dirty)
     cdef int rounds_left = FILES_ROUNDS
     cdef bint is_done = False
-    # A truncation or a deletion meanwhile leaves open which offsets the sync covered; somebody may wait for them.
+    # After a truncation or a deletion it is unknown which offsets the sync covered, and an append may wait for them.
     while not is_done:
         is_done = commit_round(log, &rounds_left)
     return 0
 
 
 cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
-    """False when another round must follow: segments went meanwhile, so that the sync proves nothing, or there was no
-    file descriptor. Takes the lock twice for a short time, since appends want it all the while."""
+    """Returns False when another round must follow: segments were removed meanwhile, so the sync proves nothing, or
+    there was no file descriptor. Takes the lock twice for a short time, because appends need it constantly."""
     cdef SegmentList *list
     cdef LogDir *dir
     cdef Segment *last = NULL
@@ -188,7 +189,7 @@ cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
     if list != NULL:
         add32(&list.refs, 1)
     if log.active != NULL and until > log.active.base_offset:
-        # A sync covers all of the active segment.
+        # A sync covers the whole active segment.
         last = log.active
         last_size = last.size
         until = log.end_offset
@@ -196,7 +197,7 @@ cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
     if list == NULL or load32(&dir.offline):
         segments_release(list)
         if load32(&dir.offline):
-            # Another file failed; the waiters of this log hear of it too.
+            # Another file failed. Wake the waiters of this log too.
             log_fail_in(log, dir, load32(&dir.offline))
         return True
     result = sync_up_to(log, list, synced_offset, until, cuts)
@@ -209,7 +210,7 @@ cdef bint commit_round(Log *log, int *rounds_left) noexcept nogil:
     wakes.count = 0
     wakes.why = WAKE_READY
     mutex_lock(&log.lock)
-    # A sync from before a truncation says nothing about the records that took the offsets since.
+    # A sync from before a truncation does not cover the records that took those offsets since.
     is_proved = log.cuts == cuts
     if is_proved and log.synced_offset < until:
         log.synced_offset = until

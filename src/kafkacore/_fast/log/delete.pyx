@@ -20,8 +20,8 @@ from kafkacore._fast.wait.io cimport LogDir
 
 
 cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
-    """Unlinks the oldest first, each for good before the next: if a crash brought back a segment before a gap, the log
-    would begin with it, and the load would drop the segments behind the gap."""
+    """Unlinks the oldest segment first, and makes each removal durable before the next. If a crash brought back a
+    segment before a gap, the log would begin with it, and the load would drop the segments behind the gap."""
     cdef int32_t i
     cdef int result = 0
     for i in range(count):
@@ -35,7 +35,7 @@ cdef int unlink_first(SegmentList *list, int32_t count) noexcept nogil:
 
 
 cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) noexcept nogil:
-    """Under the lock: the first segments are still the ones of `list`."""
+    """Under the lock. Whether the log's first segments are still those of `list`."""
     cdef int32_t i
     if log.segments == NULL or log.segments.count <= count:
         return False
@@ -46,14 +46,14 @@ cdef bint begins_with(const Log *log, const SegmentList *list, int32_t count) no
 
 
 cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
-    """Drops the first `count` segments of `list`, which the log had a moment ago; never the active one. Appends go on
-    meanwhile. Returns how many went, or -errno."""
+    """Drops the first `count` segments of `list`, a recent copy of the log's list, but never the active one. Appends go
+    on meanwhile. Returns how many segments it dropped, or -errno."""
     cdef int result = 0
     if count <= 0 or count >= list.count:
         return 0
     mutex_lock(&log.lock)
-    # They may have been truncated, compacted or moved in the meantime. Segments that compaction is about to replace go
-    # when it is over.
+    # They may have been truncated, compacted or moved in the meantime. If compaction is replacing segments now, it
+    # repeats the deletion when it is done.
     if not log.swapping and begins_with(log, list, count):
         result = log_keep_segments(log, count, log.segments.count, NULL)
         log.cuts += 1
@@ -72,8 +72,8 @@ cdef int drop_first(Log *log, SegmentList *list, int32_t count) noexcept nogil:
 
 
 cdef int failed(Log *log, LogDir *dir, int result) noexcept nogil:
-    """Without a file descriptor the directory stays online: the caller tries again, and files that are left over hold
-    records that a restart may bring back (docs/durability.md)."""
+    """Takes the directory offline, unless there was no file descriptor: then the caller tries again, and files that are
+    left over hold records that a restart may bring back (docs/durability.md)."""
     if not is_short_of_files(result):
         log_fail_in(log, dir, -result)
     return KAFKA_STORAGE_ERROR
@@ -108,7 +108,7 @@ cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil:
 
 
 cdef int is_due(Log *log, Segment *segment, int64_t retention_ms, int64_t excess_bytes) noexcept nogil:
-    """1 when retention by time or by size lets the segment go; 0 or -errno."""
+    """Returns 1 when the segment is due by retention.ms or retention.bytes, else 0, or -errno."""
     cdef int64_t newest_ms, unused
     cdef int result
     if excess_bytes >= load64(&segment.size):
@@ -163,7 +163,7 @@ cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexc
     if due > 0:
         due = drop_first(log, list, due)
     if due < 0 and due != LOG_BLOCKED and load32(&list.items[0].dropped):
-        due = 0  # the log moved or was truncated, and its files went in the meantime
+        due = 0  # the log moved or was truncated, and its files were removed meanwhile
     segments_release(list)
     if due < 0 and due != LOG_BLOCKED:
         return -failed(log, dir, due)

@@ -74,7 +74,7 @@ cdef void epochs_drop_empty(Log *log, int64_t end_offset) noexcept nogil:
 
 
 cdef void epochs_truncate_start(Log *log, int64_t start_offset) noexcept nogil:
-    """The epoch that holds `start_offset` now begins there; the ones before it go."""
+    """The epoch that holds `start_offset` now begins there. Earlier epochs are removed."""
     cdef int32_t gone = 0
     cdef int32_t i
     while gone + 1 < log.epoch_count and log.epochs[gone + 1].start_offset <= start_offset:
@@ -127,7 +127,7 @@ cdef void epochs_write(const Log *log, Writer *out) noexcept nogil:
 
 
 cdef int64_t read_number(const char **at, const char *end) noexcept nogil:
-    """A decimal number and the one blank or line end behind it; -1 when there is none."""
+    """Reads a decimal number and the one blank or line end behind it; -1 when there is no number."""
     cdef int64_t value = 0
     cdef int digits = 0
     while at[0] < end and c"0" <= at[0][0] <= c"9" and digits < 19:
@@ -150,7 +150,7 @@ cdef int epochs_read(Log *log, const char *text, int64_t size) noexcept nogil:
     if read_number(&at, end) != 0:
         return -EINVAL
     if at == end:
-        return 0  # as Kafka takes a file that ends there
+        return 0  # Kafka, too, reads a file that ends here as one without entries
     count = read_number(&at, end)
     if count < 0:
         return -EINVAL

@@ -104,14 +104,14 @@ cdef int write_small_file(const Disk *disk, const char *directory, const char *n
 
 
 cdef int64_t read_whole(const Disk *disk, int file, uint8_t **data) noexcept nogil:
-    """A start reads three such files a log: where they are as short as they are, their size is not asked for."""
+    """A start reads three such files per log. Most are short, and are read without asking for their size first."""
     cdef int64_t room = SHORT_BYTES
     cdef int64_t size, got
     while True:
         data[0] = <uint8_t *> malloc(<size_t> room)
         got = disk.pread(disk.self, file, data[0], <size_t> room, 0) if data[0] != NULL else -ENOMEM
         if 0 <= got < room:
-            return got  # short only at the end
+            return got  # a short read means that the file ends here
         free(data[0])
         data[0] = NULL
         size = disk.size(disk.self, file) if got >= 0 else got
@@ -137,7 +137,7 @@ cdef int64_t read_small_file(const Disk *disk, const char *directory, const char
 
 
 cdef int metadata_text(const uint8_t *topic_id, char *text) noexcept nogil:
-    """Its size; `text` has METADATA_BYTES."""
+    """Writes the file's text to `text`, which has METADATA_BYTES, and returns its size."""
     cdef char encoded[23]
     cdef uint32_t bits = 0
     cdef int have = 0
@@ -205,7 +205,7 @@ cdef int begin_epochs(Log *log, const char *directory) noexcept nogil:
 
 cdef int save_snapshot(const Disk *disk, const char *directory, int64_t offset, const Writer *content,
                        bint synced) noexcept nogil:
-    """Not by way of a temporary file: a snapshot that a crash tears fails its checksum and is thrown away."""
+    """Writes no temporary file: a snapshot that a crash tears fails its checksum, and the load discards it."""
     cdef char name[SNAPSHOT_NAME_BYTES]
     cdef char *path
     cdef int result = -ENOMEM

@@ -18,5 +18,5 @@ def aborted_transactions(data: Buffer) -> list[tuple[int, int, int, int]]:
 
 def producer_entries(data: Buffer) -> list[tuple[int, int, int, int, int, tuple[int, int, int, int, int] | None]]:
     """`(producer id, epoch, coordinator epoch, first offset of its open transaction or -1, last timestamp, last batch)`
-    of each producer of a snapshot, in the file's order; the batch is None or `(first sequence, last sequence, first
-    offset, last offset, timestamp)`. Raises ValueError where version, checksum or length are wrong."""
+    of each producer of a snapshot, in the file's order. The batch is None or `(first sequence, last sequence, first
+    offset, last offset, timestamp)`. Raises ValueError when version, checksum or length are wrong."""

@@ -57,19 +57,19 @@ def aborted_transactions(const uint8_t[::1] data not None):
     found = []
     for i in range(data.shape[0] // ABORTED_ENTRY_BYTES):
         if txn_index_entry(&data[i * ABORTED_ENTRY_BYTES], &entry) == -EINVAL:
-            raise ValueError(f"byte {i * ABORTED_ENTRY_BYTES}: an entry of a version other than 0")
+            raise ValueError(f"the entry at byte {i * ABORTED_ENTRY_BYTES} has a version other than 0")
         found.append((entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset))
     return found
 
 
 def producer_entries(const uint8_t[::1] data not None):
-    """Each producer of a snapshot, as sidecar.pyi says. Raises ValueError."""
+    """Each producer of a snapshot, as index_files.pyi says. Raises ValueError."""
     cdef Reader reader
     cdef Producer producer
     cdef int32_t _left, count
     count = -EINVAL if data.shape[0] == 0 else producers_begin_read(&data[0], data.shape[0], &reader)
     if count < 0:
-        raise ValueError("no producer snapshot of version 1, or its checksum or length is wrong")
+        raise ValueError("not a producer snapshot of version 1, or its checksum or length is wrong")
     found = []
     for _left in range(count):
         producers_read_one(&reader, &producer)

@@ -12,8 +12,8 @@ from kafkacore._fast.log.segment cimport Segment
 cdef void check_offsets(const Log *log) noexcept nogil:
     debug_assert(0 <= log.log_start_offset <= log.local_log_start_offset <= log.end_offset,
                  b"0 <= log start <= local log start <= log end")
-    debug_assert(log.synced_offset <= log.end_offset, b"what is synced lies within the log")
-    debug_assert(-1 <= log.first_unstable_offset <= log.end_offset, b"the oldest open transaction lies within the log")
+    debug_assert(log.synced_offset <= log.end_offset, b"the synced offset is within the log")
+    debug_assert(-1 <= log.first_unstable_offset <= log.end_offset, b"the oldest open transaction is within the log")
 
 
 cdef void check_segments(const Log *log) noexcept nogil:
@@ -27,20 +27,20 @@ cdef void check_segments(const Log *log) noexcept nogil:
     debug_assert(load32(&log.segments.refs) > 0, b"the log holds a reference to its list of segments")
     for i in range(log.segments.count):
         segment = log.segments.items[i]
-        debug_assert(before == NULL or before.base_offset < segment.base_offset, b"segments are in order of offsets")
+        debug_assert(before == NULL or before.base_offset < segment.base_offset, b"segments are sorted by offset")
         debug_assert(load32(&segment.refs) > 0, b"the list holds a reference to each segment")
-        debug_assert(load64(&segment.size) >= 0, b"a segment has a size")
+        debug_assert(load64(&segment.size) >= 0, b"the size of a segment is not negative")
         before = segment
     debug_assert(before == log.active, b"the active segment is the last")
     debug_assert(log.active.base_offset <= log.end_offset, b"the active segment begins within the log")
-    debug_assert(log.segments.items[0].base_offset <= log.log_start_offset, b"the first segment has the log start")
+    debug_assert(log.segments.items[0].base_offset <= log.log_start_offset, b"the first segment holds the log start")
 
 
 cdef void check_epochs(const Log *log) noexcept nogil:
     cdef int32_t i
     debug_assert(0 <= log.epoch_count <= log.epoch_capacity, b"epoch entries fit their block")
     for i in range(1, log.epoch_count):
-        debug_assert(log.epochs[i - 1].epoch < log.epochs[i].epoch, b"leader epochs rise")
+        debug_assert(log.epochs[i - 1].epoch < log.epochs[i].epoch, b"leader epochs increase")
         debug_assert(log.epochs[i - 1].start_offset < log.epochs[i].start_offset, b"leader epochs begin in order")
     if log.epoch_count:
         debug_assert(log.epochs[log.epoch_count - 1].start_offset <= log.end_offset,
@@ -56,7 +56,7 @@ cdef void check_recent(const Log *log) noexcept nogil:
     debug_assert(0 <= recent.count <= RECENT_BATCHES, b"recent batches fit their ring")
     for i in range(recent.count):
         debug_assert(recent.batches[(recent.first + i) % RECENT_BATCHES].position > position,
-                     b"recent batches are in order of positions")
+                     b"recent batches are sorted by position")
         position = recent.batches[(recent.first + i) % RECENT_BATCHES].position
     debug_assert(recent.count == 0 or position < load64(&log.active.size), b"recent batches are in the active segment")
 

@@ -17,7 +17,7 @@ cdef extern from "<unistd.h>" nogil:
 cdef enum:
     FILES_WAIT_US = 20000
 
-cdef int64_t REFUSAL_NS = 100000000  # after a job without file descriptors
+cdef int64_t REFUSAL_NS = 100000000  # how long a log refuses appends after a job found no file descriptor
 
 
 cdef bint is_short_of_files(int result) noexcept nogil:
@@ -48,7 +48,7 @@ cdef int log_start_job(Log *log, int32_t state, void (*run)(Job *job) noexcept n
     log.state = state
     log.hold(log)
     if io_submit(log.dir, &log.job) < 0:
-        # The directory closes, or no thread can be started now.
+        # The directory is closing, or no thread can be started now.
         log.state = before
         log.release(log)
         return NOT_LEADER_OR_FOLLOWER

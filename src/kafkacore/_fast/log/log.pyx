@@ -136,7 +136,7 @@ cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil:
     if not gone:
         log.state = LOG_FAILED
     mutex_unlock(&log.lock)
-    # The last work on a log that was closed or has moved may find its directory renamed: no fault of the disk.
+    # The last work on a log that was closed or moved may find its directory renamed. That is no disk fault.
     if not gone or error != ENOENT:
         io_fail(dir, error)
     log_wake_blocked(log, WAKE_GONE)
@@ -215,7 +215,7 @@ cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept n
     if log.recent == NULL:
         log.recent = <Recent *> calloc(1, sizeof(Recent))
         if log.recent == NULL:
-            return  # the index finds the batch as well
+            return  # the index finds the batch too
     recent = log.recent
     if recent.count < RECENT_BATCHES:
         at = (recent.first + recent.count) % RECENT_BATCHES

@@ -8,23 +8,23 @@ from kafkacore._fast.wait.io import LogDirectory
 def new_future(
     directory: LogDirectory, topic: str, index: int, topic_id: Uuid | None, settings: LogSettings, suffix: str
 ) -> PartitionHandle:
-    """A partition whose directory's name has a suffix behind topic and index. Nobody leads it."""
+    """The partition of a future log: its directory is named by topic, index and `suffix`. It has no leader."""
 
 def copy(source: PartitionHandle, into: PartitionHandle, max_bytes: int) -> int:
-    """Appends to the future log `into` what it lacks, about `max_bytes` of it. Blocking. How many bytes; less than
-    asked for when it has everything. Raises OSError when one of the directories is offline, or the source has no
-    records that can be copied."""
+    """Copies about `max_bytes` that the future log `into` lacks. Returns how many bytes it copied: fewer than
+    `max_bytes` when `into` has everything. Blocking. Raises OSError when one of the directories is offline, or when the
+    records of the source cannot be copied."""
 
 def fail(handle: PartitionHandle, directory: LogDirectory, error: int) -> None:
-    """The directory failed, and the log with it, unless it has moved to another one meanwhile."""
+    """Fails the directory, and the log with it, unless the log has moved to another directory meanwhile."""
 
 def hold_still(handle: PartitionHandle) -> None:
-    """Blocking: waits for what is under way. Appends wait from now on, until `go_on`. Raises OSError when the log is
-    closed or its directory offline."""
+    """Waits until no job works on the log. From then on appends wait until `go_on`. Blocking. Raises OSError when the
+    log is closed or its directory is offline."""
 
 def go_on(handle: PartitionHandle) -> None:
-    """The end of `hold_still`."""
+    """Ends `hold_still`; appends continue."""
 
 def adopt(handle: PartitionHandle, fresh: PartitionHandle) -> None:
-    """`handle`, which holds still, goes on with the files of `fresh`, which ends where it does. Blocking. Raises
-    OSError when it was closed meanwhile, its directory is offline, or `fresh` ends elsewhere."""
+    """Makes `handle` use the files of `fresh`. `handle` holds still, and both logs end at the same offset. Blocking.
+    Raises OSError when `handle` was closed meanwhile, its directory is offline, or `fresh` ends elsewhere."""

@@ -34,7 +34,7 @@ from kafkacore._fast.wait.sleeper cimport Sleeper, sleep_until_woken, sleeper_ne
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 
 cdef enum:
-    BLOCK_BYTES = 1 << 20        # copied at once, but for a batch that is larger
+    BLOCK_BYTES = 1 << 20        # copied at once; a larger batch is copied whole
     ANY_EPOCH = 0x7FFFFFFF
 
 
@@ -66,7 +66,8 @@ cdef int begin_at(Log *into, int64_t offset, Sleeper *sleeper) noexcept nogil:
 
 
 cdef int make_files(Log *into, Sleeper *sleeper) noexcept nogil:
-    """As its first append would: a log that is empty and has been longer must not begin at 0 after a restart."""
+    """Makes the files that a first append would make: an empty log that was longer before must not begin at 0 after a
+    restart."""
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
         mutex_lock(&into.lock)
@@ -90,7 +91,8 @@ cdef int look(Partition *source, int64_t offset, int64_t max_bytes, ReadResult *
 
 
 cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """Where the source does, or where the batch begins in whose midst that is: a cleaner leaves gaps there too."""
+    """Begins the copy at the source's log start, or at the start of the batch that spans it. A cleaner may have removed
+    records there too."""
     cdef int64_t offset = locked(&source.log, &source.log.log_start_offset)
     cdef ReadResult found
     cdef int result = look(source, offset, 1, &found)
@@ -102,7 +104,8 @@ cdef int begin(Partition *source, Partition *into, Sleeper *sleeper) noexcept no
 
 
 cdef inline int64_t refused(int error) noexcept nogil:
-    """An error of Kafka's as a result below zero; UNKNOWN_SERVER_ERROR, for want of memory, is -1 itself."""
+    """Kafka's error code as a result below zero. UNKNOWN_SERVER_ERROR, which is -1 itself, means that memory ran
+    out."""
     return -error if error > 0 else -ENOMEM
 
 
@@ -143,14 +146,14 @@ cdef int64_t copy_block(Partition *source, Partition *into, int64_t max_bytes, S
 
 
 cdef int follow_start(Partition *source, Partition *into) noexcept nogil:
-    """Records that were deleted since they were copied are deleted there as well."""
+    """Deletes records from the copy that the source deleted after they were copied."""
     cdef int64_t offset = min(locked(&source.log, &source.log.log_start_offset),
                               locked(&into.log, &into.log.end_offset))
     return log_advance_start(&into.log, offset)
 
 
 cdef int64_t empty_end(Log *log) noexcept nogil:
-    """Where the log ends, if that is told by an empty last segment and by no batch; else -1."""
+    """The log's end, when the last segment is empty and begins there; else -1."""
     cdef int64_t end = -1
     mutex_lock(&log.lock)
     if log.active != NULL and log.active.size == 0 and log.active.base_offset == log.end_offset:
@@ -175,7 +178,7 @@ cdef int roll_to(Log *into, int64_t end, Waiter *blocked) noexcept nogil:
 
 
 cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexcept nogil:
-    """All is copied, and the source ends behind its last batch: so does the copy, with an empty segment too."""
+    """Everything is copied. If the source ends with an empty segment, the copy gets one too, so that both end alike."""
     cdef int64_t end = empty_end(&source.log)
     cdef int result = LOG_BLOCKED
     while result == LOG_BLOCKED:
@@ -188,7 +191,7 @@ cdef int follow_end(Partition *source, Partition *into, Sleeper *sleeper) noexce
 
 
 cdef bint is_overtaken(Partition *source, Partition *into) noexcept nogil:
-    """There is nothing yet, or the source has deleted what would come next."""
+    """Whether the copy has no files yet, or the source has deleted the records that come next."""
     return not has_files(&into.log) or (
         locked(&into.log, &into.log.end_offset) < locked(&source.log, &source.log.log_start_offset))
 
@@ -207,7 +210,7 @@ cdef int64_t log_copy(Partition *source, Partition *into, int64_t max_bytes, Sle
         if more > 0:
             copied += more
         elif more < 0 and not begun and is_overtaken(source, into):
-            # Records went as they were about to be copied.
+            # The source deleted records just before they were copied.
             begun = True
             more = 1
             error = begin(source, into, sleeper)
@@ -231,7 +234,7 @@ cdef int log_hold_still(Log *log, Waiter *blocked) noexcept nogil:
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
-        # States that nobody else leaves unless a job of his own brought them about.
+        # Other threads leave these states only at the end of a job of their own, and no job runs now.
         log.state = LOG_ROLLING if log.state == LOG_OPEN else LOG_OPENING
     mutex_unlock(&log.lock)
     return result
@@ -248,7 +251,7 @@ cdef void log_go_on(Log *log) noexcept nogil:
 
 
 cdef void drop(SegmentList *list) noexcept nogil:
-    """Who still reads them asks the log again where their files are not found any more."""
+    """Marks the segments as deleted. A reader that still uses them asks the log again when their files are missing."""
     cdef int32_t i
     if list != NULL:
         for i in range(list.count):
@@ -256,7 +259,7 @@ cdef void drop(SegmentList *list) noexcept nogil:
 
 
 cdef void exchange(Log *log, Log *fresh) noexcept nogil:
-    """Under the lock of `log`; nobody else knows `fresh`."""
+    """Under the lock of `log`. No other thread knows `fresh`."""
     cdef SegmentList *segments = log.segments
     cdef Segment *active = log.active
     cdef LogDir *dir = log.dir
@@ -281,7 +284,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
     if log.state != LOG_ROLLING and log.state != LOG_OPENING:
         result = KAFKA_STORAGE_ERROR
     elif log_has_jobs(log):
-        # The checkpoint of the leader epochs, of a role that was given meanwhile.
+        # A role change meanwhile started the job that writes the leader-epoch-checkpoint.
         log_block(log, blocked)
         result = LOG_BLOCKED
     else:
@@ -294,7 +297,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
         store64(&log.last_aborted_offset, fresh.last_aborted_offset)
         log.epochs_dirty = EPOCHS_BEHIND
         if log.segments != NULL:
-            # All of it was synced when the future log was shut.
+            # The shutdown of the future log synced everything.
             log.synced_offset = log.commit_offset = log.end_offset
             log.unflushed_since_ns = -1
     mutex_unlock(&log.lock)
@@ -305,7 +308,7 @@ cdef int log_adopt(Log *log, Log *fresh, Waiter *blocked) noexcept nogil:
 
 def new_future(LogDirectory directory not None, str topic not None, int32_t index, topic_id, LogSettings settings,
                str suffix not None):
-    """A partition whose directory's name has a suffix behind topic and index. Nobody leads it."""
+    """The partition of a future log: its directory is named by topic, index and `suffix`. It has no leader."""
     cdef bytes encoded = suffix.encode()
     cdef PartitionHandle handle = PartitionHandle(directory, topic, index, topic_id, settings)
     if encoded:
@@ -316,9 +319,9 @@ def new_future(LogDirectory directory not None, str topic not None, int32_t inde
 
 
 def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t max_bytes):
-    """Appends to the future log `into` what it lacks, about `max_bytes` of it. Blocking. How many bytes; less than
-    asked for when it has everything. Raises OSError when one of the directories is offline, or the source has no
-    records that can be copied."""
+    """Copies about `max_bytes` that the future log `into` lacks. Returns how many bytes it copied: fewer than
+    `max_bytes` when `into` has everything. Blocking. Raises OSError when one of the directories is offline, or when the
+    records of the source cannot be copied."""
     cdef Sleeper *sleeper = sleeper_new()
     cdef int64_t copied
     if sleeper == NULL:
@@ -333,14 +336,14 @@ def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t
 
 
 def fail(PartitionHandle handle not None, LogDirectory directory not None, int error):
-    """The directory failed, and the log with it, unless it has moved to another one meanwhile."""
+    """Fails the directory, and the log with it, unless the log has moved to another directory meanwhile."""
     with nogil:
         log_fail_in(&handle.partition.log, directory.dir, error)
 
 
 def hold_still(PartitionHandle handle not None):
-    """Blocking: waits for what is under way. Appends wait from now on, until `go_on`. Raises OSError when the log is
-    closed or its directory offline."""
+    """Waits until no job works on the log. From then on appends wait until `go_on`. Blocking. Raises OSError when the
+    log is closed or its directory is offline."""
     cdef Sleeper *sleeper = sleeper_new()
     cdef int result = LOG_BLOCKED
     if sleeper == NULL:
@@ -356,14 +359,14 @@ def hold_still(PartitionHandle handle not None):
 
 
 def go_on(PartitionHandle handle not None):
-    """The end of `hold_still`."""
+    """Ends `hold_still`; appends continue."""
     with nogil:
         log_go_on(&handle.partition.log)
 
 
 def adopt(PartitionHandle handle not None, PartitionHandle fresh not None):
-    """`handle`, which holds still, goes on with the files of `fresh`, which ends where it does. Blocking. Raises
-    OSError when it was closed meanwhile, its directory is offline, or `fresh` ends elsewhere."""
+    """Makes `handle` use the files of `fresh`. `handle` holds still, and both logs end at the same offset. Blocking.
+    Raises OSError when `handle` was closed meanwhile, its directory is offline, or `fresh` ends elsewhere."""
     cdef Sleeper *sleeper
     cdef int result = LOG_BLOCKED
     if handle.end_offset != fresh.end_offset:

@@ -25,7 +25,7 @@ from kafkacore._fast.world.environment cimport Disk
 cdef const char *PARTITION_METADATA = b"partition.metadata"
 cdef const char *LEADER_EPOCHS = b"leader-epoch-checkpoint"
 
-# A log that is being opened, on the stack of a pool thread.
+# A log that a pool thread is opening, on the stack of that thread.
 ctypedef struct Opening:
     Log *log
     const Disk *disk
@@ -53,7 +53,8 @@ cdef void run_open(Job *job) noexcept nogil:
 
 
 cdef void run_open_all(Job *first) noexcept nogil:
-    """Each step for every log before the next step: the file system then commits the names of all logs at once."""
+    """Runs each step for every log before the next step, so that the file system commits the names of all logs at
+    once."""
     cdef Opening openings[JOBS_AT_ONCE]
     cdef Job *job = first
     cdef int count = 0
@@ -93,7 +94,7 @@ cdef void make_files(Opening *opening) noexcept nogil:
         return
     opening.result = segment_create(opening.segment, log_now_ms(log), True, log_preallocated_bytes(log))
     if opening.result == -EEXIST:
-        return  # somebody's records: leave them
+        return  # the .log holds records: leave the files alone
     if opening.result == 0 and log.topic_id != NULL:
         opening.result = begin_partition_metadata(disk, opening.path, log.topic_id)
     if opening.result == 0:
@@ -103,10 +104,10 @@ cdef void make_files(Opening *opening) noexcept nogil:
 
 
 cdef int sync_contents(Opening *opening) noexcept nogil:
-    """The small files get their names once their contents are on disk."""
+    """Gives the small files their names once their contents are on disk."""
     cdef int result = 0
     if opening.log.topic_id != NULL:
-        # On disk before the first acknowledged append: recovery finds the topic of the records by it (KIP-516).
+        # Synced before the first append is acknowledged: recovery finds the topic of the records in it (KIP-516).
         result = sync_small_file(opening.disk, opening.path, PARTITION_METADATA)
     if result == 0:
         result = sync_small_file(opening.disk, opening.path, LEADER_EPOCHS)
@@ -118,7 +119,7 @@ cdef int sync_contents(Opening *opening) noexcept nogil:
 
 
 cdef void sync_log_directories(Opening *openings, int count) noexcept nogil:
-    """One sync for all logs of a log directory; the jobs of one pool have the same one."""
+    """Syncs each log directory once for all its logs. All jobs of one pool share a log directory."""
     cdef const LogDir *synced = NULL
     cdef const LogDir *directory
     cdef int result = 0

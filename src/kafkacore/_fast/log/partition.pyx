@@ -35,7 +35,7 @@ from kafkacore._fast.wait.waiters cimport waiter_push, waiter_unlink, waiters_ta
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
-cdef int32_t live_partitions = 0  # atomic; tests hold it against zero
+cdef int32_t live_partitions = 0  # atomic; tests check that it returns to zero
 
 
 # --- life ---
@@ -113,12 +113,12 @@ cdef bint take_everybody(Partition *p, WakeList *wakes) noexcept nogil:
 
 
 cdef bint synced_first(const Partition *p) noexcept nogil:
-    """With a flush before each acknowledgement, this replica counts as far as it is synced."""
+    """When each acknowledgement waits for a flush, this replica counts only the records that it has synced."""
     return p.log.config.flush_messages <= 1
 
 
 cdef int64_t satisfied_by(const Partition *p, int kind) noexcept nogil:
-    """A waiter of this kind is satisfied when its `at` is not above."""
+    """A waiter of this kind is satisfied when its `at` is at most this offset."""
     if kind == WAIT_FETCH:
         return p.high_watermark - 1
     if kind == WAIT_FOLLOWER:
@@ -140,13 +140,13 @@ cdef void advance_high_watermark(Partition *p) noexcept nogil:
             reached = p.followers[i].end_offset
     if reached > p.high_watermark and p.role == ROLE_LEADER:
         p.high_watermark = reached
-    # A truncation takes it back, a log that begins anew takes it along.
+    # A truncation lowers the high watermark. A log that begins anew may raise it.
     if p.high_watermark > p.log.end_offset:
         p.high_watermark = p.log.end_offset
     if p.high_watermark < p.log.log_start_offset:
         p.high_watermark = p.log.log_start_offset
     if p.log.producers != NULL and p.log.first_unstable_offset >= 0:
-        # Also where it has not moved: a load replays transactions that ended long ago.
+        # Also when the high watermark has not moved: a load replays transactions that ended long ago.
         producers_replicated(p.log.producers, p.high_watermark)
         p.log.first_unstable_offset = producers_first_unstable(p.log.producers)
     p.last_stable_offset = p.high_watermark
@@ -167,7 +167,7 @@ cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil:
 cdef bint partition_wait(Partition *p, Waiter *waiter) noexcept nogil:
     cdef bint queued = False
     mutex_lock(&p.log.lock)
-    # Whoever lost the leadership has told its waiters; one that comes after that would wait for nobody.
+    # A replica wakes its waiters when it loses the leadership. Nobody would wake one that is queued later.
     if (waiter.back == NULL and waiter.at > satisfied_by(p, waiter.kind)
             and (p.role == ROLE_LEADER or waiter.kind == WAIT_SYNCED) and p.role != ROLE_GONE
             and p.log.state != LOG_FAILED and p.log.state != LOG_CLOSED):
@@ -189,7 +189,8 @@ cdef void partition_unwait(Partition *p, Waiter *waiter) noexcept nogil:
 
 
 cdef void wake_rest(Partition *p, WakeList *wakes) noexcept nogil:
-    """More waiters are satisfied than one list holds: all but the last listful are woken here."""
+    """More waiters are satisfied than one list holds. Wakes lists of them until the rest fits; the caller wakes the
+    rest."""
     cdef bint more = True
     while more:
         wake_all(wakes)
@@ -224,7 +225,7 @@ cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t le
     p.min_isr = min_isr
     wakes.count = 0
     wakes.why = WAKE_READY if led and role == ROLE_LEADER else WAKE_GONE
-    # A new leader epoch: whoever waits looks again, and finds out who leads now.
+    # A new leader epoch wakes all waiters: their requests look again, and find the new leader.
     more = partition_advance(p, &wakes) if wakes.why == WAKE_READY else take_everybody(p, &wakes)
     mutex_unlock(&p.log.lock)
     wake_all(&wakes)
@@ -235,7 +236,7 @@ cdef bint partition_become(Partition *p, int role, int32_t leader_id, int32_t le
         wake_all(&wakes)
     mutex_lock(&p.log.lock)
     advance_high_watermark(p)
-    # What a crash left in the page cache counts once it is synced, and no append may come to ask for that.
+    # Records that a crash left in the page cache count once they are synced, and perhaps no append will ask for that.
     sync = role == ROLE_LEADER and synced_first(p) and p.log.synced_offset < p.log.end_offset
     if sync:
         log_want_synced(&p.log, p.log.end_offset)
@@ -268,7 +269,8 @@ cdef int role_error(const Partition *p, int32_t current_epoch) noexcept nogil:
     if p.role == ROLE_GONE:
         return UNKNOWN_TOPIC_OR_PARTITION
     if p.log.state == LOG_FAILED:
-        # Before its leadership, which is soon nobody's: a client is to hear why (Kafka's offline partition).
+        # Checked before the leadership, which this broker soon loses: the client learns the reason (Kafka's offline
+        # partition).
         return KAFKA_STORAGE_ERROR
     if current_epoch >= 0 and current_epoch < p.leader_epoch:
         return FENCED_LEADER_EPOCH
@@ -304,7 +306,7 @@ cdef int append_error(const Partition *p, int acks) noexcept nogil:
 
 cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint flushes,
                          Acknowledgement *ack) noexcept nogil:
-    """`flushes`: the sync that covers `end_offset` comes before the answer."""
+    """`flushes`: the answer waits for the sync that covers `end_offset`."""
     ack.at = end_offset
     ack.kind = WAIT_ACKS
     if flushes:
@@ -314,7 +316,7 @@ cdef void acknowledge_at(const Partition *p, int acks, int64_t end_offset, bint 
 
 
 cdef bint flush_is_due(const Partition *p, const AppendInfo *info) noexcept nogil:
-    """flush.messages; a batch that was there already waits for the sync that its first append asked for."""
+    """Whether flush.messages makes a sync due. A duplicate batch waits for the sync that its first append asked for."""
     if info.duplicate:
         return p.log.synced_offset <= info.last_offset < p.log.commit_offset
     return p.log.end_offset - p.log.synced_offset >= p.log.config.flush_messages
@@ -350,7 +352,8 @@ cdef int partition_append(Partition *p, uint8_t *records, size_t size, int acks,
             log_want_synced(&p.log, info.last_offset + 1)
     mutex_unlock(&p.log.lock)
     if error == LOG_BLOCKED:
-        # It comes again, and must be what its producer sent: the broker's time is refused from anybody else.
+        # The caller tries again with these bytes. They must be what the producer sent, because validation refuses the
+        # broker's timestamp in a client's batch.
         memcpy(records, header, kept)
     prepared_free(&prepared)
     if sync:
@@ -433,7 +436,8 @@ cdef bint partition_satisfies(Partition *p, int kind, int64_t at) noexcept nogil
 
 cdef int check_divergence(const Partition *p, int32_t last_fetched_epoch, int64_t offset,
                           FetchView *view) noexcept nogil:
-    """KIP-595: a fetcher whose last epoch ended earlier here, or is not known here, is told where to truncate."""
+    """KIP-595: when the fetcher's last epoch ended earlier here, or is unknown here, the answer says where to
+    truncate."""
     cdef int32_t epoch
     cdef int64_t end_offset
     epochs_end(&p.log, last_fetched_epoch, &epoch, &end_offset)
@@ -492,7 +496,7 @@ cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
 
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil:
     cdef int result = 0
-    # With files it is there before the next append; a lazy log writes it when it opens.
+    # A log with files gets the file before its next append. A lazy log writes it when it opens.
     if p.log.path != NULL and p.log.state != LOG_LAZY:
         result = write_partition_metadata(p.log.dir.disk, p.log.path, topic_id)
     if result < 0 and not is_short_of_files(result):
@@ -534,5 +538,5 @@ cdef int partition_expire_producers(Partition *p) noexcept nogil:
 
 
 def live_count():
-    """Partitions that somebody holds in this process."""
+    """Number of live partitions in this process."""
     return load32(&live_partitions)

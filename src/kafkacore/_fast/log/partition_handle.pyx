@@ -1,4 +1,4 @@
-"""Python's face of partitions and their logs, as partition_handle.pxd says."""
+"""Python's handle of a partition and its log, as partition_handle.pxd says."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -153,18 +153,18 @@ cdef int change_log(Partition *p, int what, int64_t offset, Sleeper *sleeper) no
 
 # --- partitions ---
 
-@cython.no_gc  # refers to nothing that refers back; and its directory must outlive the partition
+@cython.no_gc  # it is part of no cycle, and its directory must outlive the partition
 cdef class PartitionHandle:
-    """One partition on one log directory. Costs no file until the first append.
+    """One partition on one log directory. It has no file before its first append.
 
-    `topic_id` is a Uuid; None for a log that has none (`__cluster_metadata`). Blocking methods are marked; none of them
-    may run on a loop's thread.
+    `topic_id` is a Uuid, or None for a log without one (`__cluster_metadata`). Methods that are marked as blocking must
+    not run on a loop's thread.
     """
 
     def __init__(self, LogDirectory directory not None, str topic not None, int32_t index, topic_id=None,
                  LogSettings settings=None):
         if self.partition != NULL:
-            raise ValueError(f"{self!r} is a partition already")
+            raise ValueError(f"{self!r} was initialized before")
         raw = bytes(topic_id) if topic_id is not None else bytes(16)
         self.make(directory, topic.encode(), index, raw, topic_id is not None, settings or LogSettings())
 
@@ -220,13 +220,13 @@ cdef class PartitionHandle:
 
     @property
     def synced_offset(self):
-        """All records below survive a power loss."""
+        """All records below this offset survive a power loss."""
         return locked(self.partition, &self.partition.log.synced_offset)
 
     @property
     def recovery_point(self):
-        """What recovery-point-offset-checkpoint says: the synced offset, or before it the first segment of which an
-        index or the producer snapshot behind it may not be on the disk."""
+        """The offset for recovery-point-offset-checkpoint: the synced offset, or before it the first segment whose
+        index, or the producer snapshot behind it, may not be on the disk."""
         cdef int64_t point
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -240,7 +240,7 @@ cdef class PartitionHandle:
 
     @property
     def moved_log_start_offset(self):
-        """The log start where no segment tells it by its base offset; else -1."""
+        """The log start offset when no segment begins there; else -1."""
         cdef int64_t moved = -1
         with nogil:
             mutex_lock(&self.partition.log.lock)
@@ -270,7 +270,7 @@ cdef class PartitionHandle:
         return locked(self.partition, &self.partition.last_stable_offset)
 
     def satisfies(self, int kind, int64_t at):
-        """Whether a wait of that kind (of `watch`) would be over."""
+        """Whether a wait of this kind (see `partition_watch`) for `at` would be over."""
         cdef bint satisfied
         with nogil:
             satisfied = partition_satisfies(self.partition, kind, at)
@@ -298,7 +298,7 @@ cdef class PartitionHandle:
         return entries
 
     def segments(self):
-        """What the log consists of, oldest first."""
+        """The segments of the log, oldest first."""
         cdef SegmentList *list
         cdef int32_t i
         cdef object found = []
@@ -316,36 +316,36 @@ cdef class PartitionHandle:
 
     def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(),
                       int32_t min_isr=1):
-        """Leads from now on. `followers`: `(broker id, in sync)` of every other replica. False: an older epoch, nothing
-        changed.
-        """
+        """Makes this broker the leader. `followers`: `(broker id, in sync)` of every other replica. Returns False and
+        changes nothing if the epoch is older."""
         return become(self.partition, ROLE_LEADER, leader_id, leader_epoch, partition_epoch, min_isr, followers)
 
     def become_follower(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0):
-        """Follows `leader_id` (-1: nobody leads). False: an older epoch, nothing changed."""
+        """Follows `leader_id` (-1: no leader). Returns False and changes nothing if the epoch is older."""
         return become(self.partition, ROLE_FOLLOWER, leader_id, leader_epoch, partition_epoch, 1, ())
 
     def configure(self, LogSettings settings not None):
-        """Another configuration from now on."""
+        """Replaces the configuration."""
         config_hold(settings.config)
         self.settings = settings
         with nogil:
             log_set_config(&self.partition.log, settings.config)
 
     def close(self, bint gone=False):
-        """No more appends; whoever waits is told. `gone`: the partition is deleted."""
+        """Refuses appends from now on and wakes all waiters. `gone`: the partition is deleted."""
         with nogil:
             partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
 
     # --- its life on disk; all of these block ---
 
     def restore_high_watermark(self, int64_t offset):
-        """From replication-offset-checkpoint, after `load` and before a role: within the log."""
+        """Sets the high watermark of replication-offset-checkpoint, brought within the log. Call it after the load and
+        before the partition gets a role."""
         with nogil:
             partition_restore(self.partition, offset)
 
     def assign_topic_id(self, topic_id):
-        """For a log that has none yet: partition.metadata is written before this returns. Raises OSError."""
+        """Gives a log without a topic id this one, and writes partition.metadata before it returns. Raises OSError."""
         cdef bytes raw = bytes(topic_id)
         cdef const uint8_t *native = <const uint8_t *> <char *> raw
         cdef int result
@@ -355,17 +355,17 @@ cdef class PartitionHandle:
             raise OSError(-result, f"{self.topic}-{self.index} in {self.directory.path}: {strerror(-result)}")
 
     def truncate_to(self, int64_t offset):
-        """The log ends at `offset` (or where it ended before). Raises OSError when the directory is offline."""
+        """Cuts the log so that it ends at `offset`, or where it ended before. Raises OSError when the directory is
+        offline."""
         self.change(TRUNCATE, offset)
 
     def truncate_fully(self, int64_t offset):
-        """Drops everything and begins anew at `offset` (full truncation; a metadata snapshot's end)."""
+        """Drops all records and begins anew at `offset` (full truncation; the end of a metadata snapshot)."""
         self.change(TRUNCATE_FULLY, offset)
 
     def delete_records(self, int64_t offset):
-        """Records below `offset` (-1: below the high watermark) go; `(error, low watermark)` as DeleteRecords
-        answers.
-        """
+        """Deletes the records below `offset` (-1: below the high watermark). Returns `(error, low watermark)` as
+        DeleteRecords answers."""
         cdef int error
         cdef int64_t low_watermark
         with nogil:
@@ -373,29 +373,29 @@ cdef class PartitionHandle:
         return error, low_watermark
 
     def delete_old_segments(self):
-        """Retention as configured: how many segments went. Raises OSError when the directory is offline."""
+        """Applies the configured retention. Returns how many segments it deleted. Raises OSError when the directory is
+        offline."""
         return self.change(DELETE_OLD, 0)
 
     def shut(self):
-        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Raises
-        OSError.
-        """
+        """Ends an orderly run: syncs everything, with a producer snapshot at the end, and refuses appends. Raises
+        OSError."""
         self.change(SHUT, 0)
 
     def retire(self):
-        """The partition is deleted, or not ours any more: no more appends or work on its files, whoever waits is told.
+        """Ends all work of a partition that is deleted or leaves this directory: refuses appends and wakes all waiters.
         Its directory may be renamed or removed when this returns."""
         with nogil:
             partition_close(self.partition, ROLE_GONE)
         self.change(STOP, 0)
 
     def fail(self, int error):
-        """Its directory failed with an errno: whoever waits is told KAFKA_STORAGE_ERROR."""
+        """Reports that the directory failed with an errno. Waiters get KAFKA_STORAGE_ERROR."""
         with nogil:
             partition_fail(self.partition, error)
 
     def expire_producers(self):
-        """producer.id.expiration.ms: how many are forgotten."""
+        """Forgets the producers that producer.id.expiration.ms allows to forget. Returns how many."""
         cdef int gone
         with nogil:
             gone = partition_expire_producers(self.partition)
@@ -403,18 +403,18 @@ cdef class PartitionHandle:
 
     @property
     def unflushed_since_ms(self):
-        """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
+        """When the oldest unsynced byte was appended (monotonic clock); -1 when all bytes are synced."""
         since_ns = locked(self.partition, &self.partition.log.unflushed_since_ns)
         return since_ns // 1000000 if since_ns >= 0 else -1
 
     def flush_soon(self):
-        """Syncs everything appended so far in the committer's next round; returns at once."""
+        """Asks the committer to sync everything appended so far in its next round. Returns at once."""
         cdef int64_t end_offset = self.end_offset
         with nogil:
             log_commit_soon(&self.partition.log, end_offset)
 
     def change(self, int what, int64_t offset):
-        """One of the changes above, again until the log is free for it."""
+        """Runs one of the changes above, and repeats it until the log is free for it."""
         cdef Sleeper *sleeper = sleeper_new()
         cdef int result
         if sleeper == NULL:
@@ -429,15 +429,15 @@ cdef class PartitionHandle:
     # --- appends ---
 
     def open_ahead(self):
-        """Starts to open the log if the next append would wait for that, as a Produce of many partitions does."""
+        """Starts to open the log if the next append would wait for that. A Produce of many partitions does the same."""
         with nogil:
             partition_open_ahead(self.partition)
 
     def append(self, records, int acks=1, bint wait=True, bint coordinator=False):
-        """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
-        `wait` for the acknowledgement that `acks` asks for; without, the answer's `ack` is what
-        it would have waited for (a kind of `watch` and an offset), or None. `coordinator`: a batch of this node's own,
-        which may be a transaction's marker."""
+        """Appends one batch as Produce does: validates it and stamps its offsets. Blocking: waits for the log to open
+        or roll, and with `wait` for the acknowledgement that `acks` asks for. Without `wait`, the result's `ack` names
+        that acknowledgement (a kind of `partition_watch` and an offset), or is None. `coordinator`: the batch is this
+        node's own, and may be a transaction's marker."""
         cdef bytearray copy = bytearray(records)
         cdef Py_buffer view
         cdef Sleeper *sleeper = sleeper_new()
@@ -457,9 +457,8 @@ cdef class PartitionHandle:
         return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
 
     def append_now(self, bytearray records, int acks=1):
-        """The same of a batch of this node's own, stamped in place, and without waiting for anything but memory and the
-        page cache: None when the log is being opened or rolled first, which is on its way then; `append` waits for
-        it."""
+        """Appends a batch of this node's own, stamped in place, and waits for nothing but memory and the page cache.
+        Returns None when the log must open or roll first: this call starts that, and `append` waits for it."""
         cdef Py_buffer view
         cdef AppendInfo info
         cdef Acknowledgement ack
@@ -477,7 +476,7 @@ cdef class PartitionHandle:
         return append_result(error, &info, (ack.kind, ack.at) if error == 0 and ack.at >= 0 else None)
 
     def append_as_follower(self, records, int32_t leader_epoch):
-        """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
+        """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
         cdef Py_buffer view
         cdef Sleeper *sleeper = sleeper_new()
         cdef AppendInfo info
@@ -500,7 +499,7 @@ cdef class PartitionHandle:
         return append_result(error, &info, None)
 
     def flush(self, int timeout_ms=-1):
-        """Blocking: everything appended so far is on the disk when this returns True."""
+        """Returns True once everything appended so far is on the disk, False when `timeout_ms` pass first. Blocking."""
         cdef Sleeper *sleeper = sleeper_new()
         cdef bint synced = True
         cdef int64_t end_offset
@@ -526,9 +525,9 @@ cdef class PartitionHandle:
 
     def read(self, int64_t offset, int64_t max_bytes=1048576, int isolation=READ_LOCAL, bint min_one=True,
              int32_t current_epoch=-1, int32_t last_fetched_epoch=-1):
-        """Fetch: whole and perhaps one cut batch, as stored. Blocking: reads the disk. `isolation`: 0 up to the high
-        watermark, 1 up to the last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever
-        leads."""
+        """Reads as Fetch does: whole batches as stored, the last one perhaps cut. Blocking: reads the disk.
+        `isolation`: 0 reads up to the high watermark, 1 up to the last stable offset, 2 to the log's end (all three
+        only from a leader), 3 to the log's end in any role."""
         cdef ReadResult found
         cdef FetchView view
         cdef bytes records = b""
@@ -562,8 +561,8 @@ cdef class PartitionHandle:
                          view.diverging_end_offset, listed)
 
     def offset_by_time(self, int64_t timestamp_ms, bound=None):
-        """`(offset, timestamp, leader epoch)` of the first record at or after a time, below `bound` (the high
-        watermark); -1s when there is none. Blocking. Raises OSError when the directory is offline."""
+        """`(offset, timestamp, leader epoch)` of the first record at or after `timestamp_ms` and below `bound` (the
+        high watermark); three times -1 when there is none. Blocking. Raises OSError when the directory is offline."""
         cdef int64_t offset, found_ms, limit
         cdef int32_t epoch
         cdef int error
@@ -596,7 +595,7 @@ cdef class PartitionHandle:
 
 def new_partitions(LogDirectory directory not None, str topic not None, topic_id, indexes,
                    LogSettings settings not None):
-    """A PartitionHandle for each index of one topic: a thousand topics are made in one turn of a loop."""
+    """Makes a PartitionHandle for each index of one topic, so that a loop makes a thousand topics in one turn."""
     cdef bytes name = topic.encode()
     cdef bytes raw = bytes(topic_id)
     cdef PartitionHandle handle
@@ -609,8 +608,8 @@ def new_partitions(LogDirectory directory not None, str topic not None, topic_id
 
 
 def lead_alone(list handles not None, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch):
-    """`become_leader` of partitions that have no other replica."""
-    cdef tuple held = tuple(handles)  # whatever happens to the list while others have the GIL
+    """Calls `become_leader` for partitions that have no other replica."""
+    cdef tuple held = tuple(handles)  # other threads may change the list while this one has released the GIL
     cdef PartitionHandle handle
     cdef Py_ssize_t i, count = len(held)
     cdef Partition **partitions = <Partition **> malloc((count + 1) * sizeof(Partition *))

@@ -1,4 +1,4 @@
-"""Loads of logs as Python asks for them, as partition_load.pyi says."""
+"""Loads of logs for Python, as partition_load.pyi says."""
 
 from cpython.unicode cimport PyUnicode_GET_LENGTH
 from libc.errno cimport EINVAL
@@ -28,7 +28,7 @@ cdef enum:
     OFFSET_DIGITS = 20
     ID_CHARACTERS = 22
 
-# What a file of a log is, by its name's end.
+# The kinds of a log's files, by the ends of their names.
 cdef enum:
     IS_LOG = 1
     IS_OFFSET_INDEX = 2
@@ -71,7 +71,8 @@ cdef bint ends(const char *name, Py_ssize_t size, const char *end) noexcept nogi
 
 
 cdef bint is_left_over(const char *name, Py_ssize_t size) noexcept nogil:
-    """Of something half done. Snapshots of the metadata that are being deleted are the metadata log's own matter."""
+    """Whether the file is left over from an unfinished operation. The metadata log itself handles the snapshots that it
+    is deleting."""
     if ends(name, size, b".deleted"):
         return not ends(name, size, b".checkpoint.deleted")
     return ends(name, size, b".cleaned") or ends(name, size, b".swap")
@@ -90,7 +91,7 @@ cdef int kind_of(const char *end, Py_ssize_t size) noexcept nogil:
 
 
 cdef int64_t offset_of(const char *name) noexcept nogil:
-    """Of a name's first 20 characters; -1 where those are no offset."""
+    """The offset in the first 20 characters of a name; -1 when they hold none."""
     cdef uint64_t value = 0
     cdef int i
     if name[0] != c"0":
@@ -103,7 +104,7 @@ cdef int64_t offset_of(const char *name) noexcept nogil:
 
 
 cdef class LogFiles:
-    """Arrays with room for as many as there were names."""
+    """The arrays have room for as many entries as there were names."""
     cdef int64_t *offsets
     cdef int32_t *files
     cdef int64_t *snapshots
@@ -126,7 +127,7 @@ cdef class LogFiles:
         free(self.snapshots)
 
     cdef int sort(self, list names) except -1:
-        """The names are sorted, so that those of one offset follow each other."""
+        """The names are sorted, so names with the same offset follow each other."""
         cdef const char *text
         cdef Py_ssize_t size
         cdef int64_t at, offset = -1
@@ -151,7 +152,7 @@ cdef class LogFiles:
         return 0
 
     cdef void note(self, int64_t offset, int kinds) noexcept:
-        """All that has one offset in its name."""
+        """Notes the kinds of files that have one offset in their names."""
         if kinds & IS_SNAPSHOT:
             self.snapshots[self.snapshot_count] = offset
             self.snapshot_count += 1
@@ -177,7 +178,7 @@ cdef class LogFiles:
 # --- partition.metadata ---
 
 cdef int digit_of(char character) noexcept nogil:
-    """Of URL-safe base64; -1 for none."""
+    """The value of a digit of URL-safe base64; -1 for any other character."""
     if c"A" <= character <= c"Z":
         return character - c"A"
     if c"a" <= character <= c"z":
@@ -204,11 +205,11 @@ cdef bint parse_id(const char *text, uint8_t *topic_id) noexcept nogil:
             held -= 8
             topic_id[at] = bits >> held & 0xFF
             at += 1
-    return not digit & 15  # the spare bits
+    return not digit & 15  # the spare bits are zero
 
 
 cdef bint parse_metadata(const char *text, int64_t size, uint8_t *topic_id) noexcept nogil:
-    """As Kafka and we write it, and of an id that a topic may have."""
+    """Accepts only text as Kafka and this node write it, with an id that a topic may have."""
     cdef const char *head = b"version: 0\ntopic_id: "
     cdef int64_t length = <int64_t> strlen(head)
     cdef uint8_t nobody[16]
@@ -245,7 +246,7 @@ cdef bint take_topic_id(Partition *p) noexcept nogil:
 def read_topic_ids(list handles not None):
     cdef Py_ssize_t count = len(handles)
     cdef Py_ssize_t i
-    cdef list held = list(handles)  # whatever happens to the other while others have the GIL
+    cdef list held = list(handles)  # other threads may change the list while this one has released the GIL
     cdef Partition **partitions = <Partition **> calloc(count + 1, sizeof(Partition *))
     cdef bint *known = <bint *> calloc(count + 1, sizeof(bint))
     try:
@@ -273,7 +274,7 @@ ctypedef struct Task:
 
 cdef class LogLoad:
     cdef readonly PartitionHandle handle
-    cdef LogFiles found        # what the plan points to
+    cdef LogFiles found        # owns the arrays that the plan points to
     cdef LoadProgress progress  # likewise
     cdef Task task
 

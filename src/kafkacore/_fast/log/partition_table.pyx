@@ -16,9 +16,9 @@ from kafkacore._fast.base.uuid import Uuid
 cdef enum:
     LEAST_PLACES = 8
     TOPICS_A_SHARD = 32  # a change copies two shards and a pointer for each of the others
-    SPARSE = 8           # so many times the shards that are needed are too many
+    SPARSE = 8           # a table gets fewer shards when it has this many times the shards that it needs
 
-cdef int32_t live_tables = 0  # atomic, both; tests hold them against zero
+cdef int32_t live_tables = 0  # both are atomic; tests check that they return to zero
 cdef int32_t live_topic_count = 0
 
 
@@ -75,7 +75,7 @@ cdef inline int32_t key_size(const Topic *topic, bint is_id) noexcept nogil:
 
 
 cdef inline int32_t shard_at(uint64_t hashed, int32_t mask) noexcept nogil:
-    return <int32_t> ((hashed >> 32) & <uint64_t> mask)  # bits that its place in the shard does not use
+    return <int32_t> ((hashed >> 32) & <uint64_t> mask)  # bits that the place within a shard does not use
 
 
 cdef Topic *find(Shard **index, int32_t mask, const uint8_t *key, int32_t size, bint is_id) noexcept nogil:
@@ -95,7 +95,7 @@ cdef Topic *find(Shard **index, int32_t mask, const uint8_t *key, int32_t size, 
 
 
 cdef void shard_put(Shard *shard, Topic *topic, bint is_id) noexcept nogil:
-    """It has room, and the topic is not there yet."""
+    """The shard has room, and the topic is not in it yet."""
     cdef int32_t at = <int32_t> (key_hash(key_of(topic, is_id), key_size(topic, is_id)) & <uint64_t> shard.mask)
     while shard.places[at] != NULL:
         at = (at + 1) & shard.mask
@@ -129,7 +129,7 @@ cdef void shard_release(Shard *shard) noexcept nogil:
 
 
 cdef Shard *shard_with_room(const Shard *from_, int32_t more, const Topic *without, bint is_id) noexcept nogil:
-    """A copy that only the caller knows, with room for `more` topics; NULL where there is no memory."""
+    """A copy with room for `more` topics, known only to the caller; NULL: no memory."""
     cdef Shard *shard = <Shard *> calloc(1, sizeof(Shard))
     cdef int32_t count = (from_.count if from_ != NULL else 0) + more
     cdef int32_t places = LEAST_PLACES
@@ -183,7 +183,7 @@ cdef Shard **shard_of(PartitionTable *table, const Topic *topic, bint is_id) noe
 
 
 cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nogil:
-    """Into a shard that no other table has: its own, or a copy that it has from here on."""
+    """Puts the topic into a shard that no other table has: its own, or a copy that it makes."""
     cdef Shard **shard = shard_of(table, topic, is_id)
     cdef Shard *own = shard[0]
     if own == NULL or load32(&own.refs) > 1 or (own.count + 1) * 2 > own.mask + 1:
@@ -197,7 +197,7 @@ cdef int index_put(PartitionTable *table, Topic *topic, bint is_id) noexcept nog
 
 
 cdef int table_put(PartitionTable *table, Topic *topic) noexcept nogil:
-    """The table takes counts of its own. Neither its id nor its name is there yet."""
+    """The table's shards take counts of their own. Neither the topic's id nor its name is in the table yet."""
     cdef int error = index_put(table, topic, True)
     if error == 0:
         error = index_put(table, topic, False)
@@ -216,7 +216,7 @@ cdef int index_drop(PartitionTable *table, Topic *topic, bint is_id) noexcept no
 
 
 cdef int table_drop(PartitionTable *table, Topic *topic) noexcept nogil:
-    """A topic that it has. The table that the change began with keeps it alive for as long as this takes."""
+    """Removes a topic that the table has. The table from before the change keeps the topic alive meanwhile."""
     cdef int error
     if topic == NULL:
         return 0
@@ -228,7 +228,8 @@ cdef int table_drop(PartitionTable *table, Topic *topic) noexcept nogil:
 
 
 cdef PartitionTable *table_copy(PartitionTable *table, int32_t topics) noexcept nogil:
-    """The same topics, about to be so many: the shards are shared unless there are to be more of them, or far fewer."""
+    """A table of the same topics that will soon have `topics` of them. It shares the shards, unless it needs more of
+    them, or far fewer."""
     cdef int32_t shards = shards_for(topics)
     cdef bint is_same = table.mask // SPARSE < shards <= table.mask + 1
     cdef PartitionTable *made = table_new(table.mask + 1 if is_same else shards)
@@ -308,7 +309,7 @@ cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) n
 # --- Python ---
 
 cdef Topic *topic_of(str name, topic_id, partitions) except NULL:
-    """`partitions`: by index, None where this node has none."""
+    """`partitions` has an item for each index, None where this node has no replica."""
     cdef bytes raw = bytes(topic_id)
     cdef bytes encoded = name.encode()
     cdef PartitionHandle handle
@@ -346,7 +347,7 @@ cdef int put_new(PartitionTable *table, Topic *topic) except -1:
 
 
 cdef class Table:
-    """An immutable table of topics; empty when made by itself. `changed` makes the next one."""
+    """An immutable table of topics. `Table()` is empty; `changed` makes the next table."""
 
     def __cinit__(self):
         self.table = NULL
@@ -364,8 +365,9 @@ cdef class Table:
         return self.table.count
 
     def changed(self, topics, gone=()):
-        """A new table: this one's topics, with `topics` (`(name, topic id, [PartitionHandle or None])`) put in place of
-        what had their id or name, and without the topic ids in `gone`. A topic that stays costs nothing by itself."""
+        """A new table: this one's topics without the ids in `gone`, and with `topics` (`(name, topic id,
+        [PartitionHandle or None])`), each in place of the topic that had its id or name. Topics that stay cost
+        nothing."""
         cdef Table made = Table.__new__(Table)
         cdef int32_t bound = self.table.count + <int32_t> len(topics)
         with nogil:
@@ -381,7 +383,7 @@ cdef class Table:
         return made
 
     def topics(self):
-        """`[(name, topic id, how many partitions)]`, in no order."""
+        """`[(name, topic id, number of partitions)]`, in no particular order."""
         cdef int32_t i, at
         cdef Topic *topic
         cdef list found = []
@@ -397,7 +399,7 @@ cdef class Table:
         return found
 
     def longest_probe(self):
-        """How many places a look-up passes at most on its way to a topic; tests bound it."""
+        """The most places that a look-up passes on its way to a topic; tests bound it."""
         cdef int32_t i
         cdef int32_t longest = 0
         for i in range(self.table.mask + 1):
@@ -406,7 +408,7 @@ cdef class Table:
         return longest
 
     def find(self, topic, int32_t index):
-        """Whether the partition of a topic name or a topic id (Uuid) is here."""
+        """Whether the table has the partition of a topic name or a topic id (Uuid)."""
         cdef bytes key = bytes(topic) if isinstance(topic, Uuid) else topic.encode()
         if isinstance(topic, Uuid):
             return table_find_id(self.table, <const uint8_t *> <char *> key, index) != NULL
@@ -414,10 +416,10 @@ cdef class Table:
 
 
 def live_count():
-    """Tables that somebody holds in this process."""
+    """Number of live tables in this process."""
     return load32(&live_tables)
 
 
 def live_topics():
-    """Topics of all these tables."""
+    """Number of live topics in this process; tables share them."""
     return load32(&live_topic_count)

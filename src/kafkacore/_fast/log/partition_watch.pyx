@@ -1,4 +1,4 @@
-"""Waiting for partitions on a Python loop, as watch.pxd says."""
+"""Waits for partitions on a Python loop, as partition_watch.pxd says."""
 
 cimport cython
 
@@ -25,7 +25,7 @@ ACKS_SYNCED = WAIT_ACKS_SYNCED
 cdef int32_t live_watches = 0    # atomic
 
 
-# One partition that one request waits for. `parked` is counted; its last count frees the watch.
+# One request's wait for one partition. `parked` is counted; releasing its last count frees the watch.
 ctypedef struct Watch:
     Parked parked                # first: a watch is found from it
     Waiter waiter
@@ -34,7 +34,7 @@ ctypedef struct Watch:
     Watch *next                  # in its post's list of woken ones
     bint woken
 
-# What outlives its PartitionWatch until the last wake-up under way has been given back.
+# The part of a PartitionWatch that lives on until the last wake-up under way is released.
 ctypedef struct Post:
     Inbox inbox
     Watch *woken                 # delivered, not yet taken; each counted
@@ -66,13 +66,13 @@ cdef void destroy_watch(Parked *parked) noexcept nogil:
     post_release(post)
 
 
-@cython.no_gc  # its end needs what it keeps; a token that leads back to it is disarmed by `close`
+@cython.no_gc  # `close` needs its members, and disarms tokens that refer back to it
 cdef class PartitionWatch:
-    """Any number of waits, named by tokens. `fileno` is readable when `take` has something to tell."""
+    """Any number of waits, named by tokens. `fileno` becomes readable when `take` has tokens to return."""
     cdef Post *post
     cdef dict armed              # token to addresses of its watches
     cdef dict tokens             # address to token
-    cdef set directories         # of what was ever armed: a native count of a partition does not keep its disk
+    cdef set directories         # directories of all partitions armed so far: a native count does not keep them
 
     def __cinit__(self):
         self.armed = {}
@@ -84,7 +84,7 @@ cdef class PartitionWatch:
         if inbox_init(&self.post.inbox) < 0:
             free(self.post)
             self.post = NULL
-            raise OSError("no descriptor is left for an inbox")
+            raise OSError("no file descriptor is left for an inbox; raise the limit of open files")
         self.post.refs = 1
         inbox_may_sleep(&self.post.inbox)
 
@@ -92,7 +92,7 @@ cdef class PartitionWatch:
         self.close()
 
     def close(self):
-        """Disarms everything."""
+        """Disarms all tokens."""
         if self.post == NULL:
             return
         for token in list(self.armed):
@@ -109,9 +109,9 @@ cdef class PartitionWatch:
         return self.post.inbox.eventfd
 
     def arm(self, token, PartitionHandle partition not None, int kind, int64_t at):
-        """`token` is told when the high watermark (FETCH) or last stable offset (COMMITTED) passes `at`, or the high
-        watermark (ACKS) or synced offset (SYNCED) reaches it, or the partition changes hands. False: it is satisfied
-        already, nothing was armed. A token may wait for many partitions."""
+        """Wakes `token` when the high watermark (FETCH) or last stable offset (COMMITTED) passes `at`, when the high
+        watermark (ACKS) or synced offset (SYNCED) reaches it, or when the partition changes hands. Returns False and
+        arms nothing when the condition holds already. A token may wait for many partitions."""
         cdef Watch *watch = <Watch *> calloc(1, sizeof(Watch))
         cdef bint waits
         if watch == NULL:
@@ -138,7 +138,7 @@ cdef class PartitionWatch:
         return True
 
     def disarm(self, token):
-        """Forgets what `token` waits for; it is told nothing any more."""
+        """Forgets what `token` waits for; nothing wakes it any more."""
         cdef Watch *watch
         for address in self.armed.pop(token, ()):
             watch = <Watch *> <size_t> address
@@ -148,7 +148,7 @@ cdef class PartitionWatch:
                 park_release(&watch.parked)
 
     def take(self):
-        """The tokens that were woken, each disarmed; then `fileno` tells of the next."""
+        """The tokens that were woken; each is disarmed. Afterwards `fileno` signals the next wake-up."""
         cdef Watch *watch
         cdef set found = set()
         with nogil:
@@ -170,5 +170,5 @@ cdef class PartitionWatch:
 
 
 def live():
-    """Watches in this process that are not freed."""
+    """Number of watches in this process that are not freed."""
     return load32(&live_watches)

@@ -23,7 +23,7 @@ from kafkacore._fast.log.txn_index cimport txn_index_append
 
 cdef enum:
     SNAPSHOT_NAME_BYTES = 32
-    HEADERS_BYTES = 16 << 10   # read at once where headers alone matter
+    HEADERS_BYTES = 16 << 10   # read at once where the headers are enough
 
 
 cdef int64_t load_start(const Load *load) noexcept nogil:
@@ -49,7 +49,7 @@ cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHe
 
 
 cdef int replay_marker(Load *load, int32_t i, const BatchHeader *header, int64_t position) noexcept nogil:
-    """A control batch, whose body says how a transaction ended."""
+    """Replays a control batch, whose body says how a transaction ended."""
     cdef Segment *segment = load.segments[i]
     cdef uint8_t *batch = <uint8_t *> malloc(<size_t> header.size_bytes)
     cdef int64_t got
@@ -66,7 +66,7 @@ cdef int replay_marker(Load *load, int32_t i, const BatchHeader *header, int64_t
 
 
 cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset) noexcept nogil:
-    """The batches of a segment from `position` on, their headers alone where that is enough."""
+    """Replays the batches of a segment from `position` on. Reads their headers alone where that is enough."""
     cdef Segment *segment = load.segments[i]
     cdef BatchHeader header
     cdef int64_t at = position
@@ -83,7 +83,7 @@ cdef int walk(Load *load, int32_t i, int64_t position, int64_t end_offset) noexc
                 return <int> held
         result = parse_header(load.block + (at - start), <size_t> (start + held - at), &header)
         if result == BATCH_SHORT or (result == BATCH_OK and header.size_bytes > segment.size - at):
-            return 0  # a batch that is cut off is the end of its segment, to Kafka too
+            return 0  # a batch that is cut off ends its segment, as in Kafka
         if result != BATCH_OK:
             return -EILSEQ
         if header.base_offset >= end_offset:
@@ -110,7 +110,7 @@ cdef int replay_segment(Load *load, int32_t i, int64_t end_offset) noexcept nogi
     if result == 0:
         result = walk(load, i, position, end_offset)
     if result == -EILSEQ and position > 0:
-        result = walk(load, i, 0, end_offset)  # an index that leads into the midst of a batch is the one to blame
+        result = walk(load, i, 0, end_offset)  # the index led into the middle of a batch: do without it
     if was_closed and load.recovered != NULL and segment.file >= 0:
         segment.disk.close(segment.disk.self, segment.file)
         segment.file = -1
@@ -133,7 +133,8 @@ cdef int drop_snapshot(Load *load, int64_t offset) noexcept nogil:
 
 
 cdef int read_snapshot(Load *load, int64_t offset) noexcept nogil:
-    """Takes the place of what is known. -EINVAL: it is none; -ENOENT."""
+    """Replaces the known state by that of the snapshot. -EINVAL: the file is corrupt; -ENOENT: there is no such
+    file."""
     cdef char name[SNAPSHOT_NAME_BYTES]
     cdef Producers *producers = producers_new()
     cdef uint8_t *data
@@ -155,7 +156,7 @@ cdef int read_snapshot(Load *load, int64_t offset) noexcept nogil:
 
 
 cdef int load_newest_snapshot(Load *load, int64_t not_after) noexcept nogil:
-    """Of those that say more than is known already."""
+    """Reads the newest snapshot that adds to the known state."""
     cdef int64_t known = load.state_offset if load.state_offset >= 0 else load_start(load)
     cdef int64_t last = not_after if not_after < load.snapshots_end else load.snapshots_end
     cdef int32_t i = load.snapshot_count - 1
@@ -212,7 +213,7 @@ cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil:
         if kept and not is_base(load, load.snapshots[i]):
             kept = newest and load.snapshots[i] > last_base
             newest = False
-        # One that was written by this load stands where a file that is not believed did.
+        # This load may have written a snapshot under the name of one that it does not trust: that one stays.
         if not kept and not (load.recovered != NULL and is_base(load, load.snapshots[i])
                              and load.snapshots[i] <= load.snapshot_offset):
             result = drop_snapshot(load, load.snapshots[i])
@@ -223,7 +224,7 @@ cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil:
 # --- after a truncation ---
 
 cdef int replay_after_cut(Load *load, int64_t end_offset) noexcept nogil:
-    """Every segment but the first began with a snapshot; those of the segments that are gone went with them."""
+    """Every segment but the first began with a snapshot. The snapshots of removed segments were removed with them."""
     cdef int64_t *snapshots = <int64_t *> malloc((load.count + 1) * sizeof(int64_t))
     cdef int32_t i
     cdef int result = -ENOMEM

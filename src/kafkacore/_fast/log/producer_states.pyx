@@ -1,4 +1,4 @@
-"""What a log remembers of its producers, for people who ask (DescribeProducers)."""
+"""The state of a log's producers, for DescribeProducers."""
 
 from libc.stdint cimport int32_t
 from libc.stdlib cimport free

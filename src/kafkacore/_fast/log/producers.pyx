@@ -28,7 +28,7 @@ cdef enum:
     CHECKSUM_AT = 2
     CHECKED_FROM = 6
 
-cdef int32_t live_producers = 0  # atomic; tests hold it against zero
+cdef int32_t live_producers = 0  # atomic; tests check that it returns to zero
 
 
 cdef Producers *producers_new() noexcept nogil:
@@ -140,7 +140,8 @@ cdef int producers_check(Producers *producers, const BatchHeader *header, bint s
                          ProducerBatch *duplicate) noexcept nogil:
     cdef Producer *producer = producers_find(producers, header.producer_id)
     cdef int32_t last
-    # Nothing is known, perhaps because retention or DeleteRecords took it: any sequence may begin (KIP-360).
+    # The producer is unknown, perhaps because retention or DeleteRecords removed its records: any sequence may begin
+    # (KIP-360).
     if producer == NULL or producer.producer_epoch == NO_PRODUCER_EPOCH:
         return 0
     if sequences and find_duplicate(producer, header, duplicate):
@@ -175,7 +176,7 @@ cdef int producers_reserve(Producers *producers, const BatchHeader *header) noex
 # --- what is in the log ---
 
 cdef void take_epoch(Producer *producer, int16_t epoch) noexcept nogil:
-    """Another epoch starts its sequences anew."""
+    """A new epoch starts the producer's sequences anew."""
     if producer.producer_epoch != epoch:
         producer.producer_epoch = epoch
         producer.batch_count = 0
@@ -190,7 +191,7 @@ cdef void add_batch(Producer *producer, const ProducerBatch *batch) noexcept nog
 
 
 cdef void open_transaction(Producers *producers, Producer *producer, int64_t first_offset) noexcept nogil:
-    """Room for it was reserved. Offsets grow, so it comes last."""
+    """Its room was reserved. Offsets grow, so the new transaction is the last one."""
     cdef Transaction *transaction = &producers.transactions[producers.transaction_count]
     producer.transaction_first_offset = first_offset
     transaction.producer_id = producer.producer_id
@@ -245,7 +246,7 @@ cdef void end_transaction(Producers *producers, const BatchHeader *header, int64
 
 cdef bint parse_marker(const uint8_t *batch, size_t size, int *kind, int32_t *coordinator_epoch,
                        int64_t *delta_ms) noexcept nogil:
-    """The one record of a control batch, when it ends a transaction (KIP-98, "Control Messages")."""
+    """Parses the one record of a control batch (KIP-98, "Control Messages"). False: it does not end a transaction."""
     cdef Reader body
     cdef RecordView record
     reader_init(&body, batch + HEADER_BYTES, size - HEADER_BYTES)
@@ -422,7 +423,7 @@ cdef int by_first_offset(const void *a, const void *b) noexcept nogil:
 
 
 cdef int restore_transactions(Producers *producers) noexcept nogil:
-    """The open transactions of an empty table that was just filled, in the order of their first offsets."""
+    """Lists the open transactions of a table that was just filled, in the order of their first offsets."""
     cdef const Producer *producer
     cdef int32_t open_count = 0
     cdef int32_t i = 0
@@ -478,12 +479,12 @@ cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size)
 
 
 def live_count():
-    """Producers that logs of this process remember."""
+    """Number of producers that the logs of this process remember."""
     return load32(&live_producers)
 
 
 def longest_chain(producer_ids):
-    """How many producers the fullest bucket holds of a table with these ids; tests bound it."""
+    """Number of producers in the fullest bucket of a table with these ids; tests bound it."""
     cdef Producers *producers = producers_new()
     cdef const Producer *producer
     cdef int32_t longest = 0

@@ -27,7 +27,7 @@ from kafkacore._fast.codec.thread_context cimport thread_codec
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
-# What one look under the lock tells about where to read on.
+# The result of one look under the lock: where to read on.
 ctypedef struct Look:
     Segment *segment      # counted
     int64_t floor         # from the index in memory; -1: ask the file
@@ -55,7 +55,7 @@ cdef int64_t recent_position(const Log *log, int32_t i) noexcept nogil:
 
 
 cdef int64_t position_of_bound(const Log *log, int64_t bound) noexcept nogil:
-    """In the active segment; -1 when the recent batches do not tell."""
+    """The bound's position in the active segment; -1 when the recent batches do not contain it."""
     cdef int32_t i
     if bound >= log.end_offset:
         return log.active.size
@@ -65,12 +65,12 @@ cdef int64_t position_of_bound(const Log *log, int64_t bound) noexcept nogil:
 
 cdef void clip(ReadResult *out, Segment *segment, const Position *found, int64_t limit, int64_t max_bytes,
                bint min_one) noexcept nogil:
-    """Takes the count of `segment` over."""
+    """Takes over the count of `segment`."""
     cdef int64_t size = limit - found.position
     if size > max_bytes:
         size = max_bytes
     if size < found.size:
-        # A first batch that does not fit is given whole or not at all (KIP-74).
+        # A first batch that does not fit is returned whole or not at all (KIP-74).
         size = found.size if min_one and found.size <= limit - found.position else 0
     out.first_offset = found.offset
     out.position = found.position
@@ -127,7 +127,7 @@ cdef void look(Log *log, int64_t offset, int64_t bound, Look *at) noexcept nogil
 
 
 cdef int locate(const Look *at, int64_t offset, bint cached, Position *found) noexcept nogil:
-    """The batch that holds `offset`, with the segment's files: 0, SEGMENT_END or -errno."""
+    """Finds the batch that holds `offset` in the segment's files: 0, SEGMENT_END or -errno."""
     cdef int64_t floor = at.floor
     cdef int result
     if load32(&at.segment.file) < 0:
@@ -142,14 +142,14 @@ cdef int locate(const Look *at, int64_t offset, bint cached, Position *found) no
             return <int> floor
     result = segment_find(at.segment, offset, floor, at.limit, cached, found)
     if floor > 0 and (result == -EILSEQ or (result == 0 and found.position == floor and found.offset > offset)):
-        # No batch begins where the index says, or not one at or before the offset: all of them are looked at.
+        # The index is wrong: no batch begins at that position, or only one behind the offset. Search all batches.
         result = segment_find(at.segment, offset, 0, at.limit, cached, found)
     return result
 
 
 cdef int read_segment(const Look *at, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one, bint cached,
                       ReadResult *out) noexcept nogil:
-    """Takes the segment's count over unless it gives SEGMENT_END or -errno."""
+    """Takes over the segment's count unless it returns SEGMENT_END or -errno."""
     cdef Position found
     cdef Position end
     cdef int64_t limit = at.limit
@@ -198,7 +198,7 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
         cuts = log.cuts
         result = check_range(log, offset)
         if bound > log.end_offset:
-            bound = log.end_offset  # a high watermark is cut after the log is; what was behind may be going
+            bound = log.end_offset  # a truncation lowers the log's end first; the bytes behind it may be disappearing
         at.segment = NULL
         if result == 0 and offset < bound and not read_recent(log, offset, bound, max_bytes, min_one, out):
             look(log, offset, bound, &at)
@@ -210,7 +210,7 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
             return 0
         segment_release(at.segment)
         if result == SEGMENT_END:
-            # Compaction may leave the end of a segment's offsets without a batch: the next segment's first one follows.
+            # Compaction may leave no batch at the end of a segment's offsets. Read on in the next segment.
             if at.next_base < 0:
                 return 0
             offset = at.next_base
@@ -218,7 +218,7 @@ cdef int read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint m
             return LOG_BLOCKED
         elif cuts_of(log) == cuts:
             return KAFKA_STORAGE_ERROR
-        # Else the records were taken away while they were looked for: the log tells what is there now.
+        # Otherwise the records were removed during the search. Look at the log again.
 
 
 cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
@@ -244,7 +244,7 @@ cdef int segment_max_timestamp(Log *log, Segment *segment, int64_t *timestamp_ms
         result = segment_time_floor_on_disk(segment, FOREVER, &entry)
         timestamp_ms[0] = entry.timestamp_ms
         offset[0] = segment.base_offset + entry.relative_offset
-        if result == 0:  # loaded from disk: known from now on
+        if result == 0:  # loaded from disk: remember it
             store64(&segment.offset_of_max_timestamp, offset[0])
             store64(&segment.max_timestamp_ms, timestamp_ms[0])
         return result
@@ -270,7 +270,7 @@ cdef int read_batch(Segment *segment, const Position *at, uint8_t **batch) noexc
 
 cdef int look_into(Segment *segment, const Position *at, int64_t timestamp_ms, int64_t start_offset, bint greatest,
                    const InflateLimits *limits, FoundRecord *found) noexcept nogil:
-    """One batch, record by record."""
+    """Searches one batch, record by record."""
     cdef uint8_t *batch
     cdef BatchHeader header
     cdef CodecContext *context = thread_codec()
@@ -291,7 +291,7 @@ cdef int look_into(Segment *segment, const Position *at, int64_t timestamp_ms, i
 
 
 cdef int64_t position_by_time(Log *log, Segment *segment, int64_t timestamp_ms, int64_t start_offset) noexcept nogil:
-    """Where a scan for the timestamp may begin, or -errno."""
+    """The position where a scan for the timestamp begins, or -errno."""
     cdef TimeEntry entry
     cdef int64_t offset, position
     cdef int result
@@ -321,7 +321,7 @@ cdef int scan_by_time(Log *log, Segment *segment, int64_t timestamp_ms, int64_t 
         return <int> position
     result = segment_open_log(segment)
     while result == 0 and position < limit and not found.found:
-        result = segment_find(segment, 0, position, limit, False, &at)  # any batch will do: the one that lies there
+        result = segment_find(segment, 0, position, limit, False, &at)  # offset 0 finds any batch that lies there
         if result == 0:
             result = look_into(segment, &at, timestamp_ms, start_offset, False, limits, found)
         position = at.position + at.size
@@ -338,8 +338,8 @@ cdef int32_t epoch_of(Log *log, int64_t offset) noexcept nogil:
 
 cdef int begin_by_time(Log *log, SegmentList **list, int64_t *start_offset, int64_t *cuts,
                        InflateLimits *limits) noexcept nogil:
-    """The segments to look into, counted; NULL where there is nothing to find: the files of a log that begins anew may
-    be going."""
+    """The segments to search, counted; NULL when there are no records: a log that begins anew may be removing its
+    files."""
     cdef int result
     list[0] = NULL
     mutex_lock(&log.lock)
@@ -406,7 +406,7 @@ cdef int find_greatest(Log *log, SegmentList *list, const InflateLimits *limits,
 
 
 cdef int search(Log *log, bint greatest, int64_t timestamp_ms, FoundRecord *found) noexcept nogil:
-    """The first record with a timestamp at or behind `timestamp_ms`, or with the greatest one. 0 or Kafka's error
+    """Finds the first record at or after `timestamp_ms`, or the first with the greatest timestamp. 0 or Kafka's error
     code."""
     cdef SegmentList *list
     cdef InflateLimits limits
@@ -426,7 +426,7 @@ cdef int search(Log *log, bint greatest, int64_t timestamp_ms, FoundRecord *foun
             return 0
         if cuts_of(log) == cuts:
             return KAFKA_STORAGE_ERROR
-        # Else the files went while they were searched: the log has others now.
+        # Otherwise files were removed during the search, and the log has others now.
 
 
 cdef void answer(Log *log, const FoundRecord *found, int64_t *offset, int64_t *found_ms,

@@ -228,6 +228,6 @@ def test_start_opens_logs_with_the_configured_threads(tmp_path: Path, monkeypatc
             asked.append(recovery_threads)
             super().__init__(*arguments, recovery_threads=recovery_threads, **named)
 
-    monkeypatch.setattr("kafkacore.storage.log_manager.LogManager", Counted)
+    monkeypatch.setattr("kafkacore.server.node.LogManager", Counted)
     with started(tmp_path, "num.recovery.threads.per.data.dir=5"):
         assert asked == [5]

@@ -27,7 +27,7 @@ cdef int begin_epochs(Log *log, const char *directory) noexcept nogil
 cdef int write_partition_metadata(const Disk *disk, const char *directory, const uint8_t *topic_id) noexcept nogil
 # Copies the entries under the lock and writes them without it.
 cdef int write_epochs(Log *log, const char *directory, bint synced) noexcept nogil
-# The state of producers below `offset`, whose name it has; the log's is copied under the lock.
+# Writes the producer state below `offset` as the snapshot of that offset. The second copies the log's under the lock.
 cdef int write_producers(const Disk *disk, const char *directory, const Producers *producers, int64_t offset,
                          bint synced) noexcept nogil
 cdef int write_producer_snapshot(Log *log, const char *directory, int64_t offset, bint synced) noexcept nogil

@@ -25,6 +25,6 @@ cdef enum:
     FILES_ROUNDS = 1500   # with 20 ms between them: 30 s
 
 cdef bint is_short_of_files(int result) noexcept nogil  # -EMFILE or -ENFILE
-# For steps that must not stop half-way and can be repeated: whether to repeat them, because `result` says that there
+# For steps that can be repeated but must not stop half-way: whether to repeat them, because `result` says that there
 # was no file descriptor and not all rounds are used up. Sleeps before the next round.
 cdef bint wait_for_files(int result, int *rounds_left) noexcept nogil

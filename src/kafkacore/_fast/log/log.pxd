@@ -58,7 +58,7 @@ ctypedef struct LogConfig:
     bint preallocate
     int32_t producer_id_expiration_ms
 
-# The segments in order, immutable: replaced whole, read under a count.
+# The segments in order. Immutable: a change replaces the whole list, and readers hold a count of it.
 ctypedef struct SegmentList:
     int32_t refs
     int32_t count
@@ -106,11 +106,11 @@ ctypedef struct Log:
     int64_t local_log_start_offset
     int64_t end_offset                   # of the next record
     int64_t cuts                         # how often files were removed: an earlier look-up may be out of date
-    int64_t truncations                  # how often records were taken from its end, or it moved
+    int64_t truncations                  # how often records were cut from its end, or it moved
     bint swapping                        # compacted segments are taking their places: see compact/swap.pxd
     int64_t synced_offset                # all records below survive power loss
     int64_t commit_offset                # the next commit syncs up to here
-    int64_t unflushed_since_ns           # monotonic; -1 when all is synced
+    int64_t unflushed_since_ns           # monotonic; -1 when all records are synced
     int64_t first_unstable_offset        # of the oldest open transaction; -1 when none
     int64_t last_aborted_offset          # none of the aborted transactions ends behind it; -1 when none; atomic
     int64_t total_bytes                  # of all segments; atomic
@@ -129,23 +129,22 @@ ctypedef struct Log:
     int64_t roll_offset                  # base offset of the segment that the roll under way makes
     Job epochs_job
     bint epochs_job_queued
-    Job ahead_job                        # sets blocks aside for a log that grows fast
+    Job ahead_job                        # reserves disk blocks for a log that grows fast
     bint ahead_job_queued
 
 cdef LogConfig *config_new() noexcept nogil  # Kafka's defaults; NULL: no memory
 cdef void config_hold(LogConfig *config) noexcept nogil
 cdef void config_release(LogConfig *config) noexcept nogil
 
-# A lazy log that begins at `start_offset`. Takes no count of `config` away; names and callbacks are the caller's to
-# set.
+# Makes a lazy log that begins at `start_offset`. Takes no count of `config` away. The caller sets names and callbacks.
 cdef int log_init(Log *log, LogDir *dir, const Clock *clock, LogConfig *config, int64_t start_offset) noexcept nogil
-cdef void log_destroy(Log *log) noexcept nogil  # with its last count; files are closed as they are
+cdef void log_destroy(Log *log) noexcept nogil  # when its last count is released; does not sync the files
 cdef int64_t log_now_ms(Log *log) noexcept nogil
 
 # --- under the lock ---
 cdef char *log_directory_path(const Log *log) noexcept nogil  # malloc'ed "<log dir>/<topic>-<index><suffix>"
 cdef void log_block(Log *log, Waiter *waiter) noexcept nogil  # no-op for NULL
-# Counted; the last that begins at or before it
+# The last segment that begins at or before `offset`, counted.
 cdef Segment *log_segment_at(const Log *log, int64_t offset) noexcept nogil
 cdef void recent_clear(Log *log) noexcept nogil
 cdef void recent_add(Log *log, int64_t base_offset, int64_t position) noexcept nogil
@@ -158,9 +157,9 @@ cdef LogConfig *log_hold_config(Log *log) noexcept nogil
 cdef SegmentList *log_hold_segments(Log *log) noexcept nogil  # NULL while lazy
 cdef void segments_release(SegmentList *list) noexcept nogil
 cdef void log_wake_blocked(Log *log, int why) noexcept nogil
-cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until nobody is left
+cdef void log_wake_changed(Log *log, int why) noexcept nogil  # calls on_change until no waiter is left
 cdef LogDir *log_dir(const Log *log) noexcept nogil
 # The directory failed: takes it offline and wakes the waiters of this log.
 cdef void log_fail(Log *log, int error) noexcept nogil
-# The same for work that began when the log was in `dir`; it may have moved on meanwhile.
+# The same for work that began when the log was in `dir`; the log may have moved meanwhile.
 cdef void log_fail_in(Log *log, LogDir *dir, int error) noexcept nogil

@@ -1,4 +1,4 @@
-"""Python's hold on a partition and its log. A method that may wait for a device lets go of the GIL meanwhile."""
+"""Python's handle of a partition and its log. A method that may wait for a device releases the GIL meanwhile."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,9 +13,8 @@ ROLES: tuple[str, ...]
 STATES: tuple[str, ...]
 
 class AppendResult(NamedTuple):
-    """`error` is Kafka's code; where it is not 0 the offsets are -1. `record_errors`: index in the batch and what is
-    wrong.
-    """
+    """`error` is Kafka's code; the offsets are -1 unless it is 0. `record_errors` has the index in the batch and the
+    fault of each invalid record."""
 
     error: int
     first_offset: int
@@ -25,7 +24,7 @@ class AppendResult(NamedTuple):
     duplicate: bool
     error_message: str | None
     record_errors: list[tuple[int, str]]
-    ack: tuple[int, int] | None  # a kind of `watch` and an offset: what an answer waits for
+    ack: tuple[int, int] | None  # the acknowledgement to wait for: a kind of `partition_watch` and an offset
 
 class ReadBytes(NamedTuple):
     error: int
@@ -38,7 +37,7 @@ class ReadBytes(NamedTuple):
     leader_epoch: int
     diverging_epoch: int
     diverging_end_offset: int
-    aborted: list[tuple[int, int]]  # (producer id, first offset), of a read with isolation 1
+    aborted: list[tuple[int, int]]  # (producer id, first offset); empty unless the isolation is 1
 
 class SegmentInfo(NamedTuple):
     base_offset: int
@@ -46,9 +45,9 @@ class SegmentInfo(NamedTuple):
     sealed: bool
 
 class PartitionHandle:
-    """One partition on one log directory. Costs no file until the first append.
+    """One partition on one log directory. It has no file before its first append.
 
-    `topic_id` None: a log that has none on disk. Methods that say "blocking" must not run on a loop's thread.
+    `topic_id` is None for a log without one. Methods that say "blocking" must not run on a loop's thread.
     """
 
     def __init__(
@@ -87,34 +86,34 @@ class PartitionHandle:
 
     @property
     def synced_offset(self) -> int:
-        """All records below survive a power loss."""
+        """All records below this offset survive a power loss."""
 
     @property
     def recovery_point(self) -> int:
-        """What recovery-point-offset-checkpoint says: where a recovery after a crash must begin."""
+        """The offset for recovery-point-offset-checkpoint, where a recovery after a crash must begin."""
 
     @property
     def log_start_offset(self) -> int: ...
     @property
     def moved_log_start_offset(self) -> int:
-        """The log start where no segment tells it by its base offset; else -1."""
+        """The log start offset when no segment begins there; else -1."""
 
     @property
     def high_watermark(self) -> int: ...
     @property
     def is_behind(self) -> bool:
-        """A leader whose high watermark is not where its epoch begins as yet (KIP-207)."""
+        """Whether this is a leader whose high watermark has not reached the start of its epoch (KIP-207)."""
 
     @property
     def last_stable_offset(self) -> int: ...
     def satisfies(self, kind: int, at: int) -> bool:
-        """Whether a wait of that kind (of `watch`) would be over."""
+        """Whether a wait of this kind (see `partition_watch`) for `at` would be over."""
 
     def leader_epochs(self) -> list[tuple[int, int]]:
         """Epochs and their start offsets, oldest first."""
 
     def segments(self) -> list[SegmentInfo]:
-        """Oldest first; none while the log is lazy."""
+        """Oldest first; empty while the log is lazy."""
 
     def become_leader(
         self,
@@ -124,77 +123,80 @@ class PartitionHandle:
         followers: Sequence[tuple[int, bool]] = (),
         min_isr: int = 1,
     ) -> bool:
-        """Leads from now on. `followers`: broker id and whether in sync, of every other replica. False: an older
-        epoch.
-        """
+        """Makes this broker the leader. `followers`: broker id of every other replica, and whether it is in sync.
+        Returns False and changes nothing if the epoch is older."""
 
     def become_follower(self, leader_id: int, leader_epoch: int, partition_epoch: int = 0) -> bool:
-        """Follows `leader_id` (-1: nobody leads). False: an older epoch, nothing changed."""
+        """Follows `leader_id` (-1: no leader). Returns False and changes nothing if the epoch is older."""
 
     def configure(self, settings: LogSettings) -> None:
-        """Another configuration from now on."""
+        """Replaces the configuration."""
 
     def close(self, gone: bool = False) -> None:
-        """No more appends; whoever waits is told. `gone`: the partition is deleted."""
+        """Refuses appends from now on and wakes all waiters. `gone`: the partition is deleted."""
 
     def restore_high_watermark(self, offset: int) -> None:
-        """From replication-offset-checkpoint, after `load` and before a role: within the log."""
+        """Sets the high watermark of replication-offset-checkpoint, brought within the log. Call it after the load and
+        before the partition gets a role."""
 
     def assign_topic_id(self, topic_id: Uuid) -> None:
-        """For a log that has none yet: partition.metadata is written before this returns. Blocking. Raises OSError."""
+        """Gives a log without a topic id this one, and writes partition.metadata before it returns. Blocking. Raises
+        OSError."""
 
     def truncate_to(self, offset: int) -> None:
-        """The log ends at `offset` (or where it ended before). Blocking. Raises OSError when the directory is
-        offline.
-        """
+        """Cuts the log so that it ends at `offset`, or where it ended before. Blocking. Raises OSError when the
+        directory is offline."""
 
     def truncate_fully(self, offset: int) -> None:
-        """Drops everything and begins anew at `offset`. Blocking. Raises OSError when the directory is offline."""
+        """Drops all records and begins anew at `offset`. Blocking. Raises OSError when the directory is offline."""
 
     def delete_records(self, offset: int) -> tuple[int, int]:
-        """Records below `offset` (-1: below the high watermark) go: error and low watermark. Blocking."""
+        """Deletes the records below `offset` (-1: below the high watermark). Returns error and low watermark.
+        Blocking."""
 
     def delete_old_segments(self) -> int:
-        """Retention as configured: how many segments went. Blocking. Raises OSError when the directory is offline."""
+        """Applies the configured retention. Returns how many segments it deleted. Blocking. Raises OSError when the
+        directory is offline."""
 
     def shut(self) -> None:
-        """The end of an orderly run: everything on disk, a producer snapshot at the end, no more appends. Blocking.
-        OSError.
-        """
+        """Ends an orderly run: syncs everything, with a producer snapshot at the end, and refuses appends. Blocking.
+        Raises OSError."""
 
     def retire(self) -> None:
-        """Deleted, or not ours any more: afterwards its directory may be renamed or removed. Blocking."""
+        """Ends all work of a partition that is deleted or leaves this directory: refuses appends and wakes all waiters.
+        Its directory may be renamed or removed when this returns. Blocking."""
 
     def fail(self, error: int) -> None:
-        """Its directory failed with an errno: whoever waits is told KAFKA_STORAGE_ERROR."""
+        """Reports that the directory failed with an errno. Waiters get KAFKA_STORAGE_ERROR."""
 
     def expire_producers(self) -> int:
-        """producer.id.expiration.ms: how many are forgotten."""
+        """Forgets the producers that producer.id.expiration.ms allows to forget. Returns how many."""
 
     @property
     def unflushed_since_ms(self) -> int:
-        """When the oldest byte that is not synced was appended (monotonic clock); -1 when all is."""
+        """When the oldest unsynced byte was appended (monotonic clock); -1 when all bytes are synced."""
 
     def open_ahead(self) -> None:
         """Starts to open a leader's log if the next append would wait for it. A Produce of many partitions does so."""
 
     def append(self, records: Buffer, acks: int = 1, wait: bool = True, coordinator: bool = False) -> AppendResult:
-        """Produce: one batch, validated and stamped with offsets. Blocking: waits for the log to open or roll, and with
-        `wait` for the acknowledgement that `acks` asks for; without, `ack` is what it would have waited for.
-        `coordinator`: a batch of this node's own, which may be a transaction's marker."""
+        """Appends one batch as Produce does: validates it and stamps its offsets. Blocking: waits for the log to open
+        or roll, and with `wait` for the acknowledgement that `acks` asks for. Without `wait`, the result's `ack` names
+        that acknowledgement. `coordinator`: the batch is this node's own, and may be a transaction's marker."""
 
     def append_now(self, records: bytearray, acks: int = 1) -> AppendResult | None:
-        """`append` of a batch of this node's own, stamped in place, that waits for no device:
-        None when the log is being opened or rolled first, which is on its way then."""
+        """Appends a batch of this node's own, stamped in place, and waits for no device. Returns None when the log must
+        open or roll first: this call starts that, and `append` waits for it."""
 
     def append_as_follower(self, records: Buffer, leader_epoch: int) -> AppendResult:
-        """Whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
+        """Appends whole batches that carry their offsets, of epochs up to `leader_epoch`. Blocking as `append`."""
 
     def flush(self, timeout_ms: int = -1) -> bool:
-        """Everything appended so far is on the disk when this returns True. Blocking."""
+        """Returns True once everything appended so far is on the disk, False when `timeout_ms` pass first. Blocking."""
 
     def flush_soon(self) -> None:
-        """Syncs everything appended so far in the committer's next round; returns at once (watch.SYNCED tells when)."""
+        """Asks the committer to sync everything appended so far in its next round. Returns at once; a watch for SYNCED
+        reports when it is done."""
 
     def read(
         self,
@@ -205,13 +207,13 @@ class PartitionHandle:
         current_epoch: int = -1,
         last_fetched_epoch: int = -1,
     ) -> ReadBytes:
-        """Fetch: whole and perhaps one cut batch, as stored. Blocking. `isolation`: 0 up to the high watermark, 1 up to
-        the last stable offset, 2 to the log's end (all three from a leader), 3 to the end whoever leads. Raises
-        OSError."""
+        """Reads as Fetch does: whole batches as stored, the last one perhaps cut. Blocking. `isolation`: 0 reads up to
+        the high watermark, 1 up to the last stable offset, 2 to the log's end (all three only from a leader), 3 to the
+        log's end in any role. Raises OSError."""
 
     def offset_by_time(self, timestamp_ms: int, bound: int | None = None) -> tuple[int, int, int]:
-        """Offset, timestamp and leader epoch of the first record at or after a time, below `bound` (the high
-        watermark); -1s when there is none. Blocking. Raises OSError when the directory is offline."""
+        """Offset, timestamp and leader epoch of the first record at or after `timestamp_ms` and below `bound` (the high
+        watermark); three times -1 when there is none. Blocking. Raises OSError when the directory is offline."""
 
     def offset_of_max_timestamp(self) -> tuple[int, int, int]:
         """The same for the record with the greatest timestamp (KIP-734). Blocking."""
@@ -222,7 +224,7 @@ class PartitionHandle:
 def new_partitions(
     directory: LogDirectory, topic: str, topic_id: Uuid, indexes: Iterable[int], settings: LogSettings
 ) -> list[PartitionHandle]:
-    """A handle for each index, as PartitionHandle makes one."""
+    """Makes a PartitionHandle for each index of one topic."""
 
 def lead_alone(handles: list[PartitionHandle], leader_id: int, leader_epoch: int, partition_epoch: int) -> None:
-    """`become_leader` of partitions that have no other replica."""
+    """Calls `become_leader` for partitions that have no other replica."""

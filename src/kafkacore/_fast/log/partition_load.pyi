@@ -1,4 +1,4 @@
-"""Loads of logs as Python asks for them. What waits for a device lets go of the GIL meanwhile."""
+"""Loads of logs for Python. Functions that wait for a device release the GIL meanwhile."""
 
 from typing import NamedTuple
 
@@ -11,8 +11,8 @@ class LoadReport(NamedTuple):
     dropped_segments: int
 
 class LoadProgress:
-    """How far loads have come: bytes and segments looked through so far, of any number of logs; and how many segments
-    of the log that is being recovered are yet to be checked."""
+    """The progress of any number of loads: bytes and segments looked through so far, and how many segments of the log
+    under recovery remain to be checked."""
 
     def __init__(self) -> None: ...
     @property
@@ -23,24 +23,25 @@ class LoadProgress:
     def segments_to_recover(self) -> int: ...
 
 class LogFiles:
-    """The segments and producer snapshots of a log, by the sorted names of the files in its directory."""
+    """The segments and producer snapshots of a log, from the sorted names of the files in its directory."""
 
     def __init__(self, names: list[str]) -> None: ...
     @property
     def has_left_overs(self) -> bool:
-        """Files of something half done (`.deleted`, `.cleaned`, `.swap`), or an index without its segment."""
+        """Whether there are files of an unfinished operation (`.deleted`, `.cleaned`, `.swap`), or an index without its
+        segment."""
 
     @property
     def base_offsets(self) -> list[int]: ...
 
 def read_topic_ids(handles: list[PartitionHandle]) -> list[bool]:
-    """Takes the topic id of each log's partition.metadata, before its load. Blocking, and without the GIL from the
-    first to the last. False: there is no such file, or it is not as Kafka writes it."""
+    """Reads the topic id of each log from partition.metadata, before its load. Blocking; releases the GIL once for all
+    logs. False: the file is missing, or is not as Kafka writes it."""
 
 class LogLoad:
-    """Takes up what a directory holds, before the log's first use: unless `clean`, what lies behind the recovery point
-    is checked and rebuilt; compaction may have left gaps below `gaps_until`. A clean log has no file open until it is
-    used, and with `at_rest` no other has."""
+    """Loads a log from its directory before its first use. Unless `clean`, it checks and rebuilds what lies behind the
+    recovery point; compaction may have left gaps below `gaps_until`. A clean log has no file open until its first use;
+    with `at_rest` this holds for every log."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class LogLoad:
     @property
     def handle(self) -> PartitionHandle: ...
     def report(self) -> LoadReport:
-        """Once it has run. Raises OSError."""
+        """The result, once the load has run. Raises OSError."""
 
 def run(loads: list[LogLoad]) -> None:
-    """One after the other. Blocking, and without the GIL from the first to the last."""
+    """Runs one load after the other. Blocking; releases the GIL once for all of them."""

@@ -1,4 +1,4 @@
-"""The partition table that hot requests look partitions up in."""
+"""The partition table, in which hot requests look up partitions."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -6,27 +6,27 @@ from kafkacore._fast.base.uuid import Uuid
 from kafkacore._fast.log.partition_handle import PartitionHandle
 
 class Table:
-    """An immutable table of topics; empty when made by itself. `changed` makes the next one."""
+    """An immutable table of topics. `Table()` is empty; `changed` makes the next table."""
 
     def __init__(self) -> None: ...
     def __len__(self) -> int: ...
     def changed(
         self, topics: Collection[tuple[str, Uuid, Sequence[PartitionHandle | None]]], gone: Iterable[Uuid] = ()
     ) -> Table:
-        """A new table: this one's topics, with `topics` (`(name, topic id, partitions by index)`) put in place of what
-        had their id or name, and without the topic ids in `gone`. A topic that stays costs nothing by itself."""
+        """A new table: this one's topics without the ids in `gone`, and with `topics` (`(name, topic id, partitions by
+        index)`), each in place of the topic that had its id or name. Topics that stay cost nothing."""
 
     def topics(self) -> list[tuple[str, Uuid, int]]:
-        """Name, topic id and how many partitions, in no order."""
+        """Name, topic id and number of partitions of each topic, in no particular order."""
 
     def longest_probe(self) -> int:
-        """How many places a look-up passes at most on its way to a topic; tests bound it."""
+        """The most places that a look-up passes on its way to a topic; tests bound it."""
 
     def find(self, topic: str | Uuid, index: int) -> bool:
-        """Whether the partition of a topic name or a topic id is here."""
+        """Whether the table has the partition of a topic name or a topic id."""
 
 def live_count() -> int:
-    """Tables that somebody holds in this process."""
+    """Number of live tables in this process."""
 
 def live_topics() -> int:
-    """Topics of all these tables."""
+    """Number of live topics in this process; tables share them."""

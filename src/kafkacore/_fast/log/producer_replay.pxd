@@ -9,17 +9,17 @@ from kafkacore._fast.log.producers cimport Producers
 from kafkacore._fast.record.record cimport BatchHeader
 from kafkacore._fast.log.segment cimport Segment
 
-# Nobody else uses the log until the load is done.
+# No other thread uses the log until the load is done.
 ctypedef struct Load:
     Log *log
     char *path
-    const int64_t *snapshots         # offsets of the producer snapshots on disk, growing
+    const int64_t *snapshots         # offsets of the producer snapshots on disk, ascending
     int32_t snapshot_count
     int64_t snapshots_end            # snapshots behind this offset are not trusted
     int64_t log_start_offset         # as checkpointed
     Segment **segments
     int32_t count
-    bint *recovered                  # of each segment: its indexes were made anew; NULL: none was
+    bint *recovered                  # of each segment: whether its indexes were rebuilt; NULL: none was
     Producers *producers
     int64_t state_offset             # `producers` has the state below it; -1: none yet
     int64_t snapshot_offset          # of the newest snapshot that was read or written; -1: none
@@ -33,20 +33,20 @@ cdef enum:
 # Where the log begins: the checkpoint, or the first segment behind it.
 cdef int64_t load_start(const Load *load) noexcept nogil
 
-# A batch of segment `i` that lies in memory: its producer, and the transaction index of a segment that is made anew.
+# Replays a batch of segment `i` that is in memory: its producer, and the transaction index of a rebuilt segment.
 cdef int replay_batch(Load *load, int32_t i, const uint8_t *batch, const BatchHeader *header) noexcept nogil
 
-# Producers as they were at `offset`: from the newest snapshot below it that can be read (one that cannot is removed),
-# and the batches behind that. 0 or -errno; -EILSEQ where the bytes are no batches.
+# Restores the producers as of `offset`: from the newest readable snapshot below it (unreadable ones are removed), and
+# from the batches behind that. 0 or -errno; -EILSEQ where the bytes are no batches.
 cdef int replay_to(Load *load, int64_t offset) noexcept nogil
 
 # Saves the state as the snapshot of the segment that begins at `state_offset`.
 cdef int replay_save(Load *load) noexcept nogil
 
-# Snapshots of no segment, but the newest of a clean shutdown, and those outside the log: an offset that was cut off may
-# be another record's tomorrow (removeStraySnapshots).
+# Removes snapshots that belong to no segment, except the newest of a clean shutdown, and snapshots outside the log:
+# another record may get an offset that was cut off (removeStraySnapshots).
 cdef int replay_drop_strays(Load *load, int64_t end_offset) noexcept nogil
 
-# Producer state as it was at `end_offset`, where the log now ends: from the snapshots that are left and the batches
-# behind them. While nothing is appended. 0 or -errno.
+# Rebuilds the producer state as of `end_offset`, where the log now ends, from the snapshots that are left and the
+# batches behind them. No append may run meanwhile. 0 or -errno.
 cdef int log_replay_producers(Log *log, int64_t end_offset) noexcept nogil

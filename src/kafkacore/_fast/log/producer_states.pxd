@@ -1,4 +1,4 @@
-"""Any thread; takes the log's lock without the GIL, for as long as a copy of the states takes."""
+"""Any thread may ask. The log's lock is held, without the GIL, while the states are copied."""
 
 from kafkacore._fast.log.producers cimport Producer
 

@@ -3,8 +3,8 @@ from typing import NamedTuple
 from kafkacore._fast.log.partition_handle import PartitionHandle
 
 class ProducerState(NamedTuple):
-    """`last_sequence` is -1 when none of its batches is known, `transaction_first_offset` when no transaction is
-    open."""
+    """`last_sequence` is -1 when no batch of the producer is known. `transaction_first_offset` is -1 when no
+    transaction is open."""
 
     producer_id: int
     producer_epoch: int
@@ -14,4 +14,4 @@ class ProducerState(NamedTuple):
     transaction_first_offset: int
 
 def producer_states(handle: PartitionHandle) -> list[ProducerState]:
-    """Of a partition's producers, in no order. Raises MemoryError."""
+    """The states of a partition's producers, in no particular order. Raises MemoryError."""

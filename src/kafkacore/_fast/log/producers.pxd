@@ -75,17 +75,17 @@ cdef int producers_note_batch(Producers *producers, const uint8_t *batch, size_t
 cdef int64_t producers_first_unstable(const Producers *producers) noexcept nogil  # -1 when none
 # Transactions that ended below the high watermark no longer hold the last stable offset back.
 cdef void producers_replicated(Producers *producers, int64_t high_watermark) noexcept nogil
-# producer.id.expiration.ms; a producer with an open transaction stays. How many went.
+# producer.id.expiration.ms; a producer with an open transaction stays. Returns how many were removed.
 cdef int producers_expire(Producers *producers, int64_t now_ms, int64_t expiration_ms) noexcept nogil
-# Copies of those that have written, how many in `count`; the caller frees them. NULL: there are none (`count` 0), or no
-# memory for them.
+# Copies the producers that have written, and sets `count`; the caller frees the copies. NULL: there are none (`count`
+# 0), or no memory for them.
 cdef Producer *producers_copy(const Producers *producers, int32_t *count) noexcept nogil
 
 # The file's bytes, checksum included; `out.bad` when memory is out.
 cdef void producers_write(const Producers *producers, Writer *out) noexcept nogil
 # Checks a whole file and returns how many producers follow its header; -EINVAL: wrong version, checksum or length.
 cdef int32_t producers_begin_read(const uint8_t *data, int64_t size, Reader *reader) noexcept nogil
-# The next of them, with its last batch; `chain` stays unset.
+# Reads the next producer, with its last batch; `chain` stays unset.
 cdef void producers_read_one(Reader *reader, Producer *producer) noexcept nogil
 # Fills an empty table: 0, -EINVAL (corrupt) or -ENOMEM.
 cdef int producers_read(Producers *producers, const uint8_t *data, int64_t size) noexcept nogil

@@ -1,9 +1,9 @@
-"""What logs remember of their producers. Native code uses it; Python counts."""
+"""The producers that logs remember. Native code uses them; Python only counts them."""
 
 from collections.abc import Iterable
 
 def live_count() -> int:
-    """Producers that logs of this process remember."""
+    """Number of producers that the logs of this process remember."""
 
 def longest_chain(producer_ids: Iterable[int]) -> int:
-    """How many producers the fullest bucket holds of a table with these ids; tests bound it."""
+    """Number of producers in the fullest bucket of a table with these ids; tests bound it."""

@@ -13,10 +13,10 @@ cdef enum:
     FILE_HAS_ABORTED = 2  # so is .txnindex
 
 ctypedef struct LoadPlan:
-    const int64_t *base_offsets      # of the .log files, growing
+    const int64_t *base_offsets      # of the .log files, ascending
     const int32_t *files             # FILE_ bits of each
     int32_t count
-    const int64_t *snapshots         # offsets of the producer snapshots, growing
+    const int64_t *snapshots         # offsets of the producer snapshots, ascending
     int32_t snapshot_count
     int64_t log_start_offset         # as checkpointed; 0 when it was not
     int64_t recovery_point           # likewise
@@ -25,7 +25,7 @@ ctypedef struct LoadPlan:
     bint at_rest                     # after a recovery, too, no file stays open until the first append
     int64_t *progress                # atomic: bytes looked through so far
     int64_t *segments_done           # atomic: segments, likewise
-    int64_t *segments_left           # atomic: of this log, those that are yet to be checked
+    int64_t *segments_left           # atomic: segments of this log that remain to be checked
 
 ctypedef struct LoadReport:
     int64_t recovered_bytes

@@ -31,12 +31,12 @@ from kafkacore._fast.log.segment_end cimport SegmentEnd, segment_find_end, segme
 from kafkacore._fast.base.sync cimport mutex_lock, mutex_unlock
 from kafkacore._fast.log.txn_index cimport txn_index_last, txn_index_reset
 
-# A load, and what it was told and tells.
+# A load, its plan and its report.
 ctypedef struct Recovery:
     Load load
     const LoadPlan *plan
     LoadReport *report
-    bint *damaged                    # of each segment: its transaction index is none
+    bint *damaged                    # of each segment: its transaction index is corrupt
 
 
 # --- one segment, batch by batch ---
@@ -54,7 +54,7 @@ cdef int room_for(Load *load, int64_t size) noexcept nogil:
 
 
 cdef int64_t fill(Load *load, Segment *segment, int64_t at, int64_t end) noexcept nogil:
-    """As many bytes from `at` as the block holds: how many, or -errno."""
+    """Reads as many bytes from `at` as the block holds. Returns how many, or -errno."""
     cdef int64_t size = end - at if end - at < load.block_bytes else load.block_bytes
     cdef int64_t got = segment.disk.pread(segment.disk.self, segment.file, load.block, <size_t> size, at)
     return got if got < 0 or got == size else -EIO
@@ -67,7 +67,7 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
         return -ENOMEM
     segment_note_batch(segment, at, header.size_bytes, last_offset(header), header.max_timestamp,
                        load.log.config.index_interval_bytes)
-    # Entries that the checkpoint has and the log has not are cut off at its end, not by an older batch.
+    # Epochs that only the checkpoint has are cut off at the log's end, not by an older batch.
     if header.magic >= 2 and header.partition_leader_epoch > epochs_latest(load.log):
         if epochs_assign(load.log, header.partition_leader_epoch, header.base_offset) < 0:
             return -ENOMEM
@@ -75,12 +75,13 @@ cdef int note_recovered(Load *load, int32_t i, const uint8_t *batch, const Batch
 
 
 cdef bint may_have_gap(const Recovery *recovery, int64_t offset) noexcept nogil:
-    """Only compaction leaves gaps: that of a topic which is compacted, or was when a cleaner came so far."""
+    """Only compaction leaves gaps: the topic is compacted, or was when a cleaner got this far."""
     return recovery.load.log.config.compact_policy or offset < recovery.plan.gaps_until
 
 
 cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """What was synced behind a gap may have been compacted by whoever left no checkpoint of it; the last never is."""
+    """Whether a batch behind a gap is to be believed: it was synced, so a compaction without a checkpoint may have made
+    the gap. The last segment is never compacted."""
     cdef const Load *load = &recovery.load
     return (i + 1 < load.count and load.state_offset < header.base_offset
             and last_offset(header) < load.segments[i + 1].base_offset
@@ -88,7 +89,8 @@ cdef bint lay_there(const Recovery *recovery, int32_t i, const BatchHeader *head
 
 
 cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header) noexcept nogil:
-    """No checksum covers a base offset; the old magics tell the last offset alone."""
+    """Whether the batch may follow the one before it. No checksum covers a base offset; old magics give only the last
+    offset."""
     if header.magic >= 2 and header.base_offset != recovery.load.state_offset and not lay_there(
             recovery, i, header) and not may_have_gap(recovery, recovery.load.state_offset):
         return False
@@ -96,8 +98,8 @@ cdef bint follows(const Recovery *recovery, int32_t i, const BatchHeader *header
 
 
 cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
-    """Checks every batch, and rebuilds the indexes in memory and the state of producers; where the first bad one
-    begins, or -errno; -EOVERFLOW where an offset is too far from the segment's for an index entry."""
+    """Checks every batch, and rebuilds the indexes in memory and the producer state. Returns where the first bad batch
+    begins, or -errno; -EOVERFLOW: an offset is too far from the segment's base offset for an index entry."""
     cdef Load *load = &recovery.load
     cdef Segment *segment = load.segments[i]
     cdef BatchHeader header
@@ -115,7 +117,7 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
             return at
         if result == BATCH_SHORT or (result == BATCH_OK and header.size_bytes > have):
             if have == size - at:
-                return at  # all that is left is here, and it is no whole batch
+                return at  # the block has all that is left, and it is no whole batch
             if result == BATCH_OK and room_for(load, header.size_bytes) < 0:
                 return -ENOMEM
             start = at
@@ -139,7 +141,7 @@ cdef int64_t valid_bytes(Recovery *recovery, int32_t i) noexcept nogil:
 
 
 cdef int begin_segment(Load *load, int32_t i) noexcept nogil:
-    """Producers as they were where it begins, and nothing beside its records."""
+    """Restores the producers as of the segment's base offset, and empties its indexes."""
     cdef Segment *segment = load.segments[i]
     cdef int result = replay_to(load, segment.base_offset)
     if result == 0:
@@ -163,7 +165,8 @@ cdef int seal_recovered(Load *load, int32_t i) noexcept nogil:
 
 
 cdef int recover_segment(Recovery *recovery, int32_t i) noexcept nogil:
-    """1 when it was cut, 0 when it is whole, or -errno. Its indexes are in memory and in their files afterwards."""
+    """Returns 1 when it cut the segment, 0 when the segment is whole, or -errno. Its indexes are in memory and in their
+    files afterwards."""
     cdef Load *load = &recovery.load
     cdef Segment *segment = load.segments[i]
     cdef int64_t size = segment.size
@@ -195,7 +198,7 @@ cdef int measure(Segment *segment, bint stays_open) noexcept nogil:
         return result
     segment.size = segment.disk.size(segment.disk.self, segment.file)
     if not stays_open:
-        segment_close(segment)  # a long log has more segments than a process may have files
+        segment_close(segment)  # a long log has more segments than a process may open files
     return <int> segment.size if segment.size < 0 else (-EFBIG if segment.size > 0x7FFFFFFF else 0)
 
 
@@ -215,17 +218,17 @@ cdef int open_segments(Recovery *recovery) noexcept nogil:
         if result < 0:
             return result
         segment.created_ms = segment.modified_ms = log_now_ms(load.log)
-        # A process that was killed may have made it a moment before, without a sync of its name.
+        # A process that was killed may have made the segment a moment before, without a sync of its name.
         segment.entry_synced = plan.clean
         result = txn_index_last(segment, &load.last_aborted_offset) if plan.files[i] & FILE_HAS_ABORTED else 0
-        recovery.damaged[i] = result == -EINVAL  # rebuilt with the segment
+        recovery.damaged[i] = result == -EINVAL  # rebuilt together with the segment
         if result < 0 and result != -EINVAL:
             return result
     return 0
 
 
 cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
-    """What lies behind a cut cannot be trusted to follow it."""
+    """Drops the segments behind a cut: they may not follow on it."""
     cdef Load *load = &recovery.load
     cdef int result = 0
     while load.count > i + 1 and result == 0:
@@ -234,21 +237,21 @@ cdef int drop_segments_after(Recovery *recovery, int32_t i) noexcept nogil:
         add64(recovery.plan.progress, load.segments[load.count].size)
         result = segment_unlink(load.segments[load.count])
         if result == 0:
-            result = segment_sync_names(load.segments[load.count])  # or a later one alone could come back
+            result = segment_sync_names(load.segments[load.count])  # or a crash could bring back a later one alone
         segment_release(load.segments[load.count])
         load.segments[load.count] = NULL
     return result
 
 
 cdef bint is_unflushed(const Recovery *recovery, int32_t i) noexcept nogil:
-    """The segment that holds the recovery point, and those behind it."""
+    """Whether the segment holds the recovery point, or lies behind it."""
     cdef const Load *load = &recovery.load
     return i + 1 >= load.count or load.segments[i + 1].base_offset > recovery.plan.recovery_point
 
 
 cdef bint lacks_its_end(const Recovery *recovery, int32_t i) noexcept nogil:
-    """A segment that was rebuilt, and ends where the next does not begin: a file that lost its last pages may end with
-    a whole batch."""
+    """Whether a rebuilt segment ends before the next one begins: a file that lost its last pages may end with a whole
+    batch."""
     cdef const Load *load = &recovery.load
     return (i + 1 < load.count and load.state_offset != load.segments[i + 1].base_offset
             and not may_have_gap(recovery, load.state_offset))
@@ -274,11 +277,11 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
     count_left(recovery)
     while i < load.count:
         if not recovery.plan.clean and is_unflushed(recovery, i) and load.snapshots_end > load.segments[i].base_offset:
-            load.snapshots_end = load.segments[i].base_offset  # what is behind it was perhaps of other records
+            load.snapshots_end = load.segments[i].base_offset  # snapshots behind it may be of other records
         if needs_recovery(recovery, i):
             result = recover_segment(recovery, i)
             add64(recovery.plan.segments_left, -1)
-            # Damage to what was synced is no sign of a crash: what lies behind it was acknowledged, and stays.
+            # Damage to synced bytes is no sign of a crash. The segments behind it were acknowledged, and stay.
             if not recovery.plan.clean and is_unflushed(recovery, i) and (
                     result > 0 or (result == 0 and lacks_its_end(recovery, i))):
                 return drop_segments_after(recovery, i)
@@ -292,8 +295,8 @@ cdef int recover_all(Recovery *recovery) noexcept nogil:
 
 
 cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
-    """The log's end, and a last segment that takes appends again: after a clean shutdown (or where the plan says so) at
-    the first of them, with its indexes on disk until then; else at once, with its indexes in memory."""
+    """Finds the log's end and prepares the last segment. After a clean shutdown, or with `at_rest`, it stays closed
+    until the first append, with its indexes on disk. Otherwise it is open, with its indexes in memory."""
     cdef Load *load = &recovery.load
     cdef int32_t last = load.count - 1
     cdef Segment *segment = load.segments[last]
@@ -319,14 +322,14 @@ cdef int prepare_active(Recovery *recovery, int64_t *end_offset) noexcept nogil:
     segment_note_end(segment, &found)
     end_offset[0] = found.next_offset
     if not recovery.plan.clean:
-        result = segment_truncate(segment, segment.size)  # gives back blocks that the crashed node had set aside
+        result = segment_truncate(segment, segment.size)  # gives back blocks that the crashed node had reserved
     if result == 0 and recovery.plan.at_rest:
         return put_to_rest(segment)
     return result if result < 0 else segment_reserve(segment)
 
 
 cdef int put_to_rest(Segment *segment) noexcept nogil:
-    """As an orderly stop leaves it."""
+    """Leaves the segment as an orderly stop does."""
     cdef int result = segment_end_times(segment)
     if result == 0:
         result = segment_seal(segment)
@@ -337,7 +340,7 @@ cdef int put_to_rest(Segment *segment) noexcept nogil:
 
 
 cdef void seal_rest(Load *load) noexcept nogil:
-    """All but the last are sealed; their files are opened again by whoever reads them."""
+    """Seals all segments but the last. Readers open their files again."""
     cdef int32_t i
     for i in range(load.count - 1):
         segment_forget_indexes(load.segments[i])
@@ -367,7 +370,7 @@ cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef Load *load = &recovery.load
     cdef int result = 0
     if recovery.plan.clean and load.snapshot_count == 0 and load.state_offset < 0:
-        load.state_offset = end_offset  # as a log from before idempotent producers is upgraded: nothing is known
+        load.state_offset = end_offset  # as when Kafka upgrades a log from before idempotent producers: none is known
     elif load.state_offset < end_offset:
         result = replay_to(load, end_offset)
     producers_expire(load.producers, log_now_ms(load.log), load.log.config.producer_id_expiration_ms)
@@ -375,7 +378,8 @@ cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
 
 
 cdef int drop_everything_before(Recovery *recovery, int64_t *end_offset) noexcept nogil:
-    """The checkpointed start lies behind the end: segment files were lost. Kafka begins anew at the start."""
+    """When the checkpointed start lies behind the end, segment files were lost. Begins anew at the start, as Kafka
+    does."""
     cdef Load *load = &recovery.load
     cdef int result
     if end_offset[0] >= recovery.plan.log_start_offset:
@@ -397,7 +401,7 @@ cdef int64_t synced_until(const Recovery *recovery, int64_t end_offset) noexcept
 
 
 cdef void note_synced(Recovery *recovery, int64_t synced) noexcept nogil:
-    """Of the segments below it, and of the last after a clean shutdown, a sync has nothing left to do."""
+    """Marks the segments below `synced`, and after a clean shutdown the last one, as synced."""
     cdef Load *load = &recovery.load
     cdef int32_t i
     for i in range(load.count):
@@ -412,7 +416,7 @@ cdef int install(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef int64_t synced = synced_until(recovery, end_offset)
     cdef int result = 0
     if log.epochs_dirty:
-        log.epochs_dirty = EPOCHS_BEHIND  # batches that were checked have told others than the file
+        log.epochs_dirty = EPOCHS_BEHIND  # the checked batches had epochs that the file lacks
     epochs_drop_empty(log, end_offset)
     epochs_truncate_start(log, recovery.plan.log_start_offset)
     note_synced(recovery, synced)
@@ -431,7 +435,7 @@ cdef int install(Recovery *recovery, int64_t end_offset) noexcept nogil:
         result = log_set_segments(log, load.segments, load.count)
         if result == 0:
             log.state = LOG_OPEN
-            load.count = 0   # the list has taken the counts over
+            load.count = 0   # the list has taken over the counts
             log_save_epochs(log)
     else:
         log.synced_offset = log.commit_offset = log.end_offset = log.log_start_offset = recovery.plan.log_start_offset
@@ -460,7 +464,7 @@ cdef int run_load(Recovery *recovery) noexcept nogil:
     seal_rest(load)
     result = replay_drop_strays(load, end_offset)
     if result == 0 and recovery.report.dropped_segments:
-        # Gone for good before the log grows again, or they would follow on other records than their own.
+        # Removed for good before the log grows again, or they would follow on records that are not theirs.
         result = load.log.dir.disk.sync_directory(load.log.dir.disk.self, load.path)
     return result if result < 0 else install(recovery, end_offset)
 

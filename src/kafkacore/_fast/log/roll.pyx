@@ -40,7 +40,8 @@ cdef int log_start_roll(Log *log, int64_t base_offset, Waiter *blocked) noexcept
 
 
 cdef int append_segment(Log *log, Segment *segment) noexcept nogil:
-    """Adds a segment to the end of the list; the indexes of the sealed one leave memory. Takes the count over."""
+    """Adds a segment to the end of the list and takes over its count. The indexes of the sealed segment leave
+    memory."""
     cdef Segment *sealed = log.active
     cdef int32_t count = log.segments.count
     cdef int32_t i
@@ -64,7 +65,7 @@ cdef int append_segment(Log *log, Segment *segment) noexcept nogil:
 
 
 cdef int roll(Log *log) noexcept nogil:
-    """No append runs meanwhile; readers go on."""
+    """No append runs meanwhile. Readers go on."""
     cdef Segment *segment
     cdef int result
     mutex_lock(&log.lock)
@@ -101,7 +102,7 @@ cdef void run_roll(Job *job) noexcept nogil:
     cdef int64_t base_offset = log.roll_offset  # the next roll may start as soon as this one is in place
     cdef int result = roll(log)
     if result == 0:
-        log_commit_soon(log, base_offset)  # the sealed segment, as Kafka flushes after a roll
+        log_commit_soon(log, base_offset)  # syncs the sealed segment, as Kafka flushes after a roll
     log_end_job(log, LOG_OPEN, result)
 
 
@@ -124,7 +125,7 @@ cdef void log_reserve_ahead(Log *log) noexcept nogil:
 
 
 cdef void run_reserve_ahead(Job *job) noexcept nogil:
-    """A write into reserved blocks costs the file system a quarter less than one that must find blocks."""
+    """Reserves blocks, because a write into reserved blocks costs the file system a quarter less."""
     cdef Log *log = log_of_ahead_job(job)
     cdef const Disk *disk = log.dir.disk
     cdef Segment *segment
@@ -138,7 +139,7 @@ cdef void run_reserve_ahead(Job *job) noexcept nogil:
     mutex_unlock(&log.lock)
     if size > AHEAD_BYTES:
         size = AHEAD_BYTES
-    # A refusal (no such call, no room) is no failure: the appends find out whether there is room.
+    # A refusal (no such call, no room) is not a failure: the appends find out whether there is room.
     result = disk.want(disk.self, file_of(segment), start, <size_t> size) if size > 0 else -1
     mutex_lock(&log.lock)
     if load32(&segment.sealed) == 0:

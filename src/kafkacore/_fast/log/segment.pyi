@@ -1,4 +1,4 @@
 """Segments of logs; native only."""
 
 def live_count() -> int:
-    """Segments that somebody holds in this process."""
+    """Number of live segments in this process."""

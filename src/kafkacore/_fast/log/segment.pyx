@@ -14,7 +14,7 @@ cdef extern from "<fcntl.h>" nogil:
 cdef enum:
     SUFFIX_ROOM = 24          # the longest is ".timeindex.cleaned"
 
-cdef int32_t live_segments = 0  # atomic; tests hold it against zero
+cdef int32_t live_segments = 0  # atomic; tests check that it returns to zero
 
 
 cdef void segment_hold(Segment *segment) noexcept nogil:
@@ -80,7 +80,7 @@ cdef int segment_open_part(Segment *segment, const char *suffix, int flags) noex
 
 
 cdef int segment_keep_file(Segment *segment, int32_t *file, int handle) noexcept nogil:
-    """Several readers may come at once: one handle stays."""
+    """Several readers may open the file at once: one handle stays."""
     if handle < 0:
         return handle
     if not cas32(file, -1, handle):
@@ -97,7 +97,7 @@ cdef int segment_open_log(Segment *segment) noexcept nogil:
 
 
 cdef int open_new_log(Segment *segment, int flags) noexcept nogil:
-    """An empty .log is what an attempt left behind that had no file descriptor; one with records is somebody's."""
+    """Opens a new .log. An attempt that had no file descriptor left an empty one; one with bytes holds records."""
     cdef int result = open_once(segment, &segment.file, b".log", flags | O_EXCL)
     if result != -EEXIST:
         return result
@@ -122,7 +122,7 @@ cdef int segment_create(Segment *segment, int64_t now_ms, bint first, int64_t pr
     if result == 0 and preallocated_bytes > 0:
         result = segment.disk.truncate(segment.disk.self, file_of(segment), preallocated_bytes)
         segment.preallocated = True
-    # A log of few appends has one file open: the indexes are opened again when there are entries to write.
+    # A log with few appends has one file open. It opens the indexes again when there are entries to write.
     close_file(segment.disk, &segment.offset_index_file)
     close_file(segment.disk, &segment.time_index_file)
     segment.created_ms = segment.modified_ms = now_ms
@@ -164,13 +164,13 @@ cdef int segment_unlink(Segment *segment) noexcept nogil:
 
 
 cdef int segment_unlink_files(Segment *segment) noexcept nogil:
-    # The .log goes first: a crash in between leaves orphaned indexes, which a load removes. One that came back without
-    # its transaction index would have nothing but committed records; the other indexes are made again.
+    # The .log goes first: a crash in between leaves orphaned indexes, which a load removes. A segment that came back
+    # without its transaction index would show aborted records as committed; a load rebuilds the other indexes.
     cdef int rest
     cdef int result = segment_unlink_part(segment, b".log")
     cdef int32_t aborted = segment_open_part(segment, b".txnindex", O_RDWR | O_CLOEXEC)
     close_file(segment.disk, &aborted)
-    if aborted != -ENOENT:  # with no room for another open file, say, it may be there all the same
+    if aborted != -ENOENT:  # any other error, such as no file descriptor, leaves open whether it exists
         rest = segment_sync_names(segment)
         if rest == 0:
             rest = segment_unlink_part(segment, b".txnindex")
@@ -203,13 +203,13 @@ cdef int segment_sync(Segment *segment, bint indexes) noexcept nogil:
         if result == 0:
             result = sync_part(segment, b".timeindex")
         if result == 0:
-            result = sync_part(segment, b".txnindex")  # what it lacks would look committed
+            result = sync_part(segment, b".txnindex")  # transactions that it lacks would look committed
     return result
 
 
 cdef int sync_part(Segment *segment, const char *suffix) noexcept nogil:
-    """Where there is such a file; by a handle of its own, since a long log has more sealed segments than a process may
-    have files."""
+    """Syncs the file if it exists, by a handle of its own: a long log has more sealed segments than a process may open
+    files."""
     cdef const Disk *disk = segment.disk
     cdef int result
     cdef int file = segment_open_part(segment, suffix, O_RDWR | O_CLOEXEC)
@@ -221,5 +221,5 @@ cdef int sync_part(Segment *segment, const char *suffix) noexcept nogil:
 
 
 def live_count():
-    """Segments that somebody holds in this process."""
+    """Number of live segments in this process."""
     return load32(&live_segments)

@@ -14,11 +14,11 @@ ctypedef struct SegmentEnd:
     int64_t max_timestamp_ms         # -1 when none
     int64_t offset_of_max_timestamp
     int64_t first_timestamp_ms       # largest of the first batch; -1 when none
-    bint times_are_whole             # the time index ends with the greatest, as a closed segment's does
+    bint times_are_whole             # the time index ends with the greatest timestamp, as a closed segment's does
 
-# From the last index entry on, in memory or in the files. A short segment's offset index, of no more bytes than lie
-# between two entries, is taken for empty without a look, since a start asks this of every log. 0; -EINVAL: an index is
-# none; -EILSEQ: the bytes are no batches; -errno. May block.
+# Finds the end from the last index entry on, in memory or in the files. When the segment is no longer than the index
+# interval, its offset index is taken as empty without a look, since a start asks this of every log. 0; -EINVAL: an
+# index is corrupt; -EILSEQ: the bytes are no batches; -errno. May block.
 cdef int segment_find_end(Segment *segment, int64_t interval_bytes, SegmentEnd *found) noexcept nogil
 cdef void segment_note_end(Segment *segment, const SegmentEnd *found) noexcept nogil
 # Opens a last segment that was left on disk, with its indexes in memory (empty ones, where the files hold none); it

@@ -17,7 +17,7 @@ cdef enum:
 
 cdef int last_entry(Segment *segment, const int32_t *held, const char *suffix, int entry_bytes,
                     uint8_t *raw) noexcept nogil:
-    """1 when there is one, 0 when the index is empty, or -errno."""
+    """Returns 1 when there is an entry, 0 when the index is empty, or -errno."""
     cdef int file = segment_borrow(segment, held, suffix)
     cdef int result = read_last_entry(segment.disk, file, entry_bytes, raw) if file >= 0 else file
     segment_give_back(segment, held, file)
@@ -38,7 +38,7 @@ cdef int read_last_entry(const Disk *disk, int file, int entry_bytes, uint8_t *r
 
 
 cdef int64_t last_indexed(Segment *segment, int64_t interval_bytes) noexcept nogil:
-    """Position of the last batch that the offset index has; 0 for none."""
+    """Position of the last batch in the offset index; 0 when it has none."""
     cdef uint8_t raw[OFFSET_ENTRY_BYTES]
     cdef int64_t position
     cdef int found

@@ -17,8 +17,8 @@ cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t e
     cdef uint8_t block[SCAN_BYTES]
     cdef const Disk *disk = segment.disk
     cdef BatchHeader header
-    cdef int64_t at = floor     # of the batch under the eye
-    cdef int64_t start = 0      # of the block in the file
+    cdef int64_t at = floor     # position of the batch
+    cdef int64_t start = 0      # position of the block
     cdef int64_t held = 0       # bytes in the block
     cdef int64_t got
     cdef int parsed
@@ -36,7 +36,7 @@ cdef int segment_find(Segment *segment, int64_t offset, int64_t floor, int64_t e
             if got < 0:
                 return <int> got
             if cached and got < held and got < HEADER_BYTES:
-                return -EAGAIN   # a page of it is not here; a short file is found out by the reader that may wait
+                return -EAGAIN   # not all in the page cache; a reader that may wait notices a short file
             held = got
             parsed = parse_header(block, <size_t> held, &header)
         if parsed != BATCH_OK or header.size_bytes > end - at:

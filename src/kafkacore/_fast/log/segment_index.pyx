@@ -31,14 +31,14 @@ cdef inline int32_t time_file(const Segment *segment) noexcept nogil:
 
 
 cdef int open_index(Segment *segment, const char *suffix) noexcept nogil:
-    """Made only where there is none: whoever looks for no more than entries changes no directory."""
+    """Creates the file only when it is missing, so that a look-up does not change the directory."""
     cdef int file = segment_open_part(segment, suffix, O_RDWR | O_CLOEXEC)
     if file != -ENOENT or load32(&segment.dropped):
-        return file  # whoever still reads a dropped segment must not leave an index behind that is nobody's
+        return file  # a reader of a dropped segment must not leave a stray index behind
     file = segment_open_part(segment, suffix, O_RDWR | O_CREAT | O_CLOEXEC)
     if file < 0 or load32(&segment.dropped) != SEGMENT_DELETED:
         return file
-    segment.disk.close(segment.disk.self, file)  # it went meanwhile, and its indexes perhaps before this one
+    segment.disk.close(segment.disk.self, file)  # the segment was deleted meanwhile, perhaps before this file was made
     segment_unlink_part(segment, suffix)
     return -ENOENT
 
@@ -63,7 +63,7 @@ cdef void segment_give_back(Segment *segment, const int32_t *held, int file) noe
 
 
 cdef int64_t read_entries(Segment *segment, int file, int entry_bytes, uint8_t **into) noexcept nogil:
-    """The whole file, malloc'ed: how many entries; -errno."""
+    """Reads the whole file into malloc'ed memory. Returns how many entries, or -errno."""
     cdef const Disk *disk = segment.disk
     cdef int64_t size = disk.size(disk.self, file) if file >= 0 else file
     cdef int64_t got
@@ -145,7 +145,8 @@ cdef int load_time_index(Segment *segment) noexcept nogil:
 
 
 cdef inline void note_greatest(Segment *segment, int64_t timestamp_ms, int64_t offset) noexcept nogil:
-    """Who has found the segment sealed reads them without the lock, also while a truncation opens it again."""
+    """Two atomic stores: a reader that found the segment sealed reads them without the lock, even while a
+    truncation opens it again."""
     store64(&segment.offset_of_max_timestamp, offset)
     store64(&segment.max_timestamp_ms, timestamp_ms)
 
@@ -223,7 +224,7 @@ cdef int segment_end_times(Segment *segment) noexcept nogil:
         return 0
     result = segment_reserve(segment)
     if result == 0:
-        add_time_entry(segment)  # full or not (LogSegment.onBecomeInactiveSegment)
+        add_time_entry(segment)  # whether full or not (LogSegment.onBecomeInactiveSegment)
     return result
 
 
@@ -317,7 +318,7 @@ cdef int segment_reserve(Segment *segment) noexcept nogil:
 
 
 cdef void add_time_entry(Segment *segment) noexcept nogil:
-    """TimeIndex.maybeAppend: only a timestamp that is greater than the last one's."""
+    """TimeIndex.maybeAppend: adds only a timestamp that is greater than the last entry's."""
     cdef TimeEntry *entry
     if segment.time_count > 0 and segment.max_timestamp_ms <= segment.time_index[segment.time_count - 1].timestamp_ms:
         return
@@ -354,7 +355,7 @@ cdef int64_t segment_floor(Segment *segment, int64_t offset) noexcept nogil:
     cdef int32_t high = segment.offset_count
     cdef int32_t middle
     cdef int64_t relative = offset - segment.base_offset
-    while low < high:  # the first entry above
+    while low < high:  # finds the first entry above
         middle = (low + high) >> 1
         if segment.offset_index[middle].relative_offset <= relative:
             low = middle + 1
@@ -372,7 +373,7 @@ cdef int read_exact(const Disk *disk, int file, void *into, int64_t size, int64_
     if got < 0:
         return <int> got
     if got != size:
-        return -EAGAIN if cached else -EILSEQ  # the disk did not fail: the file was longer a moment ago
+        return -EAGAIN if cached else -EILSEQ  # no disk error: the file was longer a moment ago
     return 0
 
 
@@ -406,7 +407,7 @@ cdef int64_t segment_floor_on_disk(Segment *segment, int64_t offset, bint cached
         else:
             high = middle
     if position < 0 or position >= load64(&segment.size):
-        return 0  # a position that cannot be: the scan from the start finds the batch all the same
+        return 0  # an impossible position; a scan from the start finds the batch
     return position
 
 

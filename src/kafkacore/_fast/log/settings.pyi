@@ -1,9 +1,9 @@
-"""Python's hold on a topic's log configuration."""
+"""A topic's log configuration for Python."""
 
 class LogSettings:
-    """A topic's configuration as its log uses it; names and units are Kafka's, -1 is "no limit" where Kafka says so.
+    """A topic's configuration as its logs use it. Names and units are Kafka's; -1 means "no limit" where Kafka says so.
 
-    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises
+    `compression_type` is a codec id, or -1 for `producer`; `compression_level` None means the codec's default. Raises
     ValueError.
     """
 

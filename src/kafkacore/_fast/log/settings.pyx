@@ -1,4 +1,4 @@
-"""Python's hold on a topic's log configuration, as settings.pxd says."""
+"""A topic's log configuration for Python, as settings.pxd says."""
 
 from libc.stdint cimport int8_t, int32_t, int64_t
 
@@ -6,9 +6,9 @@ from kafkacore._fast.log.log cimport LogConfig, config_new, config_release
 
 
 cdef class LogSettings:
-    """A topic's configuration as its log uses it; names and units are Kafka's, -1 is "no limit" where Kafka says so.
+    """A topic's configuration as its logs use it. Names and units are Kafka's; -1 means "no limit" where Kafka says so.
 
-    `compression_type` is a codec id or -1 for `producer`; `compression_level` None for the codec's default. Raises
+    `compression_type` is a codec id, or -1 for `producer`; `compression_level` None means the codec's default. Raises
     ValueError.
     """
 
@@ -28,15 +28,15 @@ cdef class LogSettings:
             raise MemoryError
         self.config = config
         if not 14 <= segment_bytes <= 0x7FFFFFFF or segment_index_bytes < 24 or index_interval_bytes < 0:
-            raise ValueError("segment.bytes is 14 to 2147483647, segment.index.bytes at least 24, "
+            raise ValueError("segment.bytes must be 14 to 2147483647, segment.index.bytes at least 24, "
                              "index.interval.bytes not negative")
         if segment_ms < 1 or segment_jitter_ms < 0 or flush_messages < 1 or flush_ms < 0 or max_message_bytes < 0:
-            raise ValueError("segment.ms and flush.messages are at least 1, segment.jitter.ms, flush.ms and "
+            raise ValueError("segment.ms and flush.messages must be at least 1, segment.jitter.ms, flush.ms and "
                              "max.message.bytes at least 0")
         if not 0 <= min_cleanable_dirty_ratio <= 1 or min_compaction_lag_ms < 0 or max_compaction_lag_ms < 1 or (
                 delete_retention_ms < 0):
-            raise ValueError("min.cleanable.dirty.ratio is 0 to 1, min.compaction.lag.ms and delete.retention.ms at "
-                             "least 0, max.compaction.lag.ms at least 1")
+            raise ValueError("min.cleanable.dirty.ratio must be 0 to 1, min.compaction.lag.ms and "
+                             "delete.retention.ms at least 0, max.compaction.lag.ms at least 1")
         config.segment_bytes = segment_bytes
         config.segment_ms = segment_ms
         config.segment_jitter_ms = segment_jitter_ms

@@ -29,7 +29,7 @@ from kafkacore._fast.log.txn_index cimport txn_index_truncate
 from kafkacore._fast.wait.park cimport WAKE_READY
 
 
-# --- having the log to oneself ---
+# --- exclusive use of the log ---
 
 cdef int log_begin_change(Log *log, Waiter *blocked) noexcept nogil:
     if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline):
@@ -91,8 +91,8 @@ cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
 
 
 cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept nogil:
-    """Where the segment will end: before `offset` if that lies within a batch. A sealed segment has its indexes in
-    memory afterwards, which readers do not use yet."""
+    """Finds where the segment will end: before `offset` if that lies within a batch. A sealed segment has its indexes
+    in memory afterwards; readers do not use them yet."""
     cdef Position at
     cdef int result = segment_open_log(segment)
     if result == 0 and load32(&segment.sealed):
@@ -108,7 +108,7 @@ cdef int find_cut(Segment *segment, int64_t *offset, int64_t *position) noexcept
 
 
 cdef int cut_memory(Log *log, int32_t keep, int64_t offset, int64_t position) noexcept nogil:
-    """Under the lock: readers see the log end at `offset` before a byte of it goes."""
+    """Under the lock. Readers see the log end at `offset` before a byte is removed."""
     cdef Segment *last = log.segments.items[keep - 1]
     cdef int result = log_keep_segments(log, 0, keep, NULL)
     if result < 0:
@@ -136,8 +136,8 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
     cdef int64_t largest_ms, at
     cdef int result = segment_cut_files(last)
     if result == 0:
-        # Before an append takes the place of the records that are cut off: after a power loss the old ones could come
-        # back behind it and look like its own.
+        # Synced before an append takes the place of the records that are cut off: after a power loss the old ones could
+        # come back behind it and look valid.
         result = last.disk.sync(last.disk.self, file_of(last))
     if result == 0:
         result = txn_index_truncate(last, offset)
@@ -154,8 +154,8 @@ cdef int cut_disk(Log *log, Segment *last, int64_t offset) noexcept nogil:
 
 cdef int drop_from_disk(Log *log, SegmentList *list, int32_t keep, int64_t offset) noexcept nogil:
     cdef int result
-    # The last segment goes first, so that a crash in between leaves a log that ends where one of them did. All are
-    # gone for good before the log grows again, or they would follow records that are not their own.
+    # The last segment goes first, so that a crash in between leaves a log that ends where a segment ended. All removals
+    # are durable before the log grows again, or the removed segments could follow records that are not their own.
     result = unlink_from(list, keep)
     if result == 0:
         result = cut_disk(log, list.items[keep - 1], offset)
@@ -207,7 +207,7 @@ cdef int log_truncate_to(Log *log, int64_t offset, Waiter *blocked) noexcept nog
 
 
 cdef void empty_memory(Log *log, int64_t offset) noexcept nogil:
-    """From now on readers find nothing, and so open no file that is about to go."""
+    """From now on readers find no records, and so open no file that is about to be removed."""
     mutex_lock(&log.lock)
     recent_clear(log)
     producers_clear(log.producers)

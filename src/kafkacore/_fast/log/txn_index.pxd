@@ -14,13 +14,13 @@ ctypedef struct AbortedTransaction:
     int64_t last_offset
     int64_t last_stable_offset
 
-# The entry in 34 bytes as they lie in a file: 0, or -EINVAL for a version that is not known.
+# Parses the 34 bytes of an entry: 0, or -EINVAL for an unknown version.
 cdef int txn_index_entry(const uint8_t *raw, AbortedTransaction *entry) noexcept nogil
 cdef int txn_index_append(Segment *segment, const EndedTransaction *ended) noexcept nogil
 cdef int txn_index_reset(Segment *segment) noexcept nogil
 # Keeps the transactions that ended below `end_offset`.
 cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
-# Where the last of the segment's ended; untouched when there is none. -EINVAL: the file is no such index.
+# Sets the last offset of the last aborted transaction, if there is one. -EINVAL: the file is no transaction index.
 cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil
-# All of the segment's, malloc'ed, and how many; -errno.
+# Reads all entries, malloc'ed. Returns how many, or -errno.
 cdef int64_t txn_index_read(Segment *segment, AbortedTransaction **into) noexcept nogil

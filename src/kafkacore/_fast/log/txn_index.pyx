@@ -121,9 +121,9 @@ cdef int txn_index_last(Segment *segment, int64_t *last_offset) noexcept nogil:
     cdef AbortedTransaction *entries
     cdef int64_t count = txn_index_read(segment, &entries)
     if count >= 0 and not is_whole(segment):
-        count = -EINVAL  # what was cut off would look committed
+        count = -EINVAL  # a transaction that was cut off would look committed
     elif count > 0 and entries[count - 1].last_offset < segment.base_offset:
-        count = -EINVAL  # of no transaction that ended here
+        count = -EINVAL  # its last transaction did not end in this segment
     elif count > 0:
         last_offset[0] = entries[count - 1].last_offset
     free(entries)
@@ -139,5 +139,5 @@ cdef int txn_index_truncate(Segment *segment, int64_t end_offset) noexcept nogil
     while kept < count and entries[kept].last_offset < end_offset:
         kept += 1
     free(entries)
-    store32(&segment.aborted_stale, 1)  # from now on the file grows, and shrinks
+    store32(&segment.aborted_stale, 1)  # from now on the file changes
     return cut(segment, kept * ABORTED_ENTRY_BYTES)

@@ -39,3 +39,7 @@ cdef class SimulatedDisk:
     cdef SimDisk disk
     cdef Disk table
     cdef set locked
+
+    cdef int open_file(self, str path, int flags) except -1
+    cdef int change(self, int kind, str path, str other) except? -1
+    cdef int find(self, str path) except -1

@@ -3,8 +3,8 @@
 cimport cython
 from libc.errno cimport EAGAIN, EBADF, EEXIST, EIO, EISDIR, ENOENT, ENOMEM, ENOSPC, ENOTEMPTY
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset, strchr, strcpy, strlen, strncmp
 
 from kafkacore._fast.base.atomics cimport load64, store64
 from kafkacore._fast.world.environment cimport Environment, ManualClock
@@ -267,6 +267,11 @@ cdef enum:
     MAKE = 2
     SYNC = 3
 
+cdef enum:
+    NOTHING = 0
+    FILE = 1
+    DIRECTORY = 2
+
 
 cdef int sim_rename(void *self, const char *old, const char *new) noexcept nogil:
     return change_names(<SimDisk *> self, RENAME, old, new)
@@ -290,6 +295,25 @@ cdef int sim_want(void *self, int file, int64_t offset, size_t size) noexcept no
 
 cdef int sim_descriptor(void *self, int file) noexcept nogil:
     return -1
+
+
+cdef int64_t names_below(SimDisk *disk, const char *prefix, size_t size, char **names) noexcept nogil:
+    """Copies the names directly below `prefix`, each with a null byte at its end. Returns their bytes, or -ENOMEM."""
+    cdef const char *name
+    cdef int64_t room = 1
+    cdef int64_t used = 0
+    cdef int i
+    mutex_lock(&disk.lock)
+    for i in range(disk.store.now.count):
+        room += <int64_t> strlen(disk.store.now.items[i].path) + 1
+    names[0] = <char *> malloc(<size_t> room)
+    for i in range(disk.store.now.count if names[0] != NULL else 0):
+        name = disk.store.now.items[i].path
+        if strncmp(name, prefix, size) == 0 and strchr(name + size, c"/") == NULL:
+            strcpy(names[0] + used, name + size)
+            used += <int64_t> strlen(name + size) + 1
+    mutex_unlock(&disk.lock)
+    return used if names[0] != NULL else -ENOMEM
 
 
 # --- Python: the power switch, and the disk as Files ---
@@ -342,25 +366,28 @@ cdef class SimulatedDisk:
 
     def cut_power_at(self, int64_t operation):
         """Cuts the power during the operation with this number (see `operations`); -1: never."""
-        mutex_lock(&self.disk.lock)
-        self.disk.cut_at = operation
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.cut_at = operation
+            mutex_unlock(&self.disk.lock)
 
     def cut_power(self):
         """Cuts the power now: every operation fails until `restart`."""
-        mutex_lock(&self.disk.lock)
-        self.disk.dead = True
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.dead = True
+            mutex_unlock(&self.disk.lock)
 
     def restart(self, uint64_t seed=0, bint ordered=True):
         """The power comes back, and the seed decides what is left of everything that was not synced."""
         cdef int result
-        mutex_lock(&self.disk.lock)
-        result = store_cut(&self.disk.store, seed, ordered)
-        self.disk.dead = False
-        self.disk.cut_at = -1
-        self.disk.life += 1
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            result = store_cut(&self.disk.store, seed, ordered)
+            self.disk.dead = False
+            self.disk.cut_at = -1
+            self.disk.life += 1
+            mutex_unlock(&self.disk.lock)
         self.locked.clear()
         check(result, "")
 
@@ -368,34 +395,38 @@ cdef class SimulatedDisk:
     def operations(self):
         """The number of operations that changed something; `cut_power_at` counts them."""
         cdef int64_t count
-        mutex_lock(&self.disk.lock)
-        count = self.disk.operations
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            count = self.disk.operations
+            mutex_unlock(&self.disk.lock)
         return count
 
     @property
     def is_dead(self):
         cdef bint dead
-        mutex_lock(&self.disk.lock)
-        dead = self.disk.dead
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            dead = self.disk.dead
+            mutex_unlock(&self.disk.lock)
         return bool(dead)
 
     def fail(self, str kind, int error=errors.EIO, int64_t after=0):
         """Lets operations of a kind (read, write, sync, names) fail after `after` more successes; error 0: no
         longer."""
         cdef int number = FAULT_KINDS.index(kind)
-        mutex_lock(&self.disk.lock)
-        self.disk.faults[number].error = error
-        self.disk.faults[number].after = after
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.faults[number].error = error
+            self.disk.faults[number].after = after
+            mutex_unlock(&self.disk.lock)
 
     def limit(self, capacity_bytes=None):
         """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""
         cdef int64_t capacity = UNLIMITED if capacity_bytes is None else capacity_bytes
-        mutex_lock(&self.disk.lock)
-        self.disk.capacity_bytes = capacity
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.capacity_bytes = capacity
+            mutex_unlock(&self.disk.lock)
 
     def slow_down(self, int64_t delay_us):
         """Sets the duration of every operation."""
@@ -404,30 +435,61 @@ cdef class SimulatedDisk:
     def cool(self, bint cold=True):
         """Empties the page cache: a file is in it after its first read."""
         cdef int i
-        mutex_lock(&self.disk.lock)
-        self.disk.cold = cold
-        for i in range(self.disk.store.now.count):
-            self.disk.store.now.items[i].inode.warm = not cold
-        mutex_unlock(&self.disk.lock)
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            self.disk.cold = cold
+            for i in range(self.disk.store.now.count):
+                self.disk.store.now.items[i].inode.warm = not cold
+            mutex_unlock(&self.disk.lock)
 
     # --- Files ---
 
+    cdef int open_file(self, str path, int flags) except -1:
+        cdef bytes encoded = path.encode()
+        cdef const char *name = encoded
+        cdef int file
+        with nogil:
+            file = sim_open(&self.disk, name, flags, 0o644)
+        return check(file, path)
+
+    cdef int change(self, int kind, str path, str other) except? -1:
+        """0 or minus errno."""
+        cdef bytes encoded = path.encode()
+        cdef bytes encoded_other = other.encode()
+        cdef const char *name = encoded
+        cdef const char *other_name = encoded_other
+        cdef int result
+        with nogil:
+            result = change_names(&self.disk, kind, name, other_name)
+        return result
+
     def read(self, str path):
-        cdef int file = check(sim_open(&self.disk, path.encode(), 0, 0), path)
-        cdef int64_t size = sim_size(&self.disk, file)
-        cdef bytearray into = bytearray(max(size, 0))
-        cdef int64_t got = sim_pread(&self.disk, file, <char *> into, len(into), 0)
-        sim_close(&self.disk, file)
+        cdef int file = self.open_file(path, 0)
+        cdef int64_t size
+        cdef int64_t got
+        cdef bytearray into
+        cdef char *start
+        with nogil:
+            size = sim_size(&self.disk, file)
+        into = bytearray(max(size, 0))
+        start = into
+        with nogil:
+            got = sim_pread(&self.disk, file, start, <size_t> max(size, 0), 0)
+            sim_close(&self.disk, file)
         check(<int> min(got, 0), path)
         return bytes(into[:got])
 
     def write(self, str path, data):
         cdef bytes content = bytes(data)
-        cdef int file = check(sim_open(&self.disk, path.encode(), O_CREAT | O_TRUNC, 0o644), path)
-        cdef int64_t result = sim_pwrite(&self.disk, file, <char *> content, len(content), 0)
-        if result >= 0:
-            result = sim_sync(&self.disk, file)
-        sim_close(&self.disk, file)
+        cdef const char *start = content
+        cdef size_t size = len(content)
+        cdef int file = self.open_file(path, O_CREAT | O_TRUNC)
+        cdef int64_t result
+        with nogil:
+            result = sim_pwrite(&self.disk, file, start, size, 0)
+            if result >= 0:
+                result = sim_sync(&self.disk, file)
+            sim_close(&self.disk, file)
         check(<int> min(result, 0), path)
 
     def read_part(self, str path, int64_t position, int64_t max_bytes):
@@ -435,77 +497,91 @@ cdef class SimulatedDisk:
 
     def write_part(self, str path, int64_t position, data):
         cdef bytes content = bytes(data)
-        cdef int file = check(sim_open(&self.disk, path.encode(), 0 if position else O_CREAT | O_TRUNC, 0o644), path)
-        cdef int64_t result = sim_truncate(&self.disk, file, position)
-        if result >= 0:
-            result = sim_pwrite(&self.disk, file, <char *> content, len(content), position)
-        sim_close(&self.disk, file)
+        cdef const char *start = content
+        cdef size_t size = len(content)
+        cdef int file = self.open_file(path, 0 if position else O_CREAT | O_TRUNC)
+        cdef int64_t result
+        with nogil:
+            result = sim_truncate(&self.disk, file, position)
+            if result >= 0:
+                result = sim_pwrite(&self.disk, file, start, size, position)
+            sim_close(&self.disk, file)
         check(<int> min(result, 0), path)
 
     def sync(self, str path):
-        cdef int file = check(sim_open(&self.disk, path.encode(), 0, 0), path)
-        cdef int result = sim_sync(&self.disk, file)
-        sim_close(&self.disk, file)
+        cdef int file = self.open_file(path, 0)
+        cdef int result
+        with nogil:
+            result = sim_sync(&self.disk, file)
+            sim_close(&self.disk, file)
         check(result, path)
 
     def size(self, str path):
         return len(self.read(path))
 
     def rename(self, str old, str new):
-        check(sim_rename(&self.disk, old.encode(), new.encode()), old)
+        check(self.change(RENAME, old, new), old)
 
     def unlink(self, str path):
         if self.is_directory(path):
             check(-EISDIR, path)
-        check(sim_unlink(&self.disk, path.encode()), path)
+        check(self.change(UNLINK, path, ""), path)
 
     def remove_directory(self, str path):
         if self.list(path):
             check(-ENOTEMPTY, path)
-        check(sim_unlink(&self.disk, path.encode()), path)
+        check(self.change(UNLINK, path, ""), path)
 
     def sync_directory(self, str path):
-        check(sim_sync_directory(&self.disk, path.encode()), path)
+        check(self.change(SYNC, path, ""), path)
 
     def make_directories(self, str path):
         cdef int result
         head = os.path.dirname(path)
         if head not in ("", "/", path):
             self.make_directories(head)
-        result = sim_make_directory(&self.disk, path.encode())
+        result = self.change(MAKE, path, "")
         if result == 0:
-            result = sim_sync_directory(&self.disk, (head or "/").encode())
+            result = self.change(SYNC, head or "/", "")
         check(0 if result == -EEXIST else result, path)
 
     def list(self, str path):
         cdef bytes prefix = path.encode() + b"/"
-        cdef int i
-        cdef list found = []
+        cdef const char *start = prefix
+        cdef size_t size = len(prefix)
+        cdef char *names = NULL
+        cdef int64_t names_size
         if not self.is_directory(path):
             check(-ENOENT, path)
-        mutex_lock(&self.disk.lock)
-        for i in range(self.disk.store.now.count):
-            name = <bytes> self.disk.store.now.items[i].path
-            if name.startswith(prefix) and b"/" not in name[len(prefix):]:
-                found.append(name[len(prefix):].decode())
-        mutex_unlock(&self.disk.lock)
-        return found
+        with nogil:
+            names_size = names_below(&self.disk, start, size, &names)
+        try:
+            check(<int> min(names_size, 0), path)
+            return [name.decode() for name in names[:names_size].split(b"\0")[:-1]]
+        finally:
+            free(names)
 
     def list_directories(self, str path):
         return [name for name in self.list(path) if self.is_directory(f"{path}/{name}")]
 
     def is_directory(self, str path):
-        cdef Inode *inode
-        mutex_lock(&self.disk.lock)
-        inode = store_find(&self.disk.store, path.encode())
-        found = inode != NULL and inode.directory
-        mutex_unlock(&self.disk.lock)
-        return found
+        return self.find(path) == DIRECTORY
 
     def exists(self, str path):
-        mutex_lock(&self.disk.lock)
-        found = store_find(&self.disk.store, path.encode()) != NULL
-        mutex_unlock(&self.disk.lock)
+        return self.find(path) != NOTHING
+
+    cdef int find(self, str path) except -1:
+        """NOTHING, FILE or DIRECTORY."""
+        cdef bytes encoded = path.encode()
+        cdef const char *name = encoded
+        cdef Inode *inode
+        cdef int found = NOTHING
+        with nogil:
+            mutex_lock(&self.disk.lock)
+            inode = store_find(&self.disk.store, name)
+            if inode != NULL:
+                found = DIRECTORY if inode.directory else FILE
+            mutex_unlock(&self.disk.lock)
         return found
 
     def lock(self, str path, *, lent=False):

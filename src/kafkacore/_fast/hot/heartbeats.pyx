@@ -303,6 +303,7 @@ cdef class PublishedGroups:
         cdef Reader reader
         cdef Arena arena
         cdef Writer out
+        cdef bint is_written
         if program == NULL:
             return None
         writer_init(&out, SYNC_BYTES)
@@ -311,7 +312,9 @@ cdef class PublishedGroups:
         try:
             if view_read(program, &reader, &asked, &arena) != 0:
                 return None
-            if not write_assignment(&self.groups, &asked, version, &out):
+            with nogil:
+                is_written = write_assignment(&self.groups, &asked, version, &out)
+            if not is_written:
                 return None
             if out.bad:
                 raise MemoryError
@@ -327,7 +330,8 @@ cdef class PublishedGroup:
 
     def __dealloc__(self):
         if self.owner is not None:
-            unlink(&self.owner.groups, &self.stable)
+            with nogil:
+                unlink(&self.owner.groups, &self.stable)
         free(self.stable.places)
         free(self.stable.beats)
         free(self.stable.text)

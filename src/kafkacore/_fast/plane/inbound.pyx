@@ -11,8 +11,8 @@ from kafkacore._fast.base.cursor cimport put32
 from kafkacore._fast.plane.addresses cimport format_host, format_peer
 from kafkacore._fast.plane.answer cimport answer_add_memory
 from kafkacore._fast.plane.plane cimport request_post_answer, request_release_frame
-from kafkacore._fast.wait.memory cimport Frame, frame_hold, frame_release
-from kafkacore._fast.wait.ring cimport ring_pop
+from kafkacore._fast.wait.memory cimport Frame, frame_drop, frame_hold, frame_return
+from kafkacore._fast.wait.ring cimport ring_is_awaited, ring_take, ring_wake
 
 cdef extern from *:
     """
@@ -35,10 +35,13 @@ def pop(NativePlane plane not None, int most=BATCH) -> list[InboundRequest]:
     plane.check()
     cdef void *items[BATCH]
     cdef int64_t now_ns = plane.plane.env.clock.monotonic_ns(plane.plane.env.clock.self)
-    cdef int count = ring_pop(plane.plane.ring, items, most if most < BATCH else BATCH)
+    cdef int count = ring_take(plane.plane.ring, items, most if most < BATCH else BATCH)
     cdef int i
     cdef InboundRequest inbound
     cdef list found = []
+    if count and ring_is_awaited(plane.plane.ring):
+        with nogil:
+            ring_wake(plane.plane.ring)
     for i in range(count):
         inbound = InboundRequest.__new__(InboundRequest)
         inbound.request = <Request *> items[i]
@@ -91,13 +94,16 @@ cdef class InboundRequest:
         view.internal = self.request.frame
 
     def __releasebuffer__(self, Py_buffer *view):
-        frame_release(<Frame *> view.internal)
+        if frame_drop(<Frame *> view.internal):
+            with nogil:
+                frame_return(<Frame *> view.internal)
 
     def let_go(self) -> None:
         """Returns the frame's memory to the plane before the answer, for a handler that has read the request and may
         take long. Remaining views keep it until they are released."""
         self.pending()
-        request_release_frame(self.request)
+        with nogil:
+            request_release_frame(self.request)
 
     def answer(self, parts, *, bint close=False, int32_t mute_ms=0, int64_t torn_bytes=-1) -> None:
         """Ends it with the bytes of `parts` (a bytes-like or a sequence of them): header and body, without size prefix.

@@ -323,12 +323,14 @@ cdef class NativePlane:
         """One override of max.connections.per.ip; `host` is an IP address."""
         self.check()
         cdef bytes address = pack_address(host)
+        cdef const uint8_t *key = <const uint8_t *> <const char *> address
         cdef AddressCount *entry
-        mutex_lock(&self.plane.addresses_lock)
-        entry = address_entry(self.plane, <const uint8_t *> <const char *> address)
-        if entry != NULL:
-            entry.limit = limit
-        mutex_unlock(&self.plane.addresses_lock)
+        with nogil:
+            mutex_lock(&self.plane.addresses_lock)
+            entry = address_entry(self.plane, key)
+            if entry != NULL:
+                entry.limit = limit
+            mutex_unlock(&self.plane.addresses_lock)
         if entry == NULL:
             raise MemoryError
 

@@ -217,7 +217,8 @@ cdef class NativeProcessor:
             error = thread_start(&self.processor.thread, thread_name, run, self.processor)
         if error:
             c_close(epoll)
-            reactor_close(&self.processor.reactor)
+            with nogil:
+                reactor_close(&self.processor.reactor)
             raise OSError(error, "a processor's thread")
         self.running = True
         global live_processors
@@ -247,8 +248,8 @@ cdef class NativeProcessor:
         ring_bell(self.processor.reactor.inbox.eventfd)
         with nogil:
             thread_join(self.processor.thread, NULL)
-        c_close(self.processor.reactor.epoll)
-        reactor_close(&self.processor.reactor)
+            c_close(self.processor.reactor.epoll)
+            reactor_close(&self.processor.reactor)
         global live_processors
         live_processors -= 1
 

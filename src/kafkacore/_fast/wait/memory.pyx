@@ -300,12 +300,19 @@ cdef void frame_hold(Frame *frame) noexcept nogil:
     add32(&frame.refs, 1)
 
 
+cdef bint frame_drop(Frame *frame) noexcept nogil:
+    return add32(&frame.refs, -1) == 0
+
+
 cdef void frame_release(Frame *frame) noexcept nogil:
+    if frame_drop(frame):
+        frame_return(frame)
+
+
+cdef void frame_return(Frame *frame) noexcept nogil:
     cdef Recycler *keeper
     cdef int64_t bytes
     cdef int kind
-    if add32(&frame.refs, -1) != 0:
-        return
     if frame.budget != NULL:
         budget_release(frame.budget, frame.reserved, frame.overdraft != 0)
     add64(&live_frames, -1)

@@ -41,6 +41,11 @@ cdef void ring_free(Ring *ring) noexcept nogil
 cdef bint ring_push(Ring *ring, void *item, RingWaiter *waiter) noexcept nogil
 cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil  # its mail may be under way
 cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil  # consumer only; returns how many
+# The steps of `ring_pop` for a consumer that holds the GIL: only `ring_wake` locks, so only it needs the GIL released.
+# After a `ring_take` of one item or more the consumer calls `ring_wake` if the ring is awaited.
+cdef int ring_take(Ring *ring, void **into, int most) noexcept nogil
+cdef bint ring_is_awaited(Ring *ring) noexcept nogil
+cdef void ring_wake(Ring *ring) noexcept nogil
 cdef int32_t ring_size(Ring *ring) noexcept nogil
 cdef int ring_eventfd(Ring *ring) noexcept nogil
 cdef bint ring_may_sleep(Ring *ring) noexcept nogil  # as inbox_may_sleep

@@ -117,7 +117,7 @@ cdef void ring_forget(Ring *ring, RingWaiter *waiter) noexcept nogil:
     mutex_unlock(&ring.lock)
 
 
-cdef void wake_waiters(Ring *ring) noexcept nogil:
+cdef void ring_wake(Ring *ring) noexcept nogil:
     cdef RingWaiter *waiter
     mutex_lock(&ring.lock)
     while ring.waiters != NULL:
@@ -129,7 +129,7 @@ cdef void wake_waiters(Ring *ring) noexcept nogil:
     mutex_unlock(&ring.lock)
 
 
-cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil:
+cdef int ring_take(Ring *ring, void **into, int most) noexcept nogil:
     cdef Cell *cell
     cdef int64_t turn = load64(&ring.head)
     cdef int count = 0
@@ -144,9 +144,18 @@ cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil:
         turn += 1
         store64(&ring.head, turn)
     if count:
-        fence()
-        if load32(&ring.waiting):
-            wake_waiters(ring)
+        fence()  # a push that registers its waiter after this sees the room
+    return count
+
+
+cdef bint ring_is_awaited(Ring *ring) noexcept nogil:
+    return load32(&ring.waiting) != 0
+
+
+cdef int ring_pop(Ring *ring, void **into, int most) noexcept nogil:
+    cdef int count = ring_take(ring, into, most)
+    if count and ring_is_awaited(ring):
+        ring_wake(ring)
     return count
 
 

@@ -74,9 +74,6 @@ cdef void check_budget(const void *guarded) noexcept nogil:
     cdef int32_t count = check_line(&budget.under_way) + check_line(&budget.new)
     debug_assert(count == load32(&budget.waiting), b"the budget counts the reservations that wait")
     debug_assert(used >= 0, b"no more bytes are released than were reserved")
-    # Parked bytes are memory that exists already: they are counted beyond the limit.
-    debug_assert(used - load64(&budget.parked) <= budget.limit or budget.overdrawn,
-                 b"only an overdraft goes beyond the budget's limit")
 
 
 cdef void budget_close(Budget *budget) noexcept nogil:

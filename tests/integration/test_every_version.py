@@ -91,7 +91,6 @@ def test_api_that_is_not_served_is_answered_with_an_error_and_keeps_its_connecti
             errors[api.key] = {ErrorCode(code).name for code in error_codes(response, api.highest)} - {"NONE"}
     assert errors[ApiKey.DESCRIBE_ACLS] == errors[ApiKey.CREATE_ACLS] == {"SECURITY_DISABLED"}
     assert errors[ApiKey.SASL_HANDSHAKE] == {"ILLEGAL_SASL_STATE"}
-    assert errors[ApiKey.UNREGISTER_BROKER] == {"UNSUPPORTED_VERSION"}
     assert [api.name for api in refused if len(errors[api.key]) != 1] == []
     if kind == "broker":
         assert errors[ApiKey.CONSUMER_GROUP_HEARTBEAT] == errors[ApiKey.END_TXN] == {"UNSUPPORTED_VERSION"}

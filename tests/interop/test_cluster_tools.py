@@ -89,6 +89,15 @@ def test_cluster_lists_fenced_brokers_as_kafkas_tool_does(tools, node):
     assert ours("cluster", *arguments).stdout == theirs.out
 
 
+def test_cluster_unregisters_no_broker_that_is_not_registered(tools, endpoint):
+    arguments = ("unregister", "--id", 7, *endpoint)
+    theirs = tools.attempt("kafka-cluster", *arguments)
+    found = ours("cluster", *arguments)
+    assert (found.returncode, theirs.exit) == (1, 1)
+    assert "Broker ID 7 is not currently registered" in found.stderr
+    assert "Broker ID 7 is not currently registered" in theirs.err
+
+
 def test_dry_run_of_add_controller_names_the_node_of_the_configuration(tmp_path, endpoint):
     properties = tmp_path / "server.properties"
     properties.write_text(

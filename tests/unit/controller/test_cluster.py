@@ -15,6 +15,7 @@ from kafkacore.protocol.messages import (
     ConfigRecord,
     ControllerRegistrationRequest,
     CreateTopicsRequest,
+    UnregisterBrokerRequest,
 )
 from kafkacore.protocol.uuid import Uuid
 
@@ -438,5 +439,25 @@ def test_failed_fencing_is_retried_and_does_not_delay_others(run, monkeypatch, c
         failing.clear()
         harness.controller.tick()
         await harness.until(lambda: harness.controller.image.brokers[1].fenced)
+
+    run(story)
+
+
+def test_unregistered_broker_leaves_its_isrs_and_its_session(run) -> None:
+    async def story(harness):
+        await harness.brokers(1, 2)
+        await create(harness, "a", [[1, 2]])
+        epoch = harness.controller.image.brokers[1].epoch
+        response = await harness.controller.unregister_broker(Caller(), UnregisterBrokerRequest(broker_id=1))
+        assert response.error_code == 0
+        image = harness.controller.image
+        assert set(image.brokers) == {2}
+        partition = image.partition(image.topic("a"), 0)
+        assert (partition.leader, list(partition.isr), list(partition.replicas)) == (2, [2], [1, 2])
+        with pytest.raises(KafkaError) as refused:
+            await harness.heartbeat(1, broker_epoch=epoch)
+        assert ErrorCode(refused.value.code).name in ("STALE_BROKER_EPOCH", "BROKER_ID_NOT_REGISTERED")
+        again = harness.controller.unregister_broker(Caller(), UnregisterBrokerRequest(broker_id=1))
+        assert await refusal(again) == "BROKER_ID_NOT_REGISTERED"
 
     run(story)

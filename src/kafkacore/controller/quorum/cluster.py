@@ -23,6 +23,8 @@ from kafkacore.protocol.messages import (
     ControllerRegistrationResponse,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    UnregisterBrokerRecord,
+    UnregisterBrokerResponse,
 )
 from kafkacore.protocol.uuid import Uuid
 
@@ -171,6 +173,22 @@ def _after_shutdown(image: MetadataImage, settings: Settings, broker_id: int, cl
         rows = dict.fromkeys(rows_with_isr(chunks, broker_id)) | dict.fromkeys(rows_with_elr(chunks, broker_id))
         return _led_anew(image, settings, rows, unclean=broker_id)
     return _led_anew(image, settings, rows_with_isr(chunks, broker_id), removed=broker_id)
+
+
+def unregister_broker(image: MetadataImage, settings: Settings, request: Any) -> Decision:
+    """Removes a broker that will not come back. Its replicas stay assigned to it. Raises BROKER_ID_NOT_REGISTERED."""
+    broker = image.brokers.get(request.broker_id)
+    if broker is None:
+        raise error_for(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered"
+        )
+    chunks = image.partition_chunks
+    rows = dict.fromkeys(rows_with_isr(chunks, broker.broker_id)) | dict.fromkeys(
+        rows_with_elr(chunks, broker.broker_id)
+    )
+    records = _led_anew(image, settings, rows, removed=broker.broker_id)
+    records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
+    return Decision(records, UnregisterBrokerResponse())
 
 
 def register_controller(image: MetadataImage, request: Any) -> Decision:

@@ -165,6 +165,10 @@ class QuorumController:
         await self._until_committed(offset)
         return decision.response
 
+    async def unregister_broker(self, caller: Caller, request: Any) -> Any:
+        """BROKER_ID_NOT_REGISTERED."""
+        return await self._write(lambda: cluster.unregister_broker(self._head, self._settings, request))
+
     async def register_controller(self, caller: Caller, request: Any) -> Any:
         return await self._write(lambda: cluster.register_controller(self._head, request))
 

@@ -27,6 +27,7 @@ _METHODS: Final[dict[int, Any]] = {
     ApiKey.UPDATE_FEATURES: QuorumController.update_features,
     ApiKey.BROKER_REGISTRATION: QuorumController.register_broker,
     ApiKey.BROKER_HEARTBEAT: QuorumController.heartbeat,
+    ApiKey.UNREGISTER_BROKER: QuorumController.unregister_broker,
     ApiKey.CONTROLLER_REGISTRATION: QuorumController.register_controller,
     ApiKey.ALLOCATE_PRODUCER_IDS: QuorumController.allocate_producer_ids,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: QuorumController.assign_replicas_to_dirs,

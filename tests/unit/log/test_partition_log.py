@@ -7,6 +7,7 @@ from __future__ import annotations
 import gc
 import select
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,35 @@ def test_truncated_log_appends_at_its_new_end(tmp_path: Path, end: int) -> None:
         assert offsets(again) == list(range(end + 2))
         handle = again
         handle.shut()
+
+
+@pytest.mark.parametrize("end", [6, 0], ids=["within", "whole"])
+def test_high_watermark_is_never_above_the_end_while_a_truncation_waits_for_the_disk(end: int) -> None:
+    disk = SimulatedDisk()
+    disk.make_directories("/data")
+    directory = LogDirectory(disk.environment(), "/data")
+    handle = PartitionHandle(directory, "orders", 0, Uuid.random(), LogSettings())
+    handle.become_leader(1, 0)
+    for i in range(10):
+        handle.append(idempotent(2 * i))
+    assert handle.high_watermark == 20
+    disk.slow_down(50_000)
+    with ThreadPoolExecutor(1) as pool:
+        cut = pool.submit(handle.truncate_to, end)
+        while handle.end_offset == 20:
+            assert not cut.done()
+        high_watermark = handle.high_watermark
+        assert not cut.done()
+        disk.slow_down(0)
+        cut.result()
+    assert high_watermark == end
+
+
+def test_high_watermark_follows_a_log_without_files_that_begins_anew(tmp_path: Path) -> None:
+    handle = PartitionHandle(LogDirectory(Environment(), str(tmp_path)), "orders", 0, Uuid.random(), LogSettings())
+    for offset in (100, 40):
+        handle.truncate_fully(offset)
+        assert (handle.log_start_offset, handle.high_watermark, handle.end_offset) == (offset, offset, offset)
 
 
 def test_truncation_restores_the_earlier_producer_states(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from kafkacore._fast.log.segment_index cimport (
     segment_cut_entries, segment_cut_files, segment_load_indexes, segment_reserve,
 )
 from kafkacore._fast.log.txn_index cimport txn_index_truncate
-from kafkacore._fast.wait.park cimport WAKE_READY
+from kafkacore._fast.wait.park cimport WAKE_READY, WakeList, wake_all
 
 
 # --- exclusive use of the log ---
@@ -77,6 +77,19 @@ cdef int log_keep_segments(Log *log, int32_t first, int32_t end, Segment *extra)
 
 
 # --- truncation ---
+
+cdef void unlock_moved(Log *log) noexcept nogil:
+    """Releases the lock after the log's end moved. Nobody sees a high watermark above the new end."""
+    cdef WakeList wakes
+    cdef bint more
+    wakes.count = 0
+    wakes.why = WAKE_READY
+    more = log.on_change != NULL and log.on_change(log, &wakes)
+    mutex_unlock(&log.lock)
+    wake_all(&wakes)
+    if more:
+        log_wake_changed(log, WAKE_READY)
+
 
 cdef int unlink_from(SegmentList *list, int32_t first) noexcept nogil:
     """The last segment first; a sync makes each removal durable before the next."""
@@ -177,7 +190,7 @@ cdef int truncate_segments(Log *log, SegmentList *list, int64_t offset) noexcept
         return result
     mutex_lock(&log.lock)
     result = cut_memory(log, keep, offset, position)
-    mutex_unlock(&log.lock)
+    unlock_moved(log)
     if result < 0:
         return result
     while True:
@@ -220,7 +233,7 @@ cdef void empty_memory(Log *log, int64_t offset) noexcept nogil:
     log.unflushed_since_ns = -1
     log.epoch_count = 0
     log.epochs_dirty = EPOCHS_BEHIND
-    mutex_unlock(&log.lock)
+    unlock_moved(log)
 
 
 cdef int start_anew(Log *log, SegmentList *list, int64_t offset) noexcept nogil:
@@ -253,7 +266,7 @@ cdef int log_truncate_fully(Log *log, int64_t offset, Waiter *blocked) noexcept 
         log.log_start_offset = log.local_log_start_offset = log.end_offset = offset
         log.synced_offset = log.commit_offset = offset
         log.epoch_count = 0
-        mutex_unlock(&log.lock)
+        unlock_moved(log)
         return 0
     result = log_begin_change(log, blocked)
     mutex_unlock(&log.lock)

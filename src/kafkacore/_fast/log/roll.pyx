@@ -89,6 +89,8 @@ cdef int roll(Log *log) noexcept nogil:
         result = append_segment(log, segment)
         if result == 0:
             log.snapshot_offset = log.roll_offset
+            if log.end_offset < log.roll_offset:
+                log.end_offset = log.roll_offset  # a copy of a log that ends behind its last batch (log/move.pxd)
             if log.state == LOG_ROLLING:
                 log.state = LOG_OPEN
         mutex_unlock(&log.lock)

@@ -28,9 +28,9 @@ def test_damaged_structure_aborts_with_its_invariant(fault, text):
     ("fault", "text"),
     [
         ("start behind end", "0 <= log start <= local log start <= log end"),
-        ("synced behind end", "what is synced lies within the log"),
+        ("synced behind end", "the synced offset is within the log"),
         ("high watermark behind end", "last stable offset <= high watermark <= log end"),
-        ("unstable offset behind end", "the oldest open transaction lies within the log"),
+        ("unstable offset behind end", "the oldest open transaction is within the log"),
         ("open without segments", "an open log has segments"),
         ("unknown role", "a partition has one of its roles"),
         ("unknown state", "a log is in one of its states"),

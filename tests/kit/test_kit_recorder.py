@@ -71,7 +71,7 @@ def test_error_for_a_missing_request_shows_the_others(broker) -> None:
     with pytest.raises(RequestNotSeen) as caught:
         broker.requests.wait_for("Fetch", topic="t", client_id="app", timeout_seconds=0.01)
     told = str(caught.value)
-    assert told.startswith("no Fetch of client 'app' of topic 't' came within 0.01 s. What came: ")
+    assert told.startswith("no Fetch of client 'app' of topic 't' came within 0.01 s. These requests came: ")
     assert "1 Produce" in told
     assert "Produce v12 of 'kafkacore.testing' for t, answered well after" in told
     with pytest.raises(UnknownName, match="do you mean Heartbeat"):

@@ -117,7 +117,7 @@ class Node:
 
 
 class Client:
-    """Who asked for a change of the voters; `response` comes once, or never."""
+    """A client that asked for a change of the voters; its `response` comes once, or never."""
 
     response = None
 

@@ -84,16 +84,16 @@ def _check_owners(config: BrokerConfig, formatted: Mapping[str, MetaProperties],
 
 
 def _advise(config: BrokerConfig, loaded: Loaded, findings: Findings) -> None:
-    """Answers the next questions of a newcomer."""
+    """Adds the remarks that a newcomer needs next."""
     if not config.is_set("log.dirs") and not config.is_set("log.dir"):
         findings.remarks.append(f"neither log.dirs nor log.dir is set, and {config.log_dirs[0]} is their default")
     if loaded.empty and not config.zookeeper_mode:
-        findings.remarks.append(f"this formats what is not formatted yet: {directories.format_command(config, loaded)}")
+        findings.remarks.append(f"format the missing directories with: {directories.format_command(config, loaded)}")
     for directory, properties in loaded.properties.items():
         if properties.version == 0 and not config.zookeeper_mode:
             findings.remarks.append(
-                f"{directory}: is a broker's of a cluster in ZooKeeper mode, which Apache Kafka up to 3.9 migrates "
-                "(KIP-866); without that, name another directory in log.dirs"
+                f"{directory}: belongs to a broker in ZooKeeper mode; migrate its cluster with Apache Kafka up to 3.9 "
+                "(KIP-866), or name another directory in log.dirs"
             )
 
 

@@ -35,7 +35,7 @@ _ON_ITS_WAY: Final = (names.DELETED, names.CLEANED, names.SWAP)
 _MEANING: Final = {
     names.Kind.DELETE: "of deleted partitions, which the next start removes",
     names.Kind.FUTURE: "of replicas on their way from another log directory",
-    names.Kind.STRAY: "of replicas that the metadata places elsewhere: they are kept, and take room",
+    names.Kind.STRAY: "of replicas that the metadata places elsewhere: a node keeps them, and they take space",
 }
 
 
@@ -50,7 +50,7 @@ class LogDirectoryInspection:
         self._directory, self._findings, self._topic_ids = directory, findings, topic_ids
 
     def run(self, *, has_metadata: bool, voter: ReplicaKey | None = None) -> None:
-        """With `has_metadata` the metadata log belongs into this directory, and `voter` would vote with it."""
+        """With `has_metadata` this directory must hold the metadata log, with which `voter` votes."""
         try:
             running = self._find_lock()
             found = [entry.name for entry in os.scandir(self._directory) if entry.is_dir()]
@@ -67,7 +67,7 @@ class LogDirectoryInspection:
                 self._find_refusals(voter)
         if self.live and not running and not clean_shutdown.exists(self._directory):
             self._findings.remarks.append(
-                f"{self._directory}: was not shut down in order; the next start looks through its logs"
+                f"{self._directory}: was not shut down cleanly; the next start recovers its logs"
             )
 
     def _find_lock(self) -> bool:
@@ -76,7 +76,7 @@ class LogDirectoryInspection:
         if holder is not None:
             self._findings.remarks.append(
                 f"{self._directory}: in use by {f'process {holder}' if holder else 'a running process'}; "
-                "what is told here may change meanwhile"
+                "it may change these files during the inspection"
             )
         return holder is not None
 
@@ -96,8 +96,8 @@ class LogDirectoryInspection:
             parsed = names.parse_partition_directory(name)
             if parsed is None:
                 unknown.append(
-                    f"{os.path.join(self._directory, name)} is not the directory of a partition: "
-                    "no node starts on it; move it elsewhere"
+                    f"{os.path.join(self._directory, name)} is not the directory of a partition, "
+                    "so no node starts with it; move it elsewhere"
                 )
             elif parsed.kind is names.Kind.LIVE:
                 self.live.append(name)
@@ -159,7 +159,7 @@ class LogDirectoryInspection:
 
 
 def examine_log(path: str) -> tuple[list[str], list[str]]:
-    """The problems and remarks that names and sizes of the files of a log show. Raises LogDirectoryError, OSError."""
+    """The problems and remarks that the names and sizes of a log's files show. Raises LogDirectoryError, OSError."""
     sizes = {entry.name: entry.stat().st_size for entry in os.scandir(path) if entry.is_file()}
     problems: list[str] = []
     bases: dict[str, set[int]] = {}
@@ -185,7 +185,9 @@ def examine_log(path: str) -> tuple[list[str], list[str]]:
             problems.append(f"{path}: {_counted(orphans, names.file_name(orphans[0], suffix))} without a segment")
     leftovers = [name for name in sizes if name.endswith(_ON_ITS_WAY)]
     if leftovers:
-        remarks.append(f"{path}: {_counted(leftovers, min(leftovers))} left half done; the next start sorts it out")
+        remarks.append(
+            f"{path}: {_counted(leftovers, min(leftovers))} left half done; the next start finishes or removes it"
+        )
     LeaderEpochCheckpoint(path).read()
     return problems, remarks
 

@@ -65,8 +65,8 @@ def _what_is_wrong(data: bytes) -> str:
     if version != _SNAPSHOT_VERSION:
         return f"is a producer snapshot of version {version}, and {_SNAPSHOT_VERSION} is known"
     if found != told:
-        return f"has the checksum {told}, and what follows it {found}"
-    return f"has {len(data) - _FIRST_ENTRY} bytes of entries, which are not its {count} entries"
+        return f"has the checksum {told}, but its content has {found}"
+    return f"has {len(data) - _FIRST_ENTRY} bytes of entries, but should have {count} entries"
 
 
 def dump_aborted(path: str, report: Report) -> None:

@@ -1,8 +1,8 @@
 """Verifies that the indexes of a segment lead to the batch where a look-up has to begin.
 
 An index must have the properties that a look-up needs, so that the indexes of every release pass. The entry of an
-offset points to the start of a batch that does not begin behind the offset. The entry of a timestamp is that of its
-batch, and no earlier batch is newer.
+offset points to the start of a batch that begins at or before the offset. The entry of a timestamp names the batch with
+that greatest timestamp, and no earlier batch is newer.
 """
 
 from __future__ import annotations
@@ -83,16 +83,16 @@ class TimeIndexVerifier:
         timestamps = self._timestamps[mine]
         at = rows["last_offset"].searchsorted(self._offsets[mine])
         missing = (rows["magic"][at] >= 2) & (rows["base_offset"][at] > self._offsets[mine])
-        self._tell(missing, "is of an offset that the log does not have")
+        self._tell(missing, "names an offset that the log does not have")
         in_log = rows["max_timestamp"][at]
         wrong = ~missing & (in_log != timestamps)
-        self._tell(wrong, "is of a batch whose greatest timestamp is another")
+        self._tell(wrong, "names a batch with another greatest timestamp")
         self._tell(~missing & ~wrong & (seen[at] > timestamps), "has later records before it")
         self._next = until
 
     def end(self, size_bytes: int) -> None:
         self._tell(
-            np.ones(len(self._offsets) - self._next, bool), f"is behind the log, which ends at byte {size_bytes}"
+            np.ones(len(self._offsets) - self._next, bool), f"lies behind the end of the log at byte {size_bytes}"
         )
 
     def _tell(self, wrong: Any, what: str) -> None:
@@ -129,5 +129,5 @@ def _tell_entries(
         report.problem(path, f"its entry {what(at)}", position=int(at) * entry_bytes, offset=int(offsets[at]))
     if len(found) > MAX_TOLD:
         more = found[MAX_TOLD]
-        told = f"{len(found) - MAX_TOLD} more entries from here on have the like"
+        told = f"{len(found) - MAX_TOLD} more entries from here on have the same problem"
         report.problem(path, told, position=int(more) * entry_bytes, offset=int(offsets[more]))

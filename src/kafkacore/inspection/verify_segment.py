@@ -69,13 +69,13 @@ class SegmentVerifier:
                 if self._sound:
                     index.end(scan.position)
                 else:
-                    told = f"is not held against {self.path}, which is damaged"
+                    told = f"was not compared with {self.path}, which is damaged"
                     self._report.remark("unverified", f"{index.path}: {told}", file=index.path)
 
     def follows(self, before: SegmentVerifier) -> None:
         """Reports a segment that does not begin where the one before it ends."""
         if self.base_offset < before.next_offset:
-            told = f"begins in the midst of {before.path}, which ends at offset {before.next_offset}"
+            told = f"begins inside {before.path}, which ends at offset {before.next_offset}"
             self._problem(told, offset=self.base_offset)
         elif self.base_offset > max(before.next_offset, self.complete_from):
             told = f"offsets from {before.next_offset} on are missing: {before.path} ends there"
@@ -96,7 +96,7 @@ class SegmentVerifier:
             rows, rows["magic"] > 2, lambda at: f"its magic byte is {rows['magic'][at]}, and 2 is the last known"
         )
         self._tell(rows, last < base, lambda at: f"it ends at offset {last[at]}, before it begins")
-        # An old compressed set is stored with its last offset; where it begins, its messages say.
+        # An old compressed set is stored with its last offset; only its messages hold the first one.
         back = np.where(old, last <= before, base <= before)
         self._tell(rows, back, lambda at: f"it begins at or before offset {before[at]}, where the batch before it ends")
         self._tell_missing(rows, before)
@@ -132,4 +132,4 @@ class SegmentVerifier:
             self._problem(problem(at), position=int(rows["position"][at]), offset=int(rows["base_offset"][at]))
         if len(found) > MAX_TOLD:
             first = int(rows["base_offset"][found[MAX_TOLD]])
-            self._problem(f"{len(found) - MAX_TOLD} more batches from here on have the like", offset=first)
+            self._problem(f"{len(found) - MAX_TOLD} more batches from here on have the same problem", offset=first)

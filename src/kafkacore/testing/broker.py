@@ -83,7 +83,7 @@ class Broker:
         directory: str | os.PathLike[str] | None = None,
     ) -> None:
         if time not in {"running", "frozen"}:
-            raise ValueError(f"time is 'running' or 'frozen', not {time!r}")
+            raise ValueError(f"`time` must be 'running' or 'frozen', not {time!r}")
         self.clock = BrokerClock(frozen=time == "frozen", start_ms=_now_ms() if start_ms is None else start_ms)
         self.requests = Requests(self._intercept)
         self._disk = FaultDisk()
@@ -121,7 +121,7 @@ class Broker:
     def start(self) -> None:
         """Starts the stopped broker again, on the same port, with the same files."""
         if self._node is not None:
-            raise RuntimeError("this broker runs already")
+            raise RuntimeError("this broker is already running")
         config = self._config()
         dev.prepare(config)
         node = Node(config, environment=self._disk.environment(self.clock.manual))
@@ -166,7 +166,7 @@ class Broker:
             self.stop()
         finally:
             self._closing.close()
-            _open.discard(self)  # until here, the end of the process would remove its files
+            _open.discard(self)  # up to here the end of the process would have removed its files
             # The parts of a node refer to each other. Collecting them now frees their deleted files, which still take
             # memory, and their eventfds, rather than some later collection.
             gc.collect(_YOUNG)
@@ -327,7 +327,7 @@ class Broker:
     ) -> Fault:
         """Delays requests for `api`, by the broker's clock, before they are handled. Raises UnknownName."""
         if not seconds > 0:
-            raise ValueError(f"a delay takes some time, not {seconds} s")
+            raise ValueError(f"`seconds` must be greater than 0, not {seconds}")
         what = f"delay {api_named(api).message} by {seconds:g} s"
         return self._order(api, what, waits_seconds=seconds, times=times, topic=topic, client_id=client_id)
 
@@ -342,7 +342,7 @@ class Broker:
     ) -> Fault:
         """Closes the connection of a request for `api`, "before" or "after" it is handled. Raises UnknownName."""
         if when not in {"before", "after"}:
-            raise ValueError(f"a connection is dropped 'before' or 'after' the work is done, not {when!r}")
+            raise ValueError(f"`when` must be 'before' or 'after', not {when!r}")
         what = f"drop {api_named(api).message} {when} its work"
         return self._order(api, what, drops=when, times=times, topic=topic, client_id=client_id)
 
@@ -358,7 +358,7 @@ class Broker:
         """Handles requests for `api`, sends only so many bytes of the answer (the first four are its size), and closes
         the connection. Raises UnknownName."""
         if bytes < 0:
-            raise ValueError(f"an answer has no {bytes} bytes")
+            raise ValueError(f"`bytes` must be 0 or more, not {bytes}")
         what = f"tear {api_named(api).message} after {bytes} bytes"
         return self._order(api, what, torn_bytes=bytes, times=times, topic=topic, client_id=client_id)
 
@@ -366,7 +366,7 @@ class Broker:
         """Lets the disk of the logs take `free_bytes` more; then writes fail with ENOSPC. As in Apache Kafka, a
         directory whose write has failed stays offline until a restart, even if there is room again."""
         if free_bytes < 0:
-            raise ValueError(f"a disk has no {free_bytes} bytes free")
+            raise ValueError(f"`free_bytes` must be 0 or more, not {free_bytes}")
         return self._order_disk(f"fill the disk but for {free_bytes} bytes", (), free_bytes)
 
     def fail_disk(self, *operations: str) -> Fault:

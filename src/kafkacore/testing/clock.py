@@ -48,7 +48,7 @@ class BrokerClock:
         """
         total = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + milliseconds / 1000
         if not total >= 0:
-            raise ValueError(f"time goes forward only: {total} s")
+            raise ValueError(f"time cannot go back: {total} s")
         left_ns = round(total * _NS_OF_A_SECOND)
         node = self._node
         if node is None:
@@ -60,7 +60,9 @@ class BrokerClock:
         except TimeoutError:
             late = ["timers of the broker's loop"]
         if late:
-            raise ClockBehind(f"{CATCH_UP_SECONDS:.0f} s after the clock was moved these are behind: {', '.join(late)}")
+            raise ClockBehind(
+                f"{CATCH_UP_SECONDS:.0f} s after the clock was moved these are still late: {', '.join(late)}"
+            )
 
     def _step(self, node: Node, left_ns: int) -> int:
         """Moves to the next moment at which the broker has something to do. Returns the time that is left."""

@@ -41,10 +41,10 @@ class Fault:
     ) -> None:
         """Raises ValueError if `times` is less than one, and for a topic if requests of the API have none."""
         if times is not None and times < 1:
-            raise ValueError(f"a fault happens at least once, not {times} times; leave `times` out for always")
+            raise ValueError(f"`times` is {times}, but a fault happens at least once; leave `times` out for always")
         if topic is not None and api is not None and api.key not in TOPIC_LISTS:
             able = ", ".join(apis.api(key).message for key in TOPIC_LISTS)
-            raise ValueError(f"{api.message} is about no topic that a fault could be for; these are: {able}")
+            raise ValueError(f"{api.message} cannot fail by topic; leave `topic` out, or use one of: {able}")
         self.what = what
         self.api = api
         self.times = times
@@ -62,7 +62,7 @@ class Fault:
 
     @property
     def is_ended(self) -> bool:
-        """Whether `end` was called, rather than that all its `times` are used up."""
+        """Whether `end` was called; False if it merely happened `times` times."""
         return self._ended
 
     @property

@@ -99,7 +99,9 @@ class Groups(Mapping[str, GroupInfo]):
             ):
                 return found
             if time.monotonic() > until:
-                raise TimeoutError(f"group {group_id} is not as it was waited for: {found or 'there is no such group'}")
+                raise TimeoutError(
+                    f"group {group_id} did not reach the awaited state: {found or 'there is no such group'}"
+                )
             time.sleep(_LOOK_SECONDS)
 
     def __repr__(self) -> str:

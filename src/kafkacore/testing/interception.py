@@ -106,13 +106,13 @@ class Interception:
         if fault is None:
             return await self._handled(call, frame)
         if fault.drops == "before":
-            raise Dropped(f"{call.client_id!r} is dropped before its request is looked at, as a test asked")
+            raise Dropped(f"{call.client_id!r} is dropped before its request is handled, as a test ordered")
         if fault.error is not None:
             return await self._refused(call, frame, fault.error, fault.topic)
         answer = await self._handled(call, frame)
         if fault.torn_bytes is not None and answer is not None:
             return Torn(answer, fault.torn_bytes)
-        raise Dropped(f"{call.client_id!r} is dropped in the place of an answer, as a test asked")
+        raise Dropped(f"{call.client_id!r} is dropped instead of an answer, as a test ordered")
 
     async def _pass(self, fault: RequestFault) -> None:
         """Waits until the delay is over by the broker's clock, or the fault ends."""
@@ -151,7 +151,7 @@ class Interception:
         request = _request(call, frame)
         if call.api_key == ApiKey.PRODUCE and request.acks == _NO_ACKS:
             # A producer without acknowledgements notices an error only by the closed connection.
-            raise Dropped(f"Produce with acks=0 of client {call.client_id!r} met {error.name}, as a test asked")
+            raise Dropped(f"Produce with acks=0 of client {call.client_id!r} met {error.name}, as a test ordered")
         if call.api_key == ApiKey.METADATA:
             return await self._refused_metadata(call, frame, error, topic)
         if topic is None:
@@ -189,7 +189,7 @@ class Interception:
         return apis.encode_response(call.api_key, call.api_version, call.correlation_id, response)
 
     def _error(self, call: RequestContext, request: Any, error: ErrorCode) -> bytes:
-        told = f"{error.message} (as a test asked)"
+        told = f"{error.message} (as a test ordered)"
         version = call.api_version
         # Leaders report an error of a Fetch at each partition, and only one of its session at the top.
         at_items = error not in _OF_SESSIONS and bool(getattr(request, "topics", ()))

@@ -254,13 +254,13 @@ class Requests:
             return "No request came at all."
         counts = Counter(each.api for each in self._kept)
         told = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-        return f"What came: {told}; the last of them:\n{self.show()}"
+        return f"These requests came: {told}. The last ones:\n{self.show()}"
 
     def _all(self) -> list[RecordedRequest]:
         with self._changed:
             if not self._users and not self._kept:
                 raise NothingRecorded(
-                    "this broker records no requests: make it with Broker(record=True), "
+                    "this broker records no requests: create it with Broker(record=True), "
                     "or use `with broker.requests.recording():`"
                 )
             return list(self._kept)

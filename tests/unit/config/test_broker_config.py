@@ -102,7 +102,7 @@ def test_metadata_log_dir_is_the_first_log_dir_unless_it_is_set():
     assert elsewhere.all_log_dirs == ("/b", "/c", "/m")
 
 
-# -- what several keys say together
+# -- values that several keys decide together
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_metadata_log_dir_is_the_first_log_dir_unless_it_is_set():
         ({"log.retention.hours": "-1"}, -1),
     ],
 )
-def test_retention_is_the_finest_unit_that_is_set(changes, retention_ms):
+def test_retention_comes_from_the_finest_unit_that_is_set(changes, retention_ms):
     assert config(changes).log_retention_ms == retention_ms
 
 
@@ -135,7 +135,7 @@ def test_max_connections_per_ip_overrides():
 
 
 @pytest.mark.parametrize("count", ["2147483648", "9" * 5000, "\u0663", "-1", "", "1_0"])
-def test_what_is_no_count_of_connections(count):
+def test_wrong_connection_count_is_refused(count):
     with pytest.raises(ConfigError, match=r"must be host:count, a count from 0 to 2147483647"):
         config({"max.connections.per.ip.overrides": f"127.0.0.1:{count}"})
 
@@ -149,7 +149,7 @@ def test_what_is_no_count_of_connections(count):
         ("num.partitions", "{}"),
     ],
 )
-def test_a_number_of_thousands_of_digits_is_a_wrong_setting_like_others(key, text):
+def test_number_of_thousands_of_digits_is_refused(key, text):
     with pytest.raises(ConfigError) as error:
         config({key: text.format("9" * 5000)})
     assert error.value.key == key
@@ -167,7 +167,7 @@ def test_listeners():
     assert str(listeners[0]) == "PLAINTEXT://[::1]:9092"
 
 
-def test_any_free_port():
+def test_port_zero_may_repeat():
     assert [e.port for e in config({"listeners": "PLAINTEXT://:0,CONTROLLER://:0"}).listeners] == [0, 0]
 
 
@@ -177,7 +177,7 @@ def test_the_same_port_on_ipv4_and_ipv6():
     assert len(config({"listeners": listeners, "listener.security.protocol.map": protocols}).listeners) == 3
 
 
-def test_planes():
+def test_listeners_are_sorted_into_planes():
     assert [endpoint.listener for endpoint in config().data_plane_listeners] == ["PLAINTEXT"]
     assert [endpoint.listener for endpoint in config().controller_listeners] == ["CONTROLLER"]
     assert config().control_plane_listener is None
@@ -198,7 +198,7 @@ def test_advertised_listeners_are_the_listeners_unless_they_are_set():
     assert advertised.advertised_controller_listeners == (Endpoint("CONTROLLER", "PLAINTEXT", "quorum", 19093),)
 
 
-def test_a_controller_on_every_address_advertises_what_the_voters_say():
+def test_controller_on_every_address_advertises_its_voter_address():
     assert config().advertised_controller_listeners == (Endpoint("CONTROLLER", "PLAINTEXT", "localhost", 9093),)
     dynamic = {"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "x:1"}
     anywhere = config(dynamic | {"listeners": "PLAINTEXT://:9092,CONTROLLER://0.0.0.0:9093"})
@@ -229,7 +229,7 @@ def test_metrics_port():
 # -- the object
 
 
-def test_a_configuration_cannot_be_changed():
+def test_configuration_is_immutable():
     made = config()
     with pytest.raises(AttributeError, match="cannot be changed"):
         made.num_partitions = 3
@@ -237,13 +237,13 @@ def test_a_configuration_cannot_be_changed():
         _ = made.no_such_key
 
 
-def test_overrides_go_before_the_file(tmp_path):
+def test_override_wins_over_the_file(tmp_path):
     file = tmp_path / "server.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in COMBINED.items()))
     assert BrokerConfig.load(str(file), ["num.partitions=5", "node.id=1"]).num_partitions == 5
 
 
-def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
+def test_keys_without_effect_are_kept_and_reported(tmp_path, caplog):
     of_one = "listener.name.plaintext.max.connections.per.ip"
     misspelt = "listener.name.PLAINTEXT.max.connection.creation.rate"
     threads = "listener.name.plaintext.num.network.threads"
@@ -273,14 +273,14 @@ def test_keys_without_effect_are_kept_and_told(tmp_path, caplog):
     }
 
 
-def test_a_listener_has_limits_of_its_own_or_those_of_the_broker():
+def test_listener_has_its_own_limits_or_those_of_the_broker():
     made = config({"max.connections": "7", "listener.name.plaintext.max.connections": "4"})
     assert made.has_own_limits("PLAINTEXT")
     assert (made.max_connections, made.of_listener("PLAINTEXT", "max.connections")) == (7, 4)
     assert made.of_listener("PLAINTEXT", "max.connection.creation.rate") == made.max_connection_creation_rate
     assert not made.has_own_limits("CONTROLLER")
     assert made.of_listener("CONTROLLER", "max.connections") == 7
-    # What is dynamic of the broker is not more than what is the listener's own.
+    # A dynamic value of the broker does not override the listener's own value.
     assert made.with_dynamic(broker={"max.connections": "9"}).of_listener("PLAINTEXT", "max.connections") == 4
 
 
@@ -291,7 +291,7 @@ def test_keys_without_effect_are_validated_too():
         config({"listener.name.plaintext.max.connections": "-1"})
 
 
-def test_dynamic_values_go_before_static_ones():
+def test_dynamic_value_wins_over_a_static_one():
     made = config({"log.retention.ms": "1000"}).with_dynamic(default={"log.retention.ms": "2000"})
     assert made.log_retention_ms == 2000
     assert made.with_dynamic(broker={"log.retention.ms": "3000"}).log_retention_ms == 3000
@@ -302,7 +302,7 @@ def test_dynamic_values_go_before_static_ones():
 # -- DescribeConfigs
 
 
-def test_a_value_is_described_with_its_source_and_what_is_behind_it():
+def test_value_is_described_with_its_source_and_synonyms():
     made = config({"log.segment.bytes": "2000000"}).with_dynamic(
         default={"log.segment.bytes": "3000000"}, broker={"log.segment.bytes": "4000000"}
     )
@@ -332,7 +332,7 @@ def test_secrets_and_unknown_keys_are_described_without_their_value():
     assert "zookeeper.connect" not in made.described_names()
 
 
-def test_a_listeners_own_value_has_the_common_one_behind_it():
+def test_value_of_a_listener_has_the_common_one_as_a_synonym():
     entry = config({"listener.name.plaintext.max.connections": "4", "max.connections": "9"}).describe(
         "listener.name.plaintext.max.connections"
     )
@@ -343,7 +343,7 @@ def test_a_listeners_own_value_has_the_common_one_behind_it():
     ]
 
 
-def test_a_default_of_the_machine_is_in_force_and_described_until_the_key_is_set():
+def test_default_of_the_machine_applies_and_is_described_until_the_key_is_set():
     made = config().with_node_defaults({"num.network.threads": "7"})
     assert made.num_network_threads == 7
     assert not made.is_set("num.network.threads")
@@ -357,7 +357,7 @@ def test_a_default_of_the_machine_is_in_force_and_described_until_the_key_is_set
     ]
 
 
-def test_buffers_of_sockets_are_left_to_the_system_by_default():
+def test_socket_buffers_are_left_to_the_system_by_default():
     made = config()
     for name in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
         assert made.describe(name).value == "-1"

@@ -1,4 +1,4 @@
-"""What of a broker can be changed while it runs."""
+"""Changes to the configuration of a running broker."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ def refused(values, *, of_one=True):
     return str(error.value)
 
 
-def test_what_counts_is_the_broker_then_all_of_them_then_the_file_then_the_default():
+def test_value_comes_from_the_broker_then_the_cluster_then_the_file_then_the_default():
     config = check_change(CONFIG, {"log.segment.bytes": "3000000"}, of_one=False)
     assert config.log_segment_bytes == 3_000_000
     config = check_change(config, {"log.segment.bytes": "4000000"}, of_one=True)
@@ -38,7 +38,7 @@ def test_what_counts_is_the_broker_then_all_of_them_then_the_file_then_the_defau
     assert CONFIG.log_segment_bytes == 2_000_000
 
 
-def test_what_may_not_change_is_refused_in_kafkas_words():
+def test_change_of_a_static_key_is_refused_in_kafkas_words():
     assert refused({"log.retention.hours": "1", "node.id": "2"}) == (
         "Cannot update these configs dynamically: [log.retention.hours, node.id]"
     )
@@ -54,29 +54,29 @@ def test_what_may_not_change_is_refused_in_kafkas_words():
 
 
 @pytest.mark.parametrize("name", ["leader.replication.throttled.rate", "max.connections", "my.own.key"])
-def test_what_may_change_for_all_brokers(name):
+def test_keys_that_may_change_for_all_brokers(name):
     assert check_change(CONFIG, {name: "17"}, of_one=False).get(name) == "17"
 
 
-def test_values_are_checked_alone_and_together():
+def test_change_is_refused_when_its_values_are_wrong_alone_or_together():
     assert "log.segment.bytes=17" in refused({"log.segment.bytes": "17"})
     assert "log.retention.ms" in refused({"log.retention.ms": "0"})
 
 
 @pytest.mark.parametrize(("threads", "allowed"), [("4", True), ("3", False), ("16", True), ("17", False)])
-def test_threads_change_by_a_half_or_to_the_double_at_once(threads, allowed):
+def test_threads_may_change_to_between_half_and_double_at_once(threads, allowed):
     if allowed:
         assert check_change(CONFIG, {"num.io.threads": threads}, of_one=True).num_io_threads == int(threads)
     else:
         assert f"num.io.threads={threads}" in refused({"num.io.threads": threads})
 
 
-def test_a_running_broker_keeps_a_thread_that_compacts():
+def test_running_broker_keeps_at_least_one_cleaner_thread():
     assert "log.cleaner.threads=0, value should be at least 1" in refused({"log.cleaner.threads": "0"})
     assert check_change(CONFIG, {"log.cleaner.threads": "2"}, of_one=True).log_cleaner_threads == 2
 
 
-def test_what_is_stored_and_cannot_be_used_is_left_out_and_told(caplog):
+def test_unusable_stored_values_are_ignored_and_logged(caplog):
     stored = {"log.segment.bytes": "nonsense", "node.id": "7", "listeners": "X://:1", "message.max.bytes": "5000"}
     with caplog.at_level(logging.INFO, "kafkacore.config"):
         config = adopted(CONFIG, {"principal.builder.class": "x"}, stored)
@@ -88,14 +88,14 @@ def test_what_is_stored_and_cannot_be_used_is_left_out_and_told(caplog):
         assert name in told
 
 
-def test_what_makes_no_configuration_together_changes_nothing(caplog):
+def test_stored_values_that_contradict_each_other_change_nothing(caplog):
     stored = {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"}
     assert adopted(CONFIG, {}, stored) is CONFIG
     assert "not applied" in caplog.text
 
 
 @pytest.mark.parametrize("count", ["9" * 5000, "2147483648", "x"])
-def test_a_limit_of_an_address_that_is_none_is_left_out_alone(count, caplog):
+def test_wrong_connection_count_is_the_only_stored_value_ignored(count, caplog):
     name = "max.connections.per.ip.overrides"
     stored = {name: f"127.0.0.1:{count}", "message.max.bytes": "5000"}
     assert adopted(CONFIG, stored, {}).dynamic_default == {"message.max.bytes": "5000"}
@@ -104,7 +104,7 @@ def test_a_limit_of_an_address_that_is_none_is_left_out_alone(count, caplog):
 
 
 @pytest.mark.parametrize("place", ["dynamic.parse", "relations.check"])
-def test_no_error_of_a_parser_keeps_a_node_from_starting(place, caplog, monkeypatch):
+def test_node_starts_when_a_parser_raises_an_unexpected_error(place, caplog, monkeypatch):
     def fails(*arguments):
         raise ValueError("not one of ours")
 
@@ -113,7 +113,7 @@ def test_no_error_of_a_parser_keeps_a_node_from_starting(place, caplog, monkeypa
     assert "not one of ours" in caplog.text
 
 
-def test_a_setting_of_one_listener_that_only_the_broker_has_is_told(caplog):
+def test_setting_of_one_listener_is_logged_when_it_applies_to_the_broker_only(caplog):
     adopted(CONFIG, {}, {"listener.name.plaintext.max.connections.per.ip": "4"})
     assert "without effect here: max.connections.per.ip is of the broker as a whole" in caplog.text
     caplog.clear()
@@ -125,7 +125,7 @@ def test_a_setting_of_one_listener_that_only_the_broker_has_is_told(caplog):
 
 
 @pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connection.creation.rate"])
-def test_nobody_may_be_locked_out_at_run_time(name, caplog):
+def test_change_that_locks_every_client_out_is_refused(name, caplog):
     base = name.removeprefix("listener.name.plaintext.")
     with pytest.raises(ConfigError, match=f"Invalid {base} 0"):
         check_change(CONFIG, {name: "0"}, of_one=False)
@@ -133,7 +133,7 @@ def test_nobody_may_be_locked_out_at_run_time(name, caplog):
     assert f"Invalid {base} 0" in caplog.text
 
 
-def test_a_secret_is_not_logged(caplog):
+def test_secret_is_not_logged(caplog):
     with caplog.at_level(logging.INFO, "kafkacore.config"):
         config = adopted(CONFIG, {}, {"listener.name.plaintext.ssl.key.password": "topsecret", "custom": "topsecret"})
     assert config.get("custom") == "topsecret"
@@ -141,12 +141,12 @@ def test_a_secret_is_not_logged(caplog):
     assert "without effect here: encryption is not there yet" in caplog.text
 
 
-def test_what_only_a_start_can_change_is_told(caplog):
+def test_key_that_needs_a_restart_is_logged(caplog):
     adopted(CONFIG, {"num.network.threads": "5"}, {})
     assert "num.network.threads is without effect" in caplog.text
 
 
-def test_what_is_taken_back_is_the_default_again(caplog):
+def test_removed_setting_returns_to_its_default(caplog):
     with_it = adopted(CONFIG, {}, {"message.max.bytes": "5000"})
     with caplog.at_level(logging.INFO, "kafkacore.config"):
         without = adopted(with_it, {}, {})
@@ -168,12 +168,12 @@ def test_what_is_taken_back_is_the_default_again(caplog):
         ("a", SUBTRACT, "x", "a"),
     ],
 )
-def test_one_change_of_a_setting(current, operation, given, made):
+def test_incremental_change_of_a_setting(current, operation, given, made):
     assert changed(current, operation, given, "default") == made
 
 
 @pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
-def test_a_long_list_is_one_walk(operation):
+def test_long_list_is_changed_in_linear_time(operation):
     many = ",".join(map(str, range(200_000)))
     begun = time.process_time()
     made = changed(many, operation, many, None)

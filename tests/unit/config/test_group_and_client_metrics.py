@@ -1,4 +1,4 @@
-"""Configurations of groups and of subscriptions to clients' metrics."""
+"""Configurations of groups and of client metrics subscriptions."""
 
 import pytest
 
@@ -19,11 +19,11 @@ BROKER_CONFIG = BrokerConfig(
 )
 
 
-def test_a_groups_keys_inherit_from_keys_of_the_broker():
+def test_keys_of_a_group_inherit_from_keys_of_the_broker():
     assert all(name in BROKER for key in GROUP for name, _ in key.broker_keys)
     assert GroupConfig(BROKER_CONFIG).value("share.delivery.count.limit") == 7
     assert GroupConfig(BROKER_CONFIG, {"share.delivery.count.limit": "3"}).value("share.delivery.count.limit") == 3
-    # Every default is one that a group may have.
+    # A group accepts every default.
     GroupConfig.validate(BROKER_CONFIG, {})
 
 
@@ -41,7 +41,7 @@ def test_a_groups_keys_inherit_from_keys_of_the_broker():
         ("retention.ms", "1"),
     ],
 )
-def test_what_a_group_may_not_have(name, value):
+def test_group_refuses_a_wrong_value(name, value):
     with pytest.raises(ConfigError) as error:
         GroupConfig.validate(BROKER_CONFIG, {name: value})
     assert error.value.key == name
@@ -57,18 +57,18 @@ def test_what_a_group_may_not_have(name, value):
         ("share.renew.acknowledge.enable", "false"),
     ],
 )
-def test_what_a_group_may_have(name, value):
+def test_group_accepts_a_valid_value(name, value):
     assert GroupConfig.validate(BROKER_CONFIG, {name: value}).describe(name).value == value
 
 
-def test_what_was_stored_once_and_is_not_allowed_is_as_not_set():
+def test_stored_value_is_ignored_when_it_is_no_longer_allowed():
     assert GroupConfig(BROKER_CONFIG, {"share.isolation.level": "x"}).describe("share.isolation.level").value == (
         "read_uncommitted"
     )
     assert ClientMetricsConfig({"interval.ms": "soon"}).value("interval.ms") == 300_000
 
 
-def test_a_session_must_outlast_a_heartbeat():
+def test_session_timeout_must_exceed_the_heartbeat_interval():
     broker = BrokerConfig(dict(BROKER_CONFIG.static) | {"group.consumer.max.heartbeat.interval.ms": "100000"})
     values = {"consumer.heartbeat.interval.ms": "50000", "consumer.session.timeout.ms": "50000"}
     with pytest.raises(ConfigError, match=r"must be greater than consumer\.heartbeat\.interval\.ms=50000"):
@@ -76,7 +76,7 @@ def test_a_session_must_outlast_a_heartbeat():
 
 
 @pytest.mark.parametrize("values", [{"interval.ms": "99"}, {"interval.ms": "3600001"}, {"interval": "1000"}])
-def test_what_a_subscription_may_not_have(values):
+def test_subscription_refuses_a_wrong_value(values):
     with pytest.raises(ConfigError) as error:
         ClientMetricsConfig.validate(values)
     assert not isinstance(error.value, MatchError)
@@ -90,12 +90,12 @@ def test_what_a_subscription_may_not_have(values):
     ],
     ids=lambda match: match[:24],
 )  # fmt: skip
-def test_what_is_no_pattern_of_clients(match):
+def test_subscription_refuses_a_wrong_client_pattern(match):
     with pytest.raises(MatchError):
         ClientMetricsConfig.validate({"match": match})
 
 
-def test_a_subscription():
+def test_subscription_accepts_valid_values():
     config = ClientMetricsConfig.validate(
         {"match": "client_id=app-.*, client_software_name=librdkafka", "metrics": "*"}
     )

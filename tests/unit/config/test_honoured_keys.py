@@ -1,4 +1,4 @@
-"""A key that is told to be honoured is one that something outside of the configuration reads."""
+"""The code outside the configuration reads exactly the keys that the tables mark as honoured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkacore.config.keys import BROKER, TOPIC
 from processes import ROOT
 
 SOURCE = ROOT / "src" / "kafkacore"
-# What is called config in raft/ is the core's own.
+# In raft/, `config` is the configuration of the core.
 ELSEWHERE = ("config", "raft")
 ATTRIBUTE = re.compile(r"config\.(?:broker\.)?(\w+)")
 STANDS_FOR_NODE_ID = "broker.id"
@@ -37,12 +37,12 @@ SOUND = {
 
 
 class NotedBroker(BrokerConfig):
-    """Notes the keys behind what it is asked for."""
+    """Notes the keys behind each attribute that is read."""
 
     def __init__(self) -> None:
         self.__dict__["noted"] = set()
         super().__init__(SOUND)
-        # The checks of relations have asked already, and what they asked for is kept.
+        # The checks of relations have read these already, and the configuration keeps their values.
         for attribute in self.__dict__.keys() - KEPT:
             del self.__dict__[attribute]
         self.noted.clear()
@@ -80,7 +80,7 @@ def attributes_read() -> set[str]:
 
 @pytest.fixture(scope="module")
 def read() -> tuple[set[str], set[str]]:
-    """Keys of the broker and of topics that something reads, through attributes that stand for several too."""
+    """The broker and topic keys that the code reads, also through attributes that combine several keys."""
     broker_keys: set[str] = set()
     topic_keys: set[str] = set()
     for attribute in attributes_read():
@@ -93,13 +93,13 @@ def read() -> tuple[set[str], set[str]]:
     return broker_keys, topic_keys
 
 
-def test_every_key_that_is_told_to_be_honoured_is_read(read: tuple[set[str], set[str]]) -> None:
+def test_every_honoured_key_is_read(read: tuple[set[str], set[str]]) -> None:
     broker_keys, topic_keys = read
     assert {key.name for key in BROKER if key.honoured} - broker_keys == {STANDS_FOR_NODE_ID}
     assert {key.name for key in TOPIC if key.honoured} - topic_keys == set()
 
 
-def test_every_key_that_is_read_is_told_to_be_honoured(read: tuple[set[str], set[str]]) -> None:
+def test_every_key_that_is_read_is_honoured(read: tuple[set[str], set[str]]) -> None:
     broker_keys, topic_keys = read
     assert broker_keys - {key.name for key in BROKER if key.honoured} == set()
     assert topic_keys - {key.name for key in TOPIC if key.honoured} == set()

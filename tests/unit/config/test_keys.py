@@ -1,4 +1,4 @@
-"""The tables of keys are whole, and are Apache Kafka's."""
+"""The tables of keys are complete and equal those of Apache Kafka."""
 
 import importlib.util
 import subprocess
@@ -19,7 +19,7 @@ JAVA_TIMEOUT_S = 60
     [BROKER, BROKER_3_9, TOPIC, TOPIC_3_9, GROUP, CLIENT_METRICS],
     ids=["broker", "broker 3.9", "topic", "topic 3.9", "group", "metrics of clients"],
 )
-def test_every_row_can_be_used(keys):
+def test_every_row_parses_its_own_default(keys):
     for key in keys:
         assert key.type in TYPES
         assert key.importance in {"high", "medium", "low"}
@@ -29,11 +29,11 @@ def test_every_row_can_be_used(keys):
         assert allowed(key)
         if not key.required:
             text = render(default(key))
-            # A default passes its own check, but for Kafka's nulls and the port that Kafka leaves to the system.
+            # A default passes its own check, except for Kafka's nulls and the port that the system chooses.
             assert text is None or key.type == "password" or render(parse(key, text)) == text
 
 
-def test_attribute_names_are_those_of_one_key():
+def test_attribute_name_stands_for_one_key():
     for keys in (BROKER, TOPIC):
         assert len({key.name.replace(".", "_") for key in keys}) == len(keys)
         assert not any("_" in name for name in keys.names())
@@ -46,14 +46,14 @@ def test_every_key_without_effect_has_a_reason(keys):
     assert [prefix for prefix in reasons if not any(name.startswith(prefix) for name in keys.names())] == []
 
 
-def test_topic_keys_inherit_from_keys_of_the_broker():
+def test_keys_of_a_topic_inherit_from_keys_of_the_broker():
     for key in TOPIC:
         for name, factor in key.broker_keys:
             assert name in BROKER
             assert factor in {1, 60_000, 3_600_000}
 
 
-def test_the_stub_is_up_to_date():
+def test_stub_is_up_to_date():
     spec = importlib.util.spec_from_file_location("config_stub", ROOT / "ci" / "config_stub.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -67,7 +67,7 @@ OWN_DEFAULTS = {("broker", "socket.send.buffer.bytes"): "-1", ("broker", "socket
 @pytest.mark.parametrize(
     ("release", "broker", "topic"), [("3.9.2", BROKER_3_9, TOPIC_3_9), ("4.3.1", BROKER, TOPIC)], ids=["3.9", "4.3"]
 )
-def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topic):
+def test_keys_types_and_defaults_equal_those_of_apache_kafka(release, broker, topic):
     jars = PEERS / f"kafka-{release}"
     need((jars / ".complete").exists(), "no jars of Apache Kafka: make peers")
     program = ROOT / "ci" / "config" / "ConfigTable.java"
@@ -79,7 +79,7 @@ def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topi
         scope, name, *fields = line.split("\t")
         theirs[scope][name] = fields
     other = "4.3" if release.startswith("3.9") else "3.9"
-    # What can be changed at run time is 4.3's, which we are.
+    # The keys that can change at run time are those of 4.3, our release.
     if release.startswith("4.3"):
         ours = {key.name: [key.mode] for key in broker if key.dynamic and key.generation in {"4.3", "both"}}
         assert ours == theirs["mode"]
@@ -100,7 +100,7 @@ def test_keys_types_and_defaults_are_those_of_apache_kafka(release, broker, topi
 
 
 def expected_check(key, validator):
-    """The word of our table for a validator that Kafka prints: ranges and lists of words; None for the others."""
+    """Our table's word for a validator as Kafka prints it (a range or a list of words); None for the others."""
     if not validator.startswith("[") or key.check in {"release", "replicas", "reset"}:
         return None
     fields = validator.split("]")[0][1:].split(",")

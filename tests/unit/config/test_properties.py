@@ -35,22 +35,22 @@ from kafkacore.config.properties import load, parse, parse_overrides, store
         ("a=\\uD83D\\uDE00", {"a": "😀"}),
     ],
 )
-def test_lines_read_as_java_reads_them(text, expected):
+def test_lines_are_read_as_java_reads_them(text, expected):
     assert parse(text.encode()) == expected
 
 
-def test_utf8_is_taken_where_it_is_and_latin1_otherwise():
+def test_file_is_read_as_latin1_when_it_is_not_utf8():
     assert parse("a=é".encode()) == {"a": "é"}
     assert parse("a=é".encode("iso-8859-1")) == {"a": "é"}
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\u12G4", "x=1\na\\u=1"])
-def test_a_broken_unicode_escape_names_its_line(text):
+def test_error_names_the_line_of_a_broken_unicode_escape(text):
     with pytest.raises(ConfigError, match=f"my.properties line {text.count(chr(10)) + 1}.*four hexadecimal digits"):
         parse(text.encode(), "my.properties")
 
 
-def test_what_is_stored_is_read_back():
+def test_stored_properties_are_read_back():
     properties = {"a key": " a value ", "=:#!": "=:#!\\", "tab\t": "\n\r\f", "é": "中 😀", "path": "C:\\logs"}
     data = store(properties, ("", "a comment"))
     assert parse(data) == properties
@@ -58,22 +58,22 @@ def test_what_is_stored_is_read_back():
     assert data.isascii()
 
 
-def test_store_escapes_as_java_does():
+def test_store_escapes_as_java_does_it():
     assert store({"a b": " c d", "k:": "x=y", "é": "😀"}) == b"a\\ b=\\ c d\nk\\:=x\\=y\n\\u00E9=\\uD83D\\uDE00\n"
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
+def test_error_names_a_file_that_cannot_be_read(tmp_path):
     path = str(tmp_path / "none.properties")
     with pytest.raises(ConfigError) as refused:
         load(path)
     assert str(refused.value) == f"{path}: cannot be read: No such file or directory"
 
 
-def test_overrides_are_taken_as_they_stand():
+def test_overrides_are_taken_verbatim():
     assert parse_overrides(["a=b=c", "d=", " e = \\u0041"]) == {"a": "b=c", "d": "", "e": " \\u0041"}
 
 
 @pytest.mark.parametrize("text", ["a", "=1", ""])
-def test_an_override_without_key_or_value_is_refused(text):
+def test_override_without_key_or_value_is_refused(text):
     with pytest.raises(ConfigError, match="must be key=value"):
         parse_overrides([text])

@@ -1,4 +1,4 @@
-"""Keys that do not go together stop the start, with the key, its value and what would be allowed."""
+"""A start fails when keys contradict each other; the error names the key, its value and the allowed values."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def refused(base, changes):
 @pytest.mark.parametrize(
     "base", [COMBINED, BROKER, CONTROLLER, ZOOKEEPER], ids=["combined", "broker", "controller", "zookeeper"]
 )
-def test_a_sound_configuration_is_taken(base):
+def test_sound_configuration_is_accepted(base):
     BrokerConfig(base)
 
 
@@ -75,7 +75,7 @@ def test_a_sound_configuration_is_taken(base):
         (CONTROLLER, {"inter.broker.listener.name": "CONTROLLER"}, "controller.listener.names", "must not have"),
     ],
 )
-def test_roles_and_quorum(base, changes, key, allowed):
+def test_start_fails_when_roles_and_quorum_contradict_each_other(base, changes, key, allowed):
     error = refused(base, changes)
     assert error.key == key
     assert allowed in str(error)
@@ -128,18 +128,18 @@ def test_roles_and_quorum(base, changes, key, allowed):
         ),
     ],
 )
-def test_listeners(changes, key, allowed):
+def test_start_fails_when_listeners_contradict_each_other(changes, key, allowed):
     error = refused(COMBINED, changes)
     assert error.key == key
     assert allowed in str(error)
 
 
-def test_a_control_plane_is_refused_in_kraft_mode():
+def test_control_plane_is_refused_in_kraft_mode():
     error = refused(COMBINED, {"control.plane.listener.name": "CONTROLLER"})
     assert "is not supported in KRaft mode" in str(error)
 
 
-def test_a_control_plane_has_a_listener_of_its_own():
+def test_control_plane_has_a_listener_of_its_own():
     config = BrokerConfig(ZOOKEEPER | TWO_BROKER_LISTENERS | {"control.plane.listener.name": "CONTROL"})
     assert config.control_plane_listener.listener == "CONTROL"
     assert [endpoint.listener for endpoint in config.data_plane_listeners] == ["PLAINTEXT"]
@@ -160,7 +160,7 @@ def test_a_control_plane_has_a_listener_of_its_own():
         ),
     ],
 )
-def test_a_control_plane_that_fits_no_listener_is_refused(changes, allowed):
+def test_control_plane_is_refused_when_no_listener_fits(changes, allowed):
     listeners = TWO_BROKER_LISTENERS if changes.get("listener.security.protocol.map", "") is not None else {}
     error = refused(ZOOKEEPER | listeners, changes)
     assert error.key == "control.plane.listener.name"
@@ -214,13 +214,13 @@ def test_a_control_plane_that_fits_no_listener_is_refused(changes, allowed):
         ),
     ],
 )
-def test_limits_and_times(changes, key, allowed):
+def test_start_fails_when_limits_and_times_contradict_each_other(changes, key, allowed):
     error = refused(COMBINED, changes)
     assert error.key == key
     assert allowed in str(error)
 
 
-def test_a_sasl_mechanism_among_brokers_must_be_enabled():
+def test_inter_broker_sasl_mechanism_must_be_enabled():
     secured = {
         "listeners": "SASL_PLAINTEXT://:9092,CONTROLLER://:9093",
         "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -240,7 +240,7 @@ def test_a_sasl_mechanism_among_brokers_must_be_enabled():
         ({"zookeeper.metadata.migration.enable": "true"}, "controller.listener.names", "must be set"),
     ],
 )
-def test_zookeeper_mode(changes, key, allowed):
+def test_start_fails_when_zookeeper_keys_contradict_each_other(changes, key, allowed):
     error = refused(ZOOKEEPER, changes)
     assert error.key == key
     assert allowed in str(error)
@@ -251,12 +251,12 @@ def test_zookeeper_mode_has_the_defaults_of_3_9():
     assert BrokerConfig(COMBINED).num_recovery_threads_per_data_dir == 2
 
 
-def test_a_heartbeat_that_may_miss_its_session_is_told_but_allowed():
+def test_heartbeat_interval_near_the_session_timeout_is_allowed_with_a_warning():
     config = BrokerConfig(COMBINED | {"broker.heartbeat.interval.ms": "5000"})
     assert any("at most half of broker.session.timeout.ms=9000" in note for note in config.notes())
 
 
-def test_the_control_planes_listener_is_advertised_during_a_migration_though_it_is_a_controllers_too() -> None:
+def test_control_plane_listener_is_advertised_during_a_migration_even_as_a_controller_listener() -> None:
     """KAFKA-17788."""
     migrating = {
         "zookeeper.metadata.migration.enable": "true", "controller.listener.names": "CONTROL",

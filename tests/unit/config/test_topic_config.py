@@ -19,7 +19,7 @@ def broker(**changes):
     return BrokerConfig(PROPERTIES | {key.replace("_", "."): value for key, value in changes.items()})
 
 
-def test_a_topic_without_settings_has_kafkas_defaults():
+def test_topic_without_settings_has_kafkas_defaults():
     config = TopicConfig(broker())
     for key in TOPIC:
         if not key.internal and key.generation != "3.9":
@@ -50,17 +50,17 @@ def test_a_topic_without_settings_has_kafkas_defaults():
         ({"min_insync_replicas": "2"}, "min_insync_replicas", 2),
     ],
 )
-def test_a_setting_of_the_broker_is_inherited(changes, attribute, expected):
+def test_topic_inherits_a_setting_of_the_broker(changes, attribute, expected):
     assert getattr(TopicConfig(broker(**changes)), attribute) == expected
 
 
-def test_a_dynamic_setting_of_the_broker_is_inherited():
+def test_topic_inherits_a_dynamic_setting_of_the_broker():
     changed = broker().with_dynamic(default={"log.retention.ms": "77"})
     entry = TopicConfig(changed).describe("retention.ms")
     assert (entry.value, entry.source) == ("77", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
-def test_the_topics_own_setting_counts():
+def test_setting_of_the_topic_overrides_the_broker():
     config = TopicConfig(broker(log_retention_ms="5"), {"retention.ms": "6"})
     assert config.retention_ms == 6
     entry = config.describe("retention.ms")
@@ -72,7 +72,7 @@ def test_the_topics_own_setting_counts():
     ]
 
 
-def test_a_default_is_described_as_such():
+def test_default_is_described_as_a_default():
     entry = TopicConfig(broker()).describe("min.insync.replicas")
     assert (entry.value, entry.source, entry.read_only) == ("1", Source.DEFAULT_CONFIG, False)
     assert [(synonym.name, synonym.source) for synonym in entry.synonyms] == [
@@ -103,7 +103,7 @@ def test_internal_keys_are_described_only_when_they_are_set():
         ({"remote.storage.enable": "true"}, "tiered storage is off"),
     ],
 )
-def test_what_a_request_may_not_ask_for(overrides, message):
+def test_request_is_refused_when_its_settings_are_wrong(overrides, message):
     with pytest.raises(ConfigError) as error:
         TopicConfig.validate(broker(), overrides)
     assert message in str(error.value)
@@ -118,14 +118,14 @@ def test_what_a_request_may_not_ask_for(overrides, message):
         ({"remote.log.copy.disable": "true", "retention.ms": "9", "local.retention.ms": "6"}, "must be retention.ms=9"),
     ],
 )
-def test_a_tiered_topic_keeps_no_more_locally_than_in_all(overrides, message):
+def test_tiered_topic_refuses_a_local_retention_above_its_retention(overrides, message):
     tiered = broker(remote_log_storage_system_enable="true")
     with pytest.raises(ConfigError) as error:
         TopicConfig.validate(tiered, {"remote.storage.enable": "true"} | overrides)
     assert message in str(error.value)
 
 
-def test_a_valid_request_gives_the_configuration():
+def test_valid_request_returns_the_configuration():
     assert TopicConfig.validate(broker(), {"cleanup.policy": "compact,delete"}).compacted
 
 

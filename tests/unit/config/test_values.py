@@ -1,4 +1,4 @@
-"""Values of every type, as Kafka's ConfigDef takes them."""
+"""Values of every type, as Kafka's ConfigDef parses them."""
 
 import pytest
 
@@ -29,7 +29,7 @@ from kafkacore.config.values import Password, java_double, parse, render
         ("controller.quorum.voters", "1@a:9093,2@[::1]:9094", ("1@a:9093", "2@[::1]:9094")),
     ],
 )
-def test_values_are_taken_as_kafka_takes_them(name, text, expected):
+def test_values_are_parsed_as_kafka_parses_them(name, text, expected):
     assert parse(BROKER[name], text) == expected
 
 
@@ -67,7 +67,7 @@ def test_values_are_taken_as_kafka_takes_them(name, text, expected):
         ("remote.log.storage.manager.class.name", "", "must be a text that is not empty"),
     ],
 )
-def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(name, text, allowed):
+def test_error_names_key_value_and_allowed_values_when_a_value_is_wrong(name, text, allowed):
     with pytest.raises(ConfigError) as refused:
         parse(BROKER[name], text)
     assert str(refused.value).startswith(f"{name}={text}: ")
@@ -76,17 +76,17 @@ def test_a_wrong_value_is_refused_with_key_value_and_what_is_allowed(name, text,
 
 
 @pytest.mark.parametrize("text", ["*", "0:1,1:2", "", "0:1,"])
-def test_throttled_replicas_are_taken(text):
+def test_throttled_replicas_are_accepted(text):
     parse(TOPIC["leader.replication.throttled.replicas"], text)
 
 
 @pytest.mark.parametrize("text", ["0", "0:a", "*,0:1", "0:1:2"])
-def test_malformed_throttled_replicas_are_refused(text):
+def test_throttled_replicas_are_refused_when_they_are_malformed(text):
     with pytest.raises(ConfigError, match="must be a comma-separated list of partition:broker entries, or"):
         parse(TOPIC["leader.replication.throttled.replicas"], text)
 
 
-def test_a_password_is_never_shown():
+def test_password_is_never_shown():
     password = parse(BROKER["ssl.key.password"], "secret")
     assert "secret" not in f"{password} {password!r} {render(password)}"
     assert password.value == "secret"

@@ -1,4 +1,4 @@
-"""The lines that say which library serves each codec: in the log at a start, and in `kafkacore storage info`."""
+"""The lines that name the library of each codec, in the log at a start and in `kafkacore storage info`."""
 
 import logging
 
@@ -21,7 +21,7 @@ SLOW = [
 ]
 
 
-def test_each_codec_is_one_line():
+def test_each_codec_has_one_line():
     assert describe_codecs(FAST) == ["gzip: zlib-ng 2.2.4 inflates, zlib 1.3.1 deflates"]
     assert describe_codecs(SLOW) == [
         "gzip: zlib 1.3.1 (faster: pip install zlib-ng)",
@@ -30,7 +30,7 @@ def test_each_codec_is_one_line():
     ]
 
 
-def test_the_log_names_every_library_and_warns_of_a_slow_fallback(caplog):
+def test_log_names_every_library_and_warns_of_a_slow_fallback(caplog):
     with caplog.at_level(logging.INFO, "kafkacore.codecs"):
         log_codecs(FAST)
         log_codecs(SLOW)
@@ -43,6 +43,6 @@ def test_the_log_names_every_library_and_warns_of_a_slow_fallback(caplog):
     )
 
 
-def test_the_libraries_of_this_process_are_described():
+def test_libraries_of_this_process_are_described():
     assert [line.split(":")[0] for line in describe_codecs()] == ["gzip", "snappy", "lz4", "zstd"]
     assert {each.codec for each in codec_libraries()} == {"gzip", "snappy", "lz4", "zstd"}

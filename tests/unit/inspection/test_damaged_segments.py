@@ -1,4 +1,4 @@
-"""Segments broken in every way that tests know: each is described up to its damage, and never more."""
+"""Segments broken in every way that the tests know. The dump describes each up to its damage and no further."""
 
 import json
 import random
@@ -15,7 +15,7 @@ SEGMENTS = 300
 
 
 def described(path, style):
-    """The lines before the damage, and what that is."""
+    """The lines before the damage, and the kind of damage."""
     lines = b""
     with Description(path, style, RECORDS | METADATA | CONTENTS) as description:
         try:
@@ -42,7 +42,7 @@ def sound():
     return [*sound_batches(), old_messages.segment()]
 
 
-def test_text_json_and_columns_end_at_the_same_place(sound, tmp_path):
+def test_text_json_and_columns_end_at_the_same_place_when_a_segment_is_damaged(sound, tmp_path):
     rng = random.Random(1)
     path = tmp_path / "00000000000000000000.log"
     damaged = 0

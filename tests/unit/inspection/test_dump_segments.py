@@ -1,4 +1,4 @@
-"""`kafkacore dump-log` of segments and snapshots; that the lines are kafka-dump-log's is tests/interop's to show."""
+"""`kafkacore dump-log` of segments and snapshots. tests/interop compares the lines with those of kafka-dump-log."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def dump(tmp_path, capfdbinary):
     return run
 
 
-def test_a_line_for_each_batch(dump):
+def test_dump_shows_a_line_for_each_batch(dump):
     sound = batch(7, b"one", b"two", codec="lz4", producer_id=5, producer_epoch=1, base_sequence=2**31 - 1)
     late = batch(9, b"three", log_append_time_ms=NOW + 9, delete_horizon_ms=77)
     lines, err = dump(sound + late)
@@ -61,7 +61,7 @@ def test_a_line_for_each_batch(dump):
     assert err == ""
 
 
-def test_a_line_for_each_record(dump):
+def test_dump_shows_a_line_for_each_record(dump):
     lines, err = dump(batch(7, b"one", None, b"\xff\n"), "--print-data-log")
     assert lines[3:] == [
         f"| offset: 7 CreateTime: {NOW} keySize: 3 valueSize: 3 sequence: -1 headerKeys: [] key: ké payload: one",
@@ -75,12 +75,12 @@ def test_a_line_for_each_record(dump):
     assert lines[3:] == ["| key: ké payload: one", "", ""]
 
 
-def test_the_end_of_a_transaction_is_told(dump):
+def test_dump_shows_the_end_of_a_transaction(dump):
     lines, _ = dump(marker(7, 1, COMMIT), "--deep-iteration")
     assert lines[3].endswith(" headerKeys: [] endTxnMarker: COMMIT coordinatorEpoch: 7")
 
 
-def test_records_of_the_metadata_log_are_told_as_json(dump):
+def test_dump_shows_records_of_the_metadata_log_as_json(dump):
     value = RecordWriter(LATEST_METADATA_VERSION).encode(FeatureLevelRecord(name="x", feature_level=2))
     leader = control_batch([leader_change(1, [], [])], 0, 4, NOW)
     lines, err = dump(leader + batch(1, value, b"\x01\x7f\x00"), "--cluster-metadata-decoder", name=NAME)
@@ -92,7 +92,7 @@ def test_records_of_the_metadata_log_are_told_as_json(dump):
     assert err == ""
 
 
-def test_json_has_an_object_for_each_line(dump):
+def test_json_output_has_an_object_for_each_line(dump):
     data = batch(7, b'a"\\\n\x01\xff', None) + marker(9, 1, COMMIT) + b"rest"
     lines, err = dump(data, "--print-data-log", "-o", "json")
     told = [json.loads(line) for line in lines[:-1]]
@@ -111,17 +111,17 @@ def test_json_has_an_object_for_each_line(dump):
     assert err == ""
 
 
-def test_bytes_that_are_no_whole_batch_are_counted(dump):
+def test_dump_counts_the_bytes_of_a_partial_batch(dump):
     whole = batch(7, b"one")
     for tail in (whole[:60], whole[:-1], b"x", bytes(17)):
         lines, err = dump(whole + tail)
         assert lines[3] == f"Found {len(tail)} invalid bytes at the end of {NAME}"
         assert err == ""
     lines, _ = dump(whole + whole, "--max-bytes", str(2 * len(whole) - 1))
-    assert len(lines) == 4  # no batch beyond them, and nothing about the rest
+    assert len(lines) == 4  # no batch beyond the limit, and no line about the rest
 
 
-def test_damage_ends_a_dump_with_its_place(dump):
+def test_dump_ends_with_the_place_of_the_damage(dump):
     whole = batch(7, b"one")
     flipped = bytearray(whole)
     flipped[-1] ^= 1
@@ -139,7 +139,7 @@ def test_damage_ends_a_dump_with_its_place(dump):
     assert err == f"DIR/{NAME}: byte 0: the body does not inflate with the codec that the attributes name\n"
 
 
-def test_a_later_magic_byte_is_shown_as_apache_kafka_does(dump):
+def test_later_magic_byte_is_shown_as_apache_kafka_shows_it(dump):
     later = bytearray(batch(7, b"one"))
     later[16] = 9
     lines, _ = dump(bytes(later))
@@ -147,7 +147,7 @@ def test_a_later_magic_byte_is_shown_as_apache_kafka_does(dump):
     assert lines[2].endswith("isvalid: true")  # the checksum does not cover it
 
 
-def test_batches_of_old_releases_are_shown(dump):
+def test_dump_shows_batches_of_old_releases(dump):
     body = struct.pack(">bbqi1si1s", 1, 0, NOW, 1, b"k", 1, b"v")
     entry = struct.pack(">qiI", 7, len(body) + 4, zlib.crc32(body)) + body
     lines, _ = dump(entry, "--print-data-log")
@@ -166,7 +166,7 @@ def test_batches_of_old_releases_are_shown(dump):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4"])
-def test_messages_of_a_compressed_set_have_offsets_of_their_own(dump, codec):
+def test_dump_shows_the_offset_of_each_message_of_a_compressed_set(dump, codec):
     lines, err = dump(old_messages.entries(7, 1, codec), "--deep-iteration")
     assert [line.split()[2] for line in lines[3:-1]] == ["7", "8", "9"]
     assert "valueSize: -1" in lines[5]
@@ -177,7 +177,7 @@ def test_messages_of_a_compressed_set_have_offsets_of_their_own(dump, codec):
     assert "byte 0: the body does not inflate" in err
 
 
-def test_more_than_a_block_and_a_batch_larger_than_it(dump):
+def test_dump_shows_a_batch_larger_than_a_block(dump):
     data, offset = b"", 7
     for size in (10, 1 << 20, 20, 70_000, 300_000, 5):
         data += batch(offset, b"x" * size)
@@ -188,7 +188,7 @@ def test_more_than_a_block_and_a_batch_larger_than_it(dump):
     assert err == ""
 
 
-def test_what_is_no_file_of_a_log_is_ignored_or_refused(dump, tmp_path, capfdbinary):
+def test_file_that_belongs_to_no_log_is_ignored_or_refused(dump, tmp_path, capfdbinary):
     lines, err = dump(b"", name="notes.txt")
     assert lines == ["Dumping DIR/notes.txt", ""]
     assert err == "Ignoring unknown file DIR/notes.txt\n"
@@ -206,7 +206,7 @@ def test_what_is_no_file_of_a_log_is_ignored_or_refused(dump, tmp_path, capfdbin
     assert main(["dump-log"]) == 2
 
 
-def test_a_time_index_that_is_out_of_order(dump, tmp_path):
+def test_dump_reports_a_time_index_that_is_out_of_order(dump, tmp_path):
     late, early = RecordBatchBuilder(base_offset=7), RecordBatchBuilder(base_offset=8)
     late.append(NOW + 5, None, b"one")
     early.append(NOW, None, b"two")
@@ -224,7 +224,7 @@ def test_a_time_index_that_is_out_of_order(dump, tmp_path):
     assert err == f"DIR/{name}: its last timestamp {NOW} is below the first one {NOW + 5}\n"
 
 
-def test_an_index_that_points_to_a_batch_of_more_bytes_than_allowed(dump):
+def test_dump_reports_an_index_entry_that_points_to_a_batch_above_the_limit(dump):
     whole = batch(7, b"one")
     dump(whole)
     entry, name = struct.pack(">ii", 0, 0), NAME.replace(".log", ".index")
@@ -234,7 +234,7 @@ def test_an_index_that_points_to_a_batch_of_more_bytes_than_allowed(dump):
     assert f"byte 0 of the log begins no whole batch of at most {len(whole) - 1} bytes" in err
 
 
-def test_a_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capfdbinary):
+def test_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capfdbinary):
     for log in ("b-0", "a-0"):
         (tmp_path / log).mkdir()
         (tmp_path / log / NAME).write_bytes(b"")
@@ -245,7 +245,7 @@ def test_a_directory_stands_for_the_logs_in_it_and_below_it(dump, tmp_path, capf
     assert lines[::2] == [f"Dumping {tmp_path}/a-0/{NAME}", f"Dumping {tmp_path}/b-0/{NAME}"]
 
 
-def test_who_has_seen_enough_ends_a_dump_without_a_word(tmp_path):
+def test_dump_ends_silently_when_the_reader_closes_the_pipe(tmp_path):
     path = tmp_path / NAME
     path.write_bytes(batch(7, b"one"))
     command = [sys.executable, "-m", "kafkacore.tools.main", "dump-log", *[str(path)] * 1000]  # more than a pipe holds
@@ -256,7 +256,7 @@ def test_who_has_seen_enough_ends_a_dump_without_a_word(tmp_path):
         assert dumping.wait(CHILD_TIMEOUT_S) == 1
 
 
-def test_a_control_record_without_a_type_is_a_problem_and_no_traceback(dump):
+def test_control_record_without_a_type_is_reported_without_a_traceback(dump):
     builder = RecordBatchBuilder(base_offset=7, control=True)
     builder.append(NOW, b"k", b"v")
     lines, err = dump(builder.build(), "--deep-iteration", code=1)
@@ -264,7 +264,7 @@ def test_a_control_record_without_a_type_is_a_problem_and_no_traceback(dump):
     assert err == f"DIR/{NAME}: the key of the control record at offset 7 has no type\n"
 
 
-def test_a_control_record_of_a_version_that_there_is_not_is_a_problem_and_no_traceback(dump):
+def test_control_record_of_an_unknown_version_is_reported_without_a_traceback(dump):
     data = bytearray(control_batch([leader_change(1, [], [])], 7, 4, NOW))
     version = data.index(b"\x00\x00\x00\x00\x00\x01", 61 + 8)  # and the leader's id
     data[version : version + 2] = b"\x01\x00"
@@ -274,7 +274,7 @@ def test_a_control_record_of_a_version_that_there_is_not_is_a_problem_and_no_tra
 
 
 @pytest.mark.parametrize("decoder", ["--cluster-metadata-decoder", "--offsets-decoder"])
-def test_a_body_that_does_not_inflate_is_a_problem_with_a_decoder_too(dump, decoder):
+def test_corrupt_body_is_reported_when_a_decoder_reads_it(dump, decoder):
     data = bytearray(batch(7, b"one", codec="lz4"))
     data[70:] = bytes(len(data) - 70)
     _, err = dump(bytes(data), decoder, code=1)
@@ -283,7 +283,7 @@ def test_a_body_that_does_not_inflate_is_a_problem_with_a_decoder_too(dump, deco
 
 @pytest.mark.parametrize("options", [[], ["--verify"]])
 @pytest.mark.parametrize("suffix", ["log", "index", "timeindex", "txnindex", "snapshot"])
-def test_what_is_no_file_is_told_and_not_waited_for(tmp_path, capfd, suffix, options):
+def test_pipe_is_refused_without_waiting_for_it(tmp_path, capfd, suffix, options):
     (tmp_path / NAME).touch()
     path = tmp_path / f"00000000000000000007.{suffix}"
     path.unlink(missing_ok=True)
@@ -292,13 +292,13 @@ def test_what_is_no_file_is_told_and_not_waited_for(tmp_path, capfd, suffix, opt
     assert f"{path}: is a pipe; copy what it holds to a file" in capfd.readouterr().err
 
 
-def test_a_device_has_no_end(tmp_path, capfd):
+def test_device_is_refused(tmp_path, capfd):
     (tmp_path / NAME).symlink_to("/dev/zero")
     assert main(["dump-log", str(tmp_path / NAME)]) == 1
     assert "is a device" in capfd.readouterr().err
 
 
-def test_aborted_transactions_before_one_that_is_none(dump):
+def test_dump_shows_aborted_transactions_up_to_a_malformed_entry(dump):
     entries = b"".join(struct.pack(">hqqqq", version, 7, 10, 12, 13) for version in (0, 0, 3, 0))
     lines, err = dump(entries, name="00000000000000000007.txnindex", code=1)
     told = "version: 0 producerId: 7 firstOffset: 10 lastOffset: 12 lastStableOffset: 13"
@@ -306,7 +306,7 @@ def test_aborted_transactions_before_one_that_is_none(dump):
     assert err == "DIR/00000000000000000007.txnindex: byte 68: an entry of a version other than 0\n"
 
 
-def test_keys_and_values_as_numbers_in_json(dump):
+def test_json_output_shows_keys_and_values_as_numbers(dump):
     builder = RecordBatchBuilder(base_offset=7)
     builder.append(NOW, struct.pack(">q", -2), b"v\xff")
     lines, err = dump(builder.build(), "--key-decoder-class", "LongDecoder", "-o", "json")
@@ -315,8 +315,8 @@ def test_keys_and_values_as_numbers_in_json(dump):
     assert err == ""
 
 
-def test_a_number_of_too_few_bytes(dump):
-    """What lies before it is told; kafka-dump-log ends there with a stack trace."""
+def test_dump_reports_a_number_of_too_few_bytes(dump):
+    """The dump shows the records before it; kafka-dump-log ends there with a stack trace."""
     builder = RecordBatchBuilder(base_offset=7)
     builder.append(NOW, None, struct.pack(">i", 5))
     builder.append(NOW, None, b"abc")
@@ -336,17 +336,17 @@ def test_a_number_of_too_few_bytes(dump):
         (["--offsets-decoder", "--transaction-log-decoder"], "not allowed with argument --offsets-decoder"),
     ],
 )
-def test_options_that_are_refused(options, told, capfd):
+def test_wrong_options_are_refused(options, told, capfd):
     with pytest.raises(SystemExit, match="2"):
         main(["dump-log", "00000000000000000000.log", *options])
     assert told in " ".join(capfd.readouterr().err.split())
 
 
-def test_two_decoders_for_one_record(capfd):
+def test_two_decoders_for_one_record_are_refused(capfd):
     assert main(["dump-log", "0.log", "--offsets-decoder", "--key-decoder-class", "LongDecoder"]) == 2
     assert "do not go with it" in capfd.readouterr().err
 
 
-def test_a_limit_that_kafka_dump_log_takes_for_none(dump):
+def test_greatest_max_bytes_means_no_limit(dump):
     lines, _ = dump(batch(7, b"one") + b"\0" * 5, "--max-bytes", str(2**31 - 1))
     assert lines[3] == f"Found 5 invalid bytes at the end of {NAME}"

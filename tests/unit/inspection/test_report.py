@@ -21,7 +21,7 @@ def test_json_is_compact_and_unescaped(content, line):
     assert compact(content) == line
 
 
-def test_a_path_that_is_not_utf_8_is_valid_json():
+def test_path_that_is_not_utf_8_becomes_valid_json():
     out = io.BytesIO()
     path = b"\xff.log".decode("utf-8", "surrogateescape")
     Report(out, io.StringIO(), as_json=True).entry("file", "", file=path)

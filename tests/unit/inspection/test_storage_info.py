@@ -1,4 +1,4 @@
-"""`kafkacore storage info` on directories that something happened to: each thing is named, with its path."""
+"""`kafkacore storage info` on damaged or unusual directories names each finding with its path."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ LOG = "00000000000000000000"
 
 
 class Node:
-    """A formatted node's two directories; `info` gives its exit code, problems and remarks, without the path."""
+    """A formatted node's two directories; `info` checks the exit code and returns problems and remarks."""
 
     def __init__(self, root, capsys):
         self.root, self.capsys = root, capsys
@@ -57,7 +57,7 @@ class Node:
         return path
 
     def has_run(self):
-        """As a node leaves its directories when it is shut down."""
+        """Makes the directories look as a node leaves them after a clean shutdown."""
         (self.root / "a" / "__cluster_metadata-0").mkdir()
         for directory in ("a", "b"):
             clean_shutdown.write(str(self.root / directory), 7)
@@ -69,7 +69,7 @@ def node(tmp_path, capsys):
     return Node(tmp_path, capsys)
 
 
-def test_directories_in_order_get_nothing_but_what_apache_kafka_tells(node):
+def test_sound_directories_get_only_the_lines_of_apache_kafka(node):
     assert node.info() == ([], [])
     node.has_run()
     assert node.info() == ([], [])
@@ -80,7 +80,7 @@ def rewrite(node, directory, **changes):
     meta_properties.write(path, meta_properties.read(path)._replace(**changes), 0)
 
 
-def test_directories_of_others(node):
+def test_directories_of_another_node_or_cluster_are_reported(node):
     rewrite(node, "b", cluster_id="anotherClusterAAAAAAAA")
     problems, _ = node.info()
     assert problems[0] == "Mismatched cluster IDs between storage directories."
@@ -94,34 +94,34 @@ def test_directories_of_others(node):
     assert problem.endswith(" is also that of a; one is a copy of the other")
 
 
-def test_a_directory_of_zookeeper_mode(node):
+def test_directory_of_zookeeper_mode_is_reported(node):
     (node.root / "b" / "meta.properties").write_text("version=0\n")
     told = "The configuration is for KRaft mode, but the directories are formatted for ZooKeeper mode."
     (node.root / "a" / "meta.properties").write_text("version=0\n")
     node.log("a", "t-0", log=b"", index=b"", timeindex=b"")
     problems, remarks = node.info()
-    # It is none that a metadata log could be missing from.
+    # A directory of ZooKeeper mode has no metadata log to miss.
     assert problems == [told]
-    assert any(each.startswith("a: is a broker's of a cluster in ZooKeeper mode") for each in remarks)
+    assert any(each.startswith("a: belongs to a broker in ZooKeeper mode") for each in remarks)
 
 
-def test_meta_properties_that_is_torn(node):
+def test_torn_meta_properties_is_reported(node):
     (node.root / "b" / "meta.properties").write_text("version=1\n")
     (problem,), _ = node.info()
     assert problem == "Error loading b/meta.properties: node.id is missing"
     (node.root / "b" / "meta.properties").unlink()
     command = f"kafkacore storage format --config FILE --cluster-id {CLUSTER_ID} --ignore-formatted"
-    assert node.info() == (["b is not formatted."], [f"this formats what is not formatted yet: {command}"])
+    assert node.info() == (["b is not formatted."], [f"format the missing directories with: {command}"])
 
 
-def test_a_shutdown_that_was_not_in_order(node):
+def test_unclean_shutdown_is_remarked(node):
     node.has_run()
     clean_shutdown.remove(f"{node.root}/b")
-    told = "b: was not shut down in order; the next start looks through its logs"
+    told = "b: was not shut down cleanly; the next start recovers its logs"
     assert node.info() == ([], [told])
 
 
-def test_a_process_that_uses_a_directory(node):
+def test_process_that_uses_a_directory_is_named(node):
     node.has_run()
     clean_shutdown.remove(f"{node.root}/b")
     program = (
@@ -133,7 +133,7 @@ def test_a_process_that_uses_a_directory(node):
     )
     try:
         assert child.stdout.readline() == b"\n"
-        told = f"b: in use by process {child.pid}; what is told here may change meanwhile"
+        told = f"b: in use by process {child.pid}; it may change these files during the inspection"
         assert node.info() == ([], [told])
     finally:
         child.stdin.close()
@@ -142,7 +142,7 @@ def test_a_process_that_uses_a_directory(node):
     assert len(node.info()[1]) == 1
 
 
-def test_directories_that_are_set_aside_or_strange(node):
+def test_deleted_future_and_unknown_directories_are_counted(node):
     node.has_run()
     for name in ("t-1.0123456789abcdef0123456789abcdef-delete", "t-2.0123456789abcdef0123456789abcdef-stray"):
         node.log("b", name)
@@ -152,7 +152,9 @@ def test_directories_that_are_set_aside_or_strange(node):
         node.log("b", f"strange{number:02}")
     node.log("a", "t-0", log=b"", index=b"", timeindex=b"")
     problems, remarks = node.info()
-    assert problems[0] == ("b/strange00 is not the directory of a partition: no node starts on it; move it elsewhere")
+    assert problems[0] == (
+        "b/strange00 is not the directory of a partition, so no node starts with it; move it elsewhere"
+    )
     assert problems[10] == "... and 2 more unknown directories"
     assert problems[11:] == ["b/t-0: the same partition is in a; move the older of the two directories away"]
     assert [remark.split(":")[1].split()[0] for remark in remarks] == ["1", "2", "1"]
@@ -161,7 +163,7 @@ def test_directories_that_are_set_aside_or_strange(node):
     assert "places elsewhere" in remarks[2]
 
 
-def test_checkpoints_that_cannot_be_read(node):
+def test_unreadable_checkpoints_are_reported(node):
     node.has_run()
     (node.root / "a" / RECOVERY_POINT).write_text("0\n2\nt 0 1\n")
     (node.root / "b" / "t-0" / "leader-epoch-checkpoint").write_text("7\n")
@@ -172,7 +174,7 @@ def test_checkpoints_that_cannot_be_read(node):
     assert third.startswith("b/t-0/leader-epoch-checkpoint: has version '7'")
 
 
-def test_indexes_of_a_wrong_length_or_without_their_segment(node):
+def test_indexes_of_a_wrong_length_or_without_a_segment_are_reported(node):
     node.has_run()
     node.log("b", "u-0", log=b"", index=b"123", timeindex=bytes(13), txnindex=bytes(35))
     node.log("b", "v-0", index=b"", timeindex=b"")
@@ -188,11 +190,11 @@ def test_indexes_of_a_wrong_length_or_without_their_segment(node):
     assert remarks == [
         f"b/w-0: {LOG}.index is missing; the next start makes it from the segment",
         f"b/w-0: {LOG}.timeindex is missing; the next start makes it from the segment",
-        f"b/w-0: {LOG}.log.deleted and 1 more are left half done; the next start sorts it out",
+        f"b/w-0: {LOG}.log.deleted and 1 more are left half done; the next start finishes or removes it",
     ]
 
 
-def test_topic_ids_that_differ(node):
+def test_differing_topic_ids_of_one_topic_are_reported(node):
     node.has_run()
     one, other = Uuid.random(), Uuid.random()
     partition_metadata.write(f"{node.root}/b/t-0", one)
@@ -209,7 +211,7 @@ def test_topic_ids_that_differ(node):
     assert problem.startswith("a/t-1/partition.metadata: ")
 
 
-def test_the_metadata_log_is_where_it_should_be_and_whole(node):
+def test_missing_or_torn_metadata_log_is_reported(node):
     node.has_run()
     metadata = node.root / "a" / "__cluster_metadata-0"
     snapshot = metadata / "00000000000000000009-0000000001.checkpoint"
@@ -225,28 +227,28 @@ def test_the_metadata_log_is_where_it_should_be_and_whole(node):
     assert any("is in a data directory" in problem for problem in node.info()[0])
 
 
-def test_a_bootstrap_checkpoint_that_is_torn(node):
+def test_torn_bootstrap_checkpoint_is_reported(node):
     node.has_run()
     (node.root / "a" / "bootstrap.checkpoint").write_bytes(b"")
     problems, _ = node.info()
     assert problems[0] == "a/bootstrap.checkpoint: does not begin with the header of a snapshot"
 
 
-def test_a_format_of_a_release_that_is_too_old(node):
+def test_metadata_version_that_is_too_old_is_reported(node):
     bootstrap = node.root / "a" / "bootstrap.checkpoint"
     bootstrap.write_bytes(encode_bootstrap({"metadata.version": 20}, 0))
     (problem,), _ = node.info()
     assert problem.startswith("a/bootstrap.checkpoint: metadata.version 20 is finalised, and 3.9-IV0 (21) to 4.3-IV0")
 
 
-def test_a_format_of_which_nothing_tells_the_levels(node):
+def test_directory_without_feature_levels_is_reported(node):
     (node.root / "a" / "bootstrap.checkpoint").unlink()
     (problem,), _ = node.info()
     assert problem.startswith("a/bootstrap.checkpoint: the metadata log is empty, and no bootstrap.checkpoint")
 
 
-def test_levels_that_the_metadata_log_finalises(node):
-    """The snapshot tells them, what follows it in the log tells them anew, and what precedes it no more."""
+def test_feature_levels_are_taken_from_the_snapshot_and_the_log_behind_it(node):
+    """The log behind the snapshot overrides the levels of the snapshot; the log before it does not count."""
     node.has_run()
     metadata = node.root / "a" / "__cluster_metadata-0"
     snapshot = metadata / "00000000000000000002-0000000001.checkpoint"
@@ -271,8 +273,8 @@ def test_levels_that_the_metadata_log_finalises(node):
 
 
 @pytest.mark.parametrize("others", [False, True])
-def test_a_voter_on_another_directory(node, others):
-    """The only voter would wait for itself; among several, another may lead."""
+def test_voter_with_another_directory_id_is_reported(node, others):
+    """The only voter would never be elected; among several voters another may lead."""
     text = node.properties.read_text().replace("quorum.voters=1@", "quorum.bootstrap.servers=")
     node.properties.write_text(text)
     for name in ("a", "b"):
@@ -291,7 +293,7 @@ def test_a_voter_on_another_directory(node, others):
     assert str(mine) in told
 
 
-def test_metadata_records_of_a_newer_release(node):
+def test_metadata_records_of_a_newer_release_are_reported(node):
     node.has_run()
     builder = RecordBatchBuilder(base_offset=5)
     builder.append(0, None, bytes((1, 99, 0)))
@@ -302,7 +304,7 @@ def test_metadata_records_of_a_newer_release(node):
     assert problem.startswith(f"a/__cluster_metadata-0/{LOG}.log: the metadata batch at offset 5 cannot be read: ")
 
 
-def test_a_directory_that_nothing_can_be_written_to(node, tmp_path):
+def test_directory_that_cannot_be_written_to_is_reported(node, tmp_path):
     """As on a file system that is mounted read-only, which root cannot write to either."""
     info = f"mount --bind -o ro {node.root}/b {node.root}/b && mount -o remount,ro,bind {node.root}/b && "
     info += f"{sys.executable} -m kafkacore.tools.main storage info -c {node.properties}"

@@ -1,4 +1,4 @@
-"""`kafkacore dump-log --verify`: each kind of damage is told with its file and place, and nothing sound is."""
+"""`kafkacore dump-log --verify` reports each kind of damage with its file and place, and no sound part."""
 
 import json
 import struct
@@ -28,7 +28,7 @@ def sealed(data):
 
 
 class Log:
-    """A log's directory; `verify` runs the command and gives its lines without the directory's name."""
+    """A log's directory; `verify` runs the command and returns its lines without the directory's name."""
 
     def __init__(self, directory, capfd):
         self.directory, self.capfd = directory, capfd
@@ -53,7 +53,7 @@ def log(tmp_path, capfd):
     return made
 
 
-def test_a_sound_log_is_said_to_be_sound(log):
+def test_verify_finds_no_problem_in_a_sound_log(log):
     _, second, third = log.positions
     log.write(".index", struct.pack(">iiii", 3, second, 5, third) + bytes(16))  # and room that was set aside
     log.write(".timeindex", struct.pack(">qiqi", NOW + 103, 3, NOW + 105, 5))
@@ -63,7 +63,7 @@ def test_a_sound_log_is_said_to_be_sound(log):
     assert log.verify("--deep-iteration", code=0) == []
 
 
-def test_a_checksum_that_is_wrong(log):
+def test_verify_reports_a_wrong_checksum(log):
     torn = bytearray(log.batches[1])
     torn[-1] ^= 1
     log.write(".log", log.batches[0] + torn + log.batches[2])
@@ -75,7 +75,7 @@ def test_a_checksum_that_is_wrong(log):
     assert summary == {"kind": "verified", "files": 1, "problems": 1}
 
 
-def test_offsets_that_are_missing_unless_compaction_took_them(log):
+def test_verify_reports_missing_offsets_unless_compaction_removed_them(log):
     log.write(".log", log.batches[0] + log.batches[2])
     at = log.positions[1]
     assert log.verify() == [f"{STEM}.log: byte {at}: offset 104: offsets 102 to 103 before it are missing"]
@@ -87,7 +87,7 @@ def test_offsets_that_are_missing_unless_compaction_took_them(log):
     assert log.verify("--compacted", code=0) == []
 
 
-def test_offsets_that_go_back(log):
+def test_verify_reports_offsets_that_go_back(log):
     log.write(".log", log.batches[0] + log.batches[0])
     at = log.positions[1]
     told = f"{STEM}.log: byte {at}: offset 100: it begins at or before offset 101, where the batch before it ends"
@@ -96,7 +96,7 @@ def test_offsets_that_go_back(log):
     assert log.verify()[0].startswith(f"{STEM}.log: byte 0: offset 98: it begins at or before offset 99")
 
 
-def test_an_offset_that_an_index_of_the_segment_cannot_have(log):
+def test_verify_reports_an_offset_too_far_from_the_base_offset(log):
     log.write(".log", batch(100) + batch(100 + 2**31 - 1))
     (told,) = log.verify("--compacted")
     assert told.endswith("it is too far from the segment's base offset 100")
@@ -104,13 +104,13 @@ def test_an_offset_that_an_index_of_the_segment_cannot_have(log):
     assert log.verify("--compacted", code=0) == []
 
 
-def test_a_leader_epoch_that_goes_back(log):
+def test_verify_reports_a_leader_epoch_that_goes_back(log):
     log.write(".log", batch(100, epoch=5) + batch(102, epoch=4))
     at = log.positions[1]
     assert log.verify() == [f"{STEM}.log: byte {at}: offset 102: its leader epoch 4 follows the later 5"]
 
 
-def test_bytes_that_are_no_batch(log):
+def test_verify_reports_bytes_that_are_no_batch(log):
     end = sum(map(len, log.batches))
     log.write(".log", b"".join(log.batches) + b"abc")
     assert log.verify() == [f"{STEM}.log: byte {end}: offset 106: 3 bytes at its end are no whole batch"]
@@ -119,7 +119,7 @@ def test_bytes_that_are_no_batch(log):
     assert log.verify() == [f"{STEM}.log: byte {end}: offset 106: {told}"]
 
 
-def test_records_are_looked_at_where_it_is_asked(log):
+def test_verify_decodes_records_only_on_request(log):
     wrong = bytearray(batch(100))
     struct.pack_into(">q", wrong, 35, NOW)
     log.write(".log", sealed(wrong))
@@ -133,7 +133,7 @@ def test_records_are_looked_at_where_it_is_asked(log):
     assert log.verify("--deep-iteration") == [f"{STEM}.log: byte 0: offset 100: {told}"]
 
 
-def test_old_releases_segments(log):
+def test_verify_reads_segments_of_old_releases(log):
     log.write(".log", old_messages.segment(100))
     assert log.verify(code=0) == []
     assert log.verify("--deep-iteration", code=0) == []
@@ -145,7 +145,7 @@ def test_old_releases_segments(log):
     assert second.endswith("it begins at or before offset 102, where the batch before it ends")
 
 
-def test_segments_follow_each_other(log):
+def test_verify_reports_segments_that_do_not_follow_each_other(log):
     log.write(".log", batch(110), stem="00000000000000000110")
     (told,) = log.verify()
     assert told.startswith("00000000000000000110.log: offset 110: offsets from 106 on are missing")
@@ -153,10 +153,10 @@ def test_segments_follow_each_other(log):
     log.directory.joinpath("00000000000000000110.log").unlink()
     log.write(".log", batch(103), stem="00000000000000000103")
     (told,) = log.verify("--compacted")
-    assert told.startswith("00000000000000000103.log: offset 103: begins in the midst of ")
+    assert told.startswith("00000000000000000103.log: offset 103: begins inside ")
 
 
-def test_an_offset_index_that_leads_astray(log):
+def test_verify_reports_a_wrong_offset_index(log):
     _, second, third = log.positions
     log.write(".index", struct.pack(">iiii", 3, second + 1, 5, third))
     told = f"{STEM}.index: byte 0: offset 103: its entry points to byte {second + 1} of the log, where no batch begins"
@@ -174,35 +174,35 @@ def test_an_offset_index_that_leads_astray(log):
     ]
 
 
-def test_a_time_index_that_leads_astray(log):
+def test_verify_reports_a_wrong_time_index(log):
     log.write(".timeindex", struct.pack(">qi", NOW + 102, 3))
     (told,) = log.verify()
-    assert told.startswith(f"{STEM}.timeindex: byte 0: offset 103: its entry with timestamp {NOW + 102} is of a batch ")
+    assert told.startswith(f"{STEM}.timeindex: byte 0: offset 103: its entry with timestamp {NOW + 102} names a batch ")
     log.write(".log", batch(100, timestamp=NOW + 500) + batch(102, timestamp=NOW))
     log.write(".timeindex", struct.pack(">qi", NOW + 1, 3))
     (told,) = log.verify()
     assert told.endswith(f"its entry with timestamp {NOW + 1} has later records before it")
     log.write(".timeindex", struct.pack(">qi", NOW + 501, 9))
     (told,) = log.verify()
-    assert f"is behind the log, which ends at byte {len(batch(100)) * 2}" in told
+    assert f"lies behind the end of the log at byte {len(batch(100)) * 2}" in told
 
 
-def test_a_time_index_that_names_an_offset_which_compaction_took(log):
+def test_time_index_may_name_an_offset_that_compaction_removed(log):
     log.write(".log", log.batches[0] + log.batches[2])
     log.write(".timeindex", struct.pack(">qi", NOW + 105, 3))
     (told,) = log.verify("--compacted")
-    assert told.endswith(f"its entry with timestamp {NOW + 105} is of an offset that the log does not have")
+    assert told.endswith(f"its entry with timestamp {NOW + 105} names an offset that the log does not have")
 
 
-def test_an_index_of_a_damaged_log_is_not_judged(log):
+def test_verify_does_not_check_the_index_of_a_damaged_log(log):
     log.write(".log", b"".join(log.batches)[:-1])
     log.write(".index", struct.pack(">ii", 5, log.positions[2]))
     first, second = log.verify()
     assert first.startswith(f"{STEM}.log: byte {log.positions[2]}: offset 104: ")
-    assert "is not held against" in second
+    assert "was not compared with" in second
 
 
-def test_transaction_indexes_and_producer_snapshots(log):
+def test_verify_reports_wrong_transaction_indexes_and_producer_snapshots(log):
     log.write(".txnindex", struct.pack(">hqqqqhqqqq", 0, 7, 100, 103, 104, 0, 8, 101, 102, 103) + b"x")
     one, other = log.verify()
     assert one.startswith(f"{STEM}.txnindex: byte 68: 1 bytes")
@@ -215,10 +215,10 @@ def test_transaction_indexes_and_producer_snapshots(log):
     for data, told in (
         (b"", "has 0 bytes, and the shortest producer snapshot 10"),
         (b"no snapshot", "is a producer snapshot of version 28271, and 1 is known"),
-        (struct.pack(">hIi", 1, 7, 0), f"has the checksum 7, and what follows it {checksum(bytes(4))}"),
+        (struct.pack(">hIi", 1, 7, 0), f"has the checksum 7, but its content has {checksum(bytes(4))}"),
         (
             struct.pack(">hIi", 1, checksum(b"\0\0\0\2"), 2),
-            "has 0 bytes of entries, which are not its 2 entries",
+            "has 0 bytes of entries, but should have 2 entries",
         ),
     ):
         log.write(".snapshot", data)
@@ -230,7 +230,7 @@ def test_transaction_indexes_and_producer_snapshots(log):
         assert log.verify(code=bool(told)) == told
 
 
-def test_a_snapshot_of_the_metadata_log_is_complete(log):
+def test_verify_reports_an_incomplete_snapshot_of_the_metadata_log(log):
     name = "00000000000000000005-0000000001.checkpoint"
     whole = encode_bootstrap({"metadata.version": 30}, NOW)
     (log.directory / name).write_bytes(whole)
@@ -247,14 +247,14 @@ def test_a_snapshot_of_the_metadata_log_is_complete(log):
     assert log.verify()[0] == f"{name}: byte 0: the checksum is not that of the batch"
 
 
-def test_a_problem_that_is_everywhere_is_told_some_times(log):
+def test_verify_reports_a_frequent_problem_only_a_few_times(log):
     log.write(".log", b"".join(batch(offset) for offset in range(100, 200, 4)))
     told = log.verify()
     assert len(told) == 11
-    assert told[-1].endswith("14 more batches from here on have the like")
+    assert told[-1].endswith("14 more batches from here on have the same problem")
 
 
-def test_what_is_not_there_or_no_file_of_a_log_is_not_called_sound(log, capfd):
+def test_verify_reports_missing_and_unknown_files(log, capfd):
     (log.directory / "notes.txt").write_bytes(b"")
     for path, told in ((log.directory / "notes.txt", "0 files, no problem found"), (log.directory / "no", "")):
         code = main(["dump-log", "--verify", str(path)])

@@ -72,12 +72,12 @@ def missing(log, offset, first, last):
 
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
-def test_a_compacted_log_of_an_internal_topic_is_sound(directory, topic):
+def test_compacted_log_of_an_internal_topic_is_sound(directory, topic):
     directory.log(f"{topic}-0", 0, 10)
     assert directory.verify(directory.root / f"{topic}-0") == []
 
 
-def test_a_log_that_the_cleaner_has_compacted_is_sound(directory):
+def test_log_is_sound_when_the_cleaner_has_compacted_it(directory):
     directory.log("t-0", 0, 10)
     directory.log("other-0", 0, 10)
     directory.cleaned(t=12)
@@ -85,21 +85,21 @@ def test_a_log_that_the_cleaner_has_compacted_is_sound(directory):
     assert directory.verify(directory.root) == missing("other-0", 10, 2, 9)
 
 
-def test_a_log_of_a_compacted_topic_is_sound_before_its_cleaner_has_run(directory):
+def test_log_of_a_compacted_topic_is_sound_before_its_cleaner_has_run(directory):
     """A follower copies a log that its leader has compacted already."""
     directory.log("t-0", 0, 10)
     directory.metadata(*policy("t", "compact,delete"))
     assert directory.verify(directory.root / "t-0") == []
 
 
-def test_the_default_policy_of_the_cluster_counts(directory):
+def test_default_policy_of_the_cluster_applies(directory):
     directory.log("t-0", 0, 10)
     default = ConfigRecord(resource_type=BROKER, resource_name="", name="log.cleanup.policy", value="compact")
     directory.metadata(TopicRecord(name="t", topic_id=TOPIC_ID), default)
     assert directory.verify(directory.root / "t-0") == []
 
 
-def test_a_log_that_is_compacted_no_more_may_lack_only_offsets_below_the_checkpoint(directory):
+def test_log_may_lack_only_offsets_below_the_checkpoint_when_its_policy_has_changed(directory):
     directory.log("t-0", 0, 10)
     directory.metadata(*policy("t", "delete"))
     directory.cleaned(t=10)
@@ -108,7 +108,7 @@ def test_a_log_that_is_compacted_no_more_may_lack_only_offsets_below_the_checkpo
     assert directory.verify(directory.root / "t-0") == missing("t-0", 10, 2, 9)
 
 
-def test_a_policy_that_left_with_its_topic_counts_no_more(directory):
+def test_policy_of_a_deleted_topic_does_not_apply(directory):
     directory.log("t-0", 0, 10)
     again = TopicRecord(name="t", topic_id=Uuid.random())
     directory.metadata(*policy("t", "compact"), RemoveTopicRecord(topic_id=TOPIC_ID), again)
@@ -127,7 +127,7 @@ def test_segments_of_a_compacted_log_need_not_follow_each_other(directory, monke
     assert directory.verify(NAME, later.name) == []
 
 
-def test_the_metadata_log_is_never_compacted(directory):
+def test_metadata_log_may_never_lack_offsets(directory):
     directory.metadata(*policy("t", "compact"))
     segment = directory.root / "__cluster_metadata-0" / NAME
     first = segment.read_bytes()
@@ -136,7 +136,7 @@ def test_the_metadata_log_is_never_compacted(directory):
     assert problem.endswith("offset 10: offsets 2 to 9 before it are missing")
 
 
-def test_a_directory_to_be_deleted_may_lack_offsets(directory):
+def test_directory_to_be_deleted_may_lack_offsets(directory):
     """The metadata has forgotten the topic, so nothing shows whether it was compacted."""
     directory.log(f"t-0.{'0' * 32}-delete", 0, 10)
     directory.metadata()
@@ -144,7 +144,7 @@ def test_a_directory_to_be_deleted_may_lack_offsets(directory):
 
 
 @pytest.mark.parametrize("damage", ["metadata", "checkpoint"])
-def test_a_file_that_cannot_be_read_is_reported_and_the_other_one_decides(directory, damage):
+def test_unreadable_file_is_reported_and_the_other_one_decides(directory, damage):
     directory.log("t-0", 0, 10)
     directory.metadata(*policy("t", "compact"))
     directory.cleaned(t=12)

@@ -100,6 +100,6 @@ def test_owned_data_may_be_touched_by_any_thread_after_its_owner_dropped_it():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_rank_that_does_not_exist_is_refused():
+def test_unknown_rank_is_refused():
     done = run(f"from kafkacore._fast.base.debug_checks import RankedMutex\nRankedMutex({len(RANKS) + 100})")
     assert "ValueError: rank" in done.stderr

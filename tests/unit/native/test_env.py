@@ -29,7 +29,7 @@ def test_running_clock_is_ahead_of_the_real_clock_by_the_moved_time() -> None:
     ):
         before = other()
         moved = mine()
-        # The millisecond may change with the nanosecond that was added.
+        # The added nanosecond may complete a millisecond.
         assert before + ahead <= moved <= other() + ahead + 1
 
 

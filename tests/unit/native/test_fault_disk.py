@@ -1,4 +1,4 @@
-"""A real disk under a log that fills up and fails by order of the test."""
+"""A real disk under a log that fills up and fails on the test's order."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_consumer_may_not_sleep_while_the_ring_has_items() -> None:
 
 @pytest.mark.parametrize("capacity", [1, 3, 128])
 def test_ring_keeps_every_item_in_order_between_threads(capacity: int) -> None:
-    """Each producer's numbers come in its order; the consumer sleeps whenever it may, and always wakes again."""
+    """Each producer's numbers arrive in its order. The consumer sleeps whenever it may, and always wakes up."""
     ring = PyRing(capacity)
     each, producers = 20_000 if capacity > 1 else 3_000, 4
     threads = [

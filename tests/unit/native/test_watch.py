@@ -1,4 +1,4 @@
-"""A loop waits for partitions: it gets each token once, and nothing is left behind."""
+"""A loop waits for partitions: it gets each token once, and no watch stays behind."""
 
 import gc
 import select

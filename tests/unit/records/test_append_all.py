@@ -1,4 +1,4 @@
-"""Many records at once into a batch: all of them, or none."""
+"""Appends many records to a batch at once: all of them, or none."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def one_by_one(pairs: list[tuple[bytes | None, bytes | None]], **fields: int) ->
     return builder
 
 
-def test_they_are_as_if_they_had_come_one_by_one() -> None:
+def test_append_all_equals_single_appends() -> None:
     builder = RecordBatchBuilder(codec="zstd")
     assert builder.append_all(7, iter(PAIRS))
     assert builder.build() == one_by_one(PAIRS, codec=4).build()
 
 
-def test_records_that_do_not_all_fit_leave_the_batch_unchanged() -> None:
+def test_append_all_leaves_the_batch_unchanged_when_not_all_records_fit() -> None:
     builder = RecordBatchBuilder(limit_bytes=6000)
     assert builder.append_all(7, PAIRS)
     assert not builder.append_all(9, [(b"small", b"fits"), (b"c", b"v" * 5000)])
@@ -33,7 +33,7 @@ def test_records_that_do_not_all_fit_leave_the_batch_unchanged() -> None:
     assert batch.max_timestamp == 8
 
 
-def test_nor_does_what_cannot_be_added() -> None:
+def test_append_all_leaves_the_batch_unchanged_when_a_record_is_refused() -> None:
     builder = RecordBatchBuilder()
     with pytest.raises(TypeError):
         builder.append_all(7, [(b"a", b"1"), ("b", b"2")])  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Record batches: byte for byte as other clients build them, read as others read them, and what is no batch refused."""
+"""Record batches: built and read byte for byte as other clients do, and refused when malformed."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ def by_kafka_python(rows: list[Row]) -> bytes:
     return bytes(builder.build())
 
 
-def test_bytes_are_those_of_aiokafka_and_kafka_python() -> None:
+def test_builder_writes_the_bytes_of_aiokafka_and_kafka_python() -> None:
     ours = bytearray(build())
-    ours[12:16] = bytes(4)  # both write leader epoch 0, outside the checksum
+    ours[12:16] = bytes(4)  # both libraries write leader epoch 0, outside the checksum
     theirs = bytearray(by_aiokafka(ROWS))
     theirs[12:16] = bytes(4)
     assert ours == theirs
@@ -90,14 +90,14 @@ def test_bytes_are_those_of_aiokafka_and_kafka_python() -> None:
     assert ours == theirs
 
 
-def test_ids_of_a_producer_are_written_as_aiokafka_does() -> None:
+def test_producer_ids_are_written_as_aiokafka_writes_them() -> None:
     ours = build(producer_id=2**40, producer_epoch=7, base_sequence=99, transactional=True)
     theirs = by_aiokafka(ROWS, is_transactional=1, producer_id=2**40, producer_epoch=7, base_sequence=99)
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
 
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
-def test_round_trip_and_others_read_it(codec: str) -> None:
+def test_batch_is_read_back_here_and_by_other_clients(codec: str) -> None:
     data = build(codec=codec)
     assert read(data) == ROWS
     (batch,) = Batches(data)
@@ -110,17 +110,17 @@ def test_round_trip_and_others_read_it(codec: str) -> None:
     assert aiokafka.validate_crc()
     assert [(r.timestamp, r.key, r.value, r.headers) for r in aiokafka] == ROWS
     if codec not in ("none", "gzip"):
-        return  # kafka-python needs packages for the others that nothing here asks for
+        return  # kafka-python needs packages for the other codecs that nothing else here needs
     kafka_python = KafkaPythonBatch(data)
     assert [(r.timestamp, r.key, r.value, r.headers) for r in kafka_python] == ROWS
 
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
-def test_reads_what_aiokafka_builds(codec: str) -> None:
+def test_batches_of_aiokafka_are_read(codec: str) -> None:
     assert read(by_aiokafka(ROWS, CODEC_IDS[codec])) == ROWS
 
 
-def test_header_fields() -> None:
+def test_header_fields_are_read() -> None:
     ids = {"producer_id": 5, "producer_epoch": 3, "base_sequence": 2**31 - 2, "transactional": True}
     data = build(base_offset=2**40, partition_leader_epoch=9, **ids)
     (batch,) = Batches(data)
@@ -142,13 +142,13 @@ def test_log_append_time_gives_every_record_the_batch_timestamp() -> None:
     assert {r.timestamp for r in batch} == {NOW + 999}
 
 
-def test_delete_horizon_is_the_base_of_the_deltas() -> None:
+def test_delete_horizon_is_the_base_of_the_timestamp_deltas() -> None:
     (batch,) = Batches(build(delete_horizon_ms=NOW + 10**6))
     assert batch.delete_horizon_ms == NOW + 10**6
     assert [r.timestamp for r in batch] == [row[0] for row in ROWS]
 
 
-def test_control_batch() -> None:
+def test_control_batch_shows_its_record_types() -> None:
     builder = RecordBatchBuilder(control=True, transactional=True, producer_id=1, producer_epoch=0)
     builder.append(NOW, struct.pack(">hh", 0, ControlRecordType.COMMIT), struct.pack(">hi", 0, 11))
     (batch,) = Batches(builder.build())
@@ -158,7 +158,7 @@ def test_control_batch() -> None:
     assert marker.value == struct.pack(">hi", 0, 11)
 
 
-def test_gaps_between_offsets_as_compaction_leaves_them() -> None:
+def test_batch_keeps_the_gaps_between_offsets_that_compaction_leaves() -> None:
     builder = RecordBatchBuilder(base_offset=100)
     for delta in (0, 3, 70000):
         assert builder.append(NOW, b"k", b"v", offset_delta=delta)
@@ -171,7 +171,7 @@ def test_gaps_between_offsets_as_compaction_leaves_them() -> None:
         growing.append(NOW, None, None, offset_delta=4)
 
 
-def test_append_says_when_the_batch_is_full() -> None:
+def test_append_returns_false_when_the_batch_is_full() -> None:
     builder = RecordBatchBuilder(limit_bytes=61 + 100)
     assert builder.append(NOW, None, b"x" * 80)
     assert not builder.append(NOW, None, b"x" * 80)
@@ -184,7 +184,7 @@ def test_append_says_when_the_batch_is_full() -> None:
     assert len(tiny.build()) == 61
 
 
-def test_a_record_that_did_not_fit_leaves_no_trace_in_the_timestamps() -> None:
+def test_record_that_does_not_fit_leaves_the_timestamps_unchanged() -> None:
     builder = RecordBatchBuilder(limit_bytes=61 + 50)
     assert not builder.append(NOW + 77, None, b"x" * 80)
     assert builder.append(NOW, None, b"x")
@@ -192,7 +192,7 @@ def test_a_record_that_did_not_fit_leaves_no_trace_in_the_timestamps() -> None:
     assert (batch.base_timestamp, batch.max_timestamp) == (NOW, NOW)
 
 
-def test_builder_refuses_what_no_record_can_be() -> None:
+def test_builder_refuses_malformed_records() -> None:
     builder = RecordBatchBuilder()
     with pytest.raises(InvalidRecordError, match="timestamp"):
         builder.append(-2, None, None)
@@ -221,7 +221,7 @@ def test_incompressible_batch_fits_under_any_limit(codec: str, value_bytes: int)
     assert record.value == value
 
 
-def test_keys_and_values_are_any_buffer() -> None:
+def test_keys_and_values_may_be_any_buffer() -> None:
     builder = RecordBatchBuilder()
     builder.append(NOW, bytearray(b"key"), memoryview(b"a value")[2:], [(b"name", bytearray(b"h"))])
     (record,) = next(Batches(builder.build()))
@@ -238,7 +238,7 @@ def test_views_copy_nothing_and_keep_the_bytes_alive() -> None:
 
 
 @pytest.mark.parametrize("name", ["offset", "timestamp", "key", "value", "headers"])
-def test_a_field_is_the_same_by_any_way_to_it(name: str) -> None:
+def test_field_is_the_same_by_attribute_and_by_getattr(name: str) -> None:
     for batch in Batches(build()):
         for record in batch:
             spelled = "".join(list(name))  # another object than the name in the code
@@ -255,7 +255,7 @@ def test_records_outlive_their_batch() -> None:
     assert [r.value for r in records] == [row[2] for row in ROWS] * len(CODEC_IDS)
 
 
-def test_batches_ends_at_a_cut_batch() -> None:
+def test_batches_end_at_a_partial_batch() -> None:
     data = build() + build(codec="lz4") + build()
     whole = len(build()) + len(build(codec="lz4"))
     for cut in (len(data) - 1, whole + 61, whole + 60, whole + 12, whole + 11, whole):
@@ -294,7 +294,7 @@ def test_checksum_covers_from_the_attributes_on() -> None:
 
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
-def test_malformed_records(codec: str) -> None:
+def test_malformed_records_are_refused(codec: str) -> None:
     both = Codec()
     good = Codec().inflate(codec, build(codec=codec)[61:]) if codec != "none" else build()[61:]
     for body, count in (
@@ -319,7 +319,7 @@ def test_malformed_records(codec: str) -> None:
                 list(batch)
 
 
-def test_body_that_does_not_inflate() -> None:
+def test_body_that_does_not_inflate_is_refused() -> None:
     data = bytearray(build(codec="zstd"))
     data[-1] ^= 0xFF
     data[70] ^= 0xFF
@@ -334,7 +334,7 @@ def test_body_that_does_not_inflate() -> None:
         list(batch)
 
 
-def test_old_formats_are_walked_and_not_read() -> None:
+def test_batches_of_old_formats_are_walked_and_their_records_are_refused() -> None:
     for magic in (0, 1):
         builder = AiokafkaLegacyBuilder(magic, 0, 1 << 20)
         for offset in range(3):
@@ -352,7 +352,7 @@ def test_old_formats_are_walked_and_not_read() -> None:
 
 
 @pytest.mark.parametrize("codec", CODEC_IDS)
-def test_look_ups_by_time_are_those_of_a_plain_search(codec: str) -> None:
+def test_look_ups_by_time_equal_a_plain_search(codec: str) -> None:
     rng = random.Random(5)
     times = [NOW + rng.randrange(-50, 50) for _ in range(60)]
     (batch,) = Batches(build([(t, None, b"v", []) for t in times], codec=codec, base_offset=1000))
@@ -363,7 +363,7 @@ def test_look_ups_by_time_are_those_of_a_plain_search(codec: str) -> None:
     assert batch.find_max_timestamp() == (1000 + times.index(max(times)), max(times))
 
 
-def test_look_ups_with_log_append_time() -> None:
+def test_look_ups_by_time_use_log_append_time() -> None:
     (batch,) = Batches(build(log_append_time_ms=NOW + 9, base_offset=5))
     assert batch.find_timestamp(NOW + 9) == (5, NOW + 9)
     assert batch.find_timestamp(NOW + 9, 7) == (7, NOW + 9)

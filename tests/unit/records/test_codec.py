@@ -1,4 +1,4 @@
-"""Bodies in Kafka's framings: we read what others write and they what we write; limits hold; nothing is left over."""
+"""Bodies in Kafka's framings: other libraries read ours, we read theirs, limits hold, trailing bytes are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _no_context_left() -> Iterator[None]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", BODIES)
-def test_round_trip(codec: str, name: str) -> None:
+def test_body_survives_a_round_trip(codec: str, name: str) -> None:
     both = Codec()
     packed = both.deflate(codec, BODIES[name])
     assert both.inflate(codec, packed) == BODIES[name]
@@ -58,7 +58,7 @@ def test_round_trip(codec: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_others_read_what_we_write(name: str) -> None:
+def test_other_libraries_read_our_bodies(name: str) -> None:
     ours = Codec()
     body = BODIES[name]
     assert gzip.decompress(ours.deflate("gzip", body)) == body
@@ -81,7 +81,7 @@ def unframe(stream: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("name", [n for n in BODIES if n != "empty"])
-def test_we_read_what_others_write(name: str) -> None:
+def test_codec_reads_bodies_of_other_libraries(name: str) -> None:
     ours, body = Codec(), BODIES[name]
     assert ours.inflate("gzip", aiokafka_codec.gzip_encode(body)) == body
     assert ours.inflate("lz4", aiokafka_codec.lz4_encode(body)) == body
@@ -90,19 +90,19 @@ def test_we_read_what_others_write(name: str) -> None:
     assert ours.inflate("snappy", bytes(cramjam.snappy.compress_raw(body))) == body
 
 
-def test_lz4_frame_is_as_kafka_writes_it() -> None:
+def test_lz4_frame_equals_the_frame_of_kafka() -> None:
     # Magic; version 1, independent blocks and nothing else; blocks of 64 KiB; checksum of these two bytes; end mark.
     assert Codec().deflate("lz4", b"") == bytes.fromhex("04224d18 60 40 82 00000000")
 
 
-def test_lz4_that_kafka_consumers_do_not_read_is_refused() -> None:
+def test_lz4_frame_is_refused_when_kafka_consumers_cannot_read_it() -> None:
     linked = cramjam.lz4.Compressor(block_linked=True)
     linked.compress(TEXT)
     with pytest.raises(CodecError, match="malformed"):
         Codec().inflate("lz4", bytes(linked.finish()))
 
 
-def test_lz4_with_a_wrong_header_checksum_is_refused() -> None:
+def test_lz4_frame_with_a_wrong_header_checksum_is_refused() -> None:
     frame = bytearray(Codec().deflate("lz4", TEXT))
     frame[6] ^= 1
     with pytest.raises(CodecError):
@@ -116,7 +116,7 @@ def test_several_members_and_frames_are_one_body() -> None:
         assert ours.inflate(codec, two) == b"one two"
 
 
-def test_zstd_frame_without_content_size() -> None:
+def test_zstd_frame_without_content_size_is_read() -> None:
     compressor = cramjam.zstd.Compressor()
     compressor.compress(TEXT)
     frame = bytes(compressor.finish())
@@ -126,7 +126,7 @@ def test_zstd_frame_without_content_size() -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("body", [b"hello", TEXT])
-def test_every_cut_is_corrupt(codec: str, body: bytes) -> None:
+def test_body_cut_at_any_byte_is_corrupt(codec: str, body: bytes) -> None:
     ours = Codec()
     packed = ours.deflate(codec, body)
     step = max(1, len(packed) // 300)
@@ -148,7 +148,7 @@ def test_bytes_after_the_end_are_corrupt(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_context_goes_on_after_a_bad_body(codec: str) -> None:
+def test_context_works_after_a_bad_body(codec: str) -> None:
     ours = Codec()
     packed = ours.deflate(codec, TEXT)
     for _ in range(3):
@@ -177,7 +177,7 @@ def test_bomb_is_stopped_by_its_ratio(codec: str) -> None:
     assert strict.inflate(codec, Codec().deflate(codec, zeros)) == zeros, "below the floor no ratio is asked"
 
 
-def test_snappy_block_that_promises_too_much() -> None:
+def test_snappy_block_is_refused_when_it_promises_too_much() -> None:
     promise = b"\xff\xff\xff\xff\x0f"  # 4 GiB
     with pytest.raises(CodecError) as caught:
         Codec().inflate("snappy", promise + b"\x00a")
@@ -203,7 +203,7 @@ def test_snappy_block_that_promises_too_much() -> None:
         b"\x80\x80\x80\x80\x80\x01",
     ],
 )
-def test_bad_snappy_blocks(block: bytes) -> None:
+def test_bad_snappy_blocks_are_refused(block: bytes) -> None:
     with pytest.raises(CodecError) as caught:
         Codec().inflate("snappy", block)
     assert caught.value.code == CORRUPT
@@ -213,14 +213,14 @@ def test_bad_snappy_blocks(block: bytes) -> None:
     ("codec", "levels"),
     [("gzip", [-1, 1, 9]), ("lz4", [1, 9, 17]), ("zstd", [-131072, -1, 3, 19, 22])],
 )
-def test_kafka_levels(codec: str, levels: list[int]) -> None:
+def test_levels_of_kafka_are_accepted(codec: str, levels: list[int]) -> None:
     ours, body = Codec(), TEXT[:50000]
     sizes = []
     for level in levels:
         packed = ours.deflate(codec, body, level)
         assert ours.inflate(codec, packed) == body
         sizes.append(len(packed))
-    if codec != "lz4":  # there 9, the default, is the fast compressor and the others the high one
+    if codec != "lz4":  # in Kafka level 9, the default, selects the fast compressor, and every other level the high one
         assert sizes[-1] < sizes[1]
     else:
         assert sizes[1] > sizes[0]
@@ -231,7 +231,7 @@ def test_kafka_levels(codec: str, levels: list[int]) -> None:
     ("codec", "level"),
     [("gzip", 0), ("gzip", 10), ("gzip", -2), ("lz4", 0), ("lz4", 18), ("zstd", 23), ("zstd", -131073)],
 )
-def test_levels_that_kafka_does_not_have(codec: str, level: int) -> None:
+def test_unknown_levels_are_refused(codec: str, level: int) -> None:
     with pytest.raises(CodecError) as caught:
         Codec().deflate(codec, TEXT, level)
     assert caught.value.code == UNKNOWN
@@ -244,7 +244,7 @@ def test_gzip_level_may_change_between_bodies() -> None:
     assert zlib.decompress(fast, 31) == zlib.decompress(small, 31) == TEXT
 
 
-def test_unknown_codec() -> None:
+def test_unknown_codec_is_refused() -> None:
     with pytest.raises(CodecError, match="codecs are none, gzip, snappy, lz4, zstd") as caught:
         Codec().inflate("brotli", b"")
     assert caught.value.code == UNKNOWN

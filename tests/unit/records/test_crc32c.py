@@ -1,4 +1,4 @@
-"""CRC-32C and CRC-32: published vectors, every implementation that this processor offers, going on and joining."""
+"""CRC-32C and CRC-32: published vectors, every implementation that this processor offers, continuing and joining sums."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def bitwise(data: bytes, crc: int = 0) -> int:
 
 @pytest.mark.parametrize("name", sorted(implementations()))
 @pytest.mark.parametrize(("data", "expected"), VECTORS)
-def test_published_vectors(name: str, data: bytes, expected: int) -> None:
+def test_crc32c_matches_the_published_vectors(name: str, data: bytes, expected: int) -> None:
     assert implementations()[name](data, 0) == expected
 
 
-def test_table_is_the_definition() -> None:
+def test_table_follows_the_definition() -> None:
     rng = random.Random(1)
     table = implementations()["table"]
     for length in (0, 1, 7, 8, 9, 63, 200):
@@ -67,11 +67,11 @@ def test_every_implementation_of_crc32_agrees_with_zlib(name: str) -> None:
         assert way(data, seed) == zlib.crc32(data, seed), (length, start)
 
 
-def test_the_best_implementation_is_chosen() -> None:
+def test_best_implementation_is_chosen() -> None:
     assert implementation() == next(iter(implementations()))
 
 
-def test_going_on_and_joining() -> None:
+def test_checksums_continue_and_join() -> None:
     rng = random.Random(3)
     for _ in range(200):
         data = rng.randbytes(rng.randrange(1, 5000))
@@ -81,8 +81,8 @@ def test_going_on_and_joining() -> None:
         assert combine(checksum(first), checksum(second), len(second)) == checksum(data)
 
 
-def test_joining_over_more_than_the_order_of_x() -> None:
-    # x^(2^31) is x again: what follows is so long that its power of two wraps there.
+def test_checksums_join_over_more_than_the_order_of_x() -> None:
+    # x^(2^31) is x again: the second part is so long that its power of two wraps there.
     zeros, length = checksum(bytes(1 << 20)), 1 << 20
     while length < 1 << 33:
         zeros, length = combine(zeros, zeros, length), length * 2
@@ -96,7 +96,7 @@ def test_joining_over_more_than_the_order_of_x() -> None:
     assert combine(combine(here, half_zeros, half), half_zeros, half) == whole
 
 
-def test_any_contiguous_buffer() -> None:
+def test_checksum_takes_any_contiguous_buffer() -> None:
     assert checksum(bytearray(b"123456789")) == checksum(memoryview(b"0123456789")[1:]) == 0xE3069283
     with pytest.raises(BufferError):
         checksum(memoryview(b"0123456789")[::2])

@@ -51,7 +51,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("codec", GOLDEN)
-def test_read_as_it_was_written(codec: str) -> None:
+def test_batch_of_kafka_is_read_as_it_was_written(codec: str) -> None:
     value, data = GOLDEN[codec][0], bytes.fromhex(GOLDEN[codec][1])
     assert Validator().check(data, NOW).error == 0
     (batch,) = Batches(data)
@@ -62,7 +62,7 @@ def test_read_as_it_was_written(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_incompressible_batches_are_written_alike(codec: str) -> None:
+def test_incompressible_batch_equals_the_batch_of_kafka(codec: str) -> None:
     value, data = GOLDEN[codec][0], bytes.fromhex(GOLDEN[codec][1])
     builder = RecordBatchBuilder(codec=codec)
     builder.append(NOW, b"key0", value, [("h", b"x0")])

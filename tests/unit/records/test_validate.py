@@ -1,4 +1,4 @@
-"""LogValidator's rules: what a leader takes, what it refuses and with which code, what it stores."""
+"""LogValidator's rules: the batches that a leader accepts, its error codes, and the bytes that it stores."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def record(index: int, key: bytes | None = b"key", time_delta: int = 0) -> bytes
 
 
 def batch_of(body: bytes, count: int, codec: str = "none") -> bytes:
-    """A batch around any body: nothing in it is checked."""
+    """A batch around any body, without any check."""
     stored = body if codec == "none" else Codec().deflate(codec, body)
     header = struct.pack(
         ">qiibIhiqqqhii", 0, 49 + len(stored), -1, 2, 0, CODEC_IDS[codec], count - 1, NOW, NOW, -1, -1, -1, count
@@ -86,12 +86,12 @@ def assert_refused(data: bytes, error: int, **rules: object) -> Verdict:
     return verdict
 
 
-# --- what is taken -------------------------------------------------------------------------------------------------
+# --- accepted batches ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("count", [1, 3, 5000])
-def test_a_sound_batch_is_taken_as_it_is(codec: str, count: int) -> None:
+def test_sound_batch_is_stored_unchanged(codec: str, count: int) -> None:
     data = good(codec, count)
     verdict = Validator(leader_epoch=6, max_message_bytes=1 << 24).accept(data, NOW, base_offset=2**40)
     assert (verdict.error, verdict.message, verdict.record_errors) == (0, None, ())
@@ -105,7 +105,7 @@ def test_a_sound_batch_is_taken_as_it_is(codec: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_maximum_timestamp_is_put_right(codec: str) -> None:
+def test_wrong_maximum_timestamp_is_corrected(codec: str) -> None:
     body = record(0, time_delta=-9) + record(1, time_delta=4) + record(2, time_delta=4)
     data = patched(batch_of(body, 3, codec), MAX_TIME, ">q", 12345)
     verdict = Validator().accept(data, NOW, 0)
@@ -114,7 +114,7 @@ def test_the_maximum_timestamp_is_put_right(codec: str) -> None:
     assert batch.crc_ok and batch.max_timestamp == NOW + 4
 
 
-def test_unknown_attribute_bits_go_when_the_batch_is_stamped_and_only_then() -> None:
+def test_unknown_attribute_bits_are_cleared_only_when_the_batch_is_stamped() -> None:
     data = patched(good(), ATTRIBUTES, ">H", 0xFF80)
     kept, stamped = Validator().accept(data, NOW, 0), Validator(log_append_time=True).accept(data, NOW, 0)
     assert (kept.error, stamped.error) == (0, 0)
@@ -123,7 +123,7 @@ def test_unknown_attribute_bits_go_when_the_batch_is_stamped_and_only_then() -> 
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_log_append_time(codec: str) -> None:
+def test_log_append_time_stamps_the_batch(codec: str) -> None:
     verdict = Validator(log_append_time=True).accept(good(codec), NOW + 77, 10)
     assert (verdict.error, verdict.max_timestamp, verdict.log_append_time_ms) == (0, NOW + 77, NOW + 77)
     assert verdict.max_timestamp_index == 2
@@ -132,13 +132,13 @@ def test_log_append_time(codec: str) -> None:
     assert [r.timestamp for r in batch] == [NOW + 77] * 3
 
 
-def test_log_append_time_asks_no_bounds() -> None:
+def test_log_append_time_ignores_the_timestamp_bounds() -> None:
     assert check(batch_of(record(0, time_delta=10**12), 1), log_append_time=True, timestamp_after_max_ms=0).error == 0
 
 
 @pytest.mark.parametrize("source", CODECS)
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-def test_compression_type_of_the_topic(source: str, target: str) -> None:
+def test_batch_gets_the_compression_type_of_the_topic(source: str, target: str) -> None:
     data = patched(good(source, 50), PRODUCER_ID, ">q", 77)
     data = patched(patched(data, PRODUCER_EPOCH, ">h", 2), SEQUENCE, ">i", 5)
     verdict = Validator(compression=target, leader_epoch=3).accept(data, NOW, 1000)
@@ -152,7 +152,7 @@ def test_compression_type_of_the_topic(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", CODECS[1:])
-def test_a_body_that_does_not_compress_has_room_in_its_new_codec(target: str) -> None:
+def test_incompressible_body_fits_in_its_new_codec(target: str) -> None:
     for size in (0, 1, 1000, 40_000, 700_000):
         builder = RecordBatchBuilder()
         builder.append(NOW, b"k", random.Random(size).randbytes(size))
@@ -160,7 +160,7 @@ def test_a_body_that_does_not_compress_has_room_in_its_new_codec(target: str) ->
         assert (verdict.error, verdict.rewritten) == (0, True)
 
 
-def test_a_batch_that_grows_too_large_in_its_new_codec() -> None:
+def test_batch_is_refused_when_it_grows_too_large_in_its_new_codec() -> None:
     data = good("zstd", 200)
     verdict = Validator(compression="uncompressed", max_message_bytes=len(data) + 10).accept(data, NOW, 0)
     assert (verdict.error, verdict.data) == (MESSAGE_TOO_LARGE, None)
@@ -205,7 +205,7 @@ FRAMES: dict[str, tuple[Callable[[bytes], bytes], int]] = {
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", FRAMES)
-def test_bad_batches(codec: str, name: str) -> None:
+def test_bad_batches_are_refused(codec: str, name: str) -> None:
     change, error = FRAMES[name]
     assert_refused(change(good(codec)), error)
 
@@ -217,7 +217,7 @@ def test_old_magic_is_refused_on_produce() -> None:
         assert_refused(bytes(builder.build()), INVALID_RECORD)
 
 
-def test_largest_batch() -> None:
+def test_batch_above_the_limit_is_refused() -> None:
     data = good()
     assert check(data, max_message_bytes=len(data)).error == 0
     assert_refused(data, MESSAGE_TOO_LARGE, max_message_bytes=len(data) - 1)
@@ -230,7 +230,7 @@ def test_zstd_needs_produce_7() -> None:
     assert check(good("lz4"), zstd_allowed=False).error == 0
 
 
-def test_transactions() -> None:
+def test_transactional_batch_needs_a_transaction() -> None:
     builder = RecordBatchBuilder(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
     builder.append(NOW, b"k", b"v")
     data = builder.build()
@@ -238,7 +238,7 @@ def test_transactions() -> None:
     assert check(data, transactional_allowed=True).error == 0
 
 
-def test_a_coordinator_writes_control_batches_uncompressed() -> None:
+def test_coordinator_writes_control_batches_uncompressed() -> None:
     builder = RecordBatchBuilder(control=True, transactional=True, producer_id=5, producer_epoch=0)
     builder.append(NOW, struct.pack(">hh", 0, 1), struct.pack(">hi", 0, 3))
     data = builder.build()
@@ -249,7 +249,7 @@ def test_a_coordinator_writes_control_batches_uncompressed() -> None:
     assert batch.is_control and batch.base_offset == 9 and batch.crc_ok
 
 
-def test_the_raft_leader_stamps_its_own_epoch() -> None:
+def test_raft_leader_batch_must_carry_its_own_epoch() -> None:
     data = patched(good(), EPOCH, ">i", 4)
     assert check(data, origin="raft", leader_epoch=4).error == 0
     assert_refused(data, INVALID_RECORD, origin="raft", leader_epoch=5)
@@ -283,10 +283,10 @@ MALFORMED = {
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", MALFORMED)
 @pytest.mark.parametrize("padding", [0, 131072])  # the second lies across two chunks of what is inflated
-def test_malformed_records(codec: str, name: str, padding: int) -> None:
+def test_malformed_records_are_refused(codec: str, name: str, padding: int) -> None:
     first = bytes([0]) + varint(0) + varint(0) + sized(b"k") + sized(bytes(padding)) + b"\0"
     first = varint(len(first)) + first
-    if padding:  # what follows begins a byte before the chunk's end
+    if padding:  # the next record begins a byte before the chunk's end
         surplus = len(first) - 131071
         first = bytes([0]) + varint(0) + varint(0) + sized(b"k") + sized(bytes(padding - surplus)) + b"\0"
         first = varint(len(first)) + first
@@ -297,7 +297,7 @@ def test_malformed_records(codec: str, name: str, padding: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("value_bytes", [100_000, 131_000, 131_072, 300_000])
-def test_records_across_chunks(codec: str, value_bytes: int) -> None:
+def test_records_across_chunks_are_read(codec: str, value_bytes: int) -> None:
     builder = RecordBatchBuilder(codec=codec, limit_bytes=1 << 24)
     for i in range(9):
         name = "h" * (i * 17)
@@ -308,7 +308,7 @@ def test_records_across_chunks(codec: str, value_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_offset_delta_is_its_place(codec: str) -> None:
+def test_batch_is_refused_when_an_offset_delta_is_not_its_index(codec: str) -> None:
     for wrong in (2, 0, -1, 2**31 - 1):
         verdict = assert_refused(batch_of(record(0) + record(wrong) + record(2), 3, codec), INVALID_RECORD)
         assert [index for index, _ in verdict.record_errors] == [1]
@@ -329,17 +329,17 @@ def test_compacted_topics_need_keys(codec: str) -> None:
     ("delta", "taken"),
     [(0, True), (-1000, True), (-1001, False), (500, True), (501, False), (-NOW, False), (-NOW - 1, True)],
 )
-def test_timestamp_bounds(codec: str, delta: int, taken: bool) -> None:
+def test_timestamps_out_of_bounds_are_refused(codec: str, delta: int, taken: bool) -> None:
     data = batch_of(record(0) + record(1, time_delta=delta), 2, codec)
     rules = {"timestamp_before_max_ms": 1000, "timestamp_after_max_ms": 500}
-    if taken:  # -1 is no timestamp at all, and taken
+    if taken:  # -1 means no timestamp and is accepted
         assert check(data, **rules).error == 0
         return
     verdict = assert_refused(data, INVALID_TIMESTAMP, **rules)
     assert [index for index, _ in verdict.record_errors] == [1]
 
 
-def test_timestamp_bounds_at_the_ends_of_64_bits() -> None:
+def test_timestamp_bounds_hold_at_the_ends_of_64_bits() -> None:
     far = 2**63 - 1
     for delta in (2**63 - 1 - NOW, -(2**63), 2**63 - 1):
         data = batch_of(record(0, time_delta=delta), 1)
@@ -347,7 +347,7 @@ def test_timestamp_bounds_at_the_ends_of_64_bits() -> None:
     assert check(good(), timestamp_before_max_ms=far, timestamp_after_max_ms=far).error == 0
 
 
-def test_one_wrong_timestamp_names_the_error_of_the_batch() -> None:
+def test_one_wrong_timestamp_decides_the_error_of_the_batch() -> None:
     body = record(0, key=None) + record(1, time_delta=10**12) + record(2, key=None, time_delta=10**12)
     verdict = assert_refused(batch_of(body, 3), INVALID_TIMESTAMP, compacted=True)
     about = [(index, message.split()[-1]) for index, message in verdict.record_errors]
@@ -364,7 +364,7 @@ def test_record_errors_are_counted_up_to_a_limit() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
-def test_bombs(codec: str) -> None:
+def test_decompression_bombs_are_refused(codec: str) -> None:
     body = bytes([0]) + varint(0) + varint(0) + sized(b"k") + sized(bytes(32 << 20)) + b"\0"
     data = batch_of(varint(len(body)) + body, 1, codec)
     assert len(data) < 1 << 20
@@ -374,7 +374,7 @@ def test_bombs(codec: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_bodies_that_do_not_inflate(codec: str) -> None:
+def test_bodies_that_do_not_inflate_are_refused(codec: str) -> None:
     data = good(codec, 50)
     for body in (b"", b"nonsense", data[61:-3], data[61:] + b"\0\0\0\0\0"):
         changed = bytearray(data[:61] + body)
@@ -385,7 +385,7 @@ def test_bodies_that_do_not_inflate(codec: str) -> None:
             assert_refused(patched(data, ATTRIBUTES, ">h", CODEC_IDS[other]), INVALID_RECORD)
 
 
-def test_validators_of_many_threads_share_nothing() -> None:
+def test_validators_work_on_many_threads_at_once() -> None:
     batches = {codec: good(codec, 2000) for codec in CODECS}
     broken = {codec: batches[codec][:61] + batches[codec][61:-9] + bytes(9) for codec in CODECS}
     start = threading.Barrier(8)
@@ -414,7 +414,7 @@ def replicated(base_offset: int, epoch: int, codec: str = "none") -> bytes:
     return builder.build()
 
 
-def test_a_follower_takes_whole_batches() -> None:
+def test_follower_accepts_whole_batches() -> None:
     data = replicated(100, 1) + replicated(105, 2, "lz4") + replicated(110, 2)
     followed = follow(data, leader_epoch=2)
     assert followed == (0, None, 3, len(data), 100, 114, NOW + 110, 2)
@@ -422,13 +422,13 @@ def test_a_follower_takes_whole_batches() -> None:
     assert follow(b"", 2)[:6] == (0, None, 0, 0, -1, -1)
 
 
-def test_a_follower_stops_before_a_higher_epoch() -> None:
+def test_follower_stops_before_a_higher_epoch() -> None:
     data = replicated(100, 1) + replicated(105, 3)
     followed = follow(data, leader_epoch=2)
     assert (followed.error, followed.batch_count, followed.last_offset) == (0, 1, 104)
 
 
-def test_a_follower_refuses_what_is_corrupt() -> None:
+def test_follower_refuses_corrupt_batches() -> None:
     first, second = replicated(100, 1), replicated(105, 1)
     for changed in (first + second[:-1] + b"?", first + second[:16] + b"\x05" + second[17:], first + first):
         followed = follow(changed, leader_epoch=1)

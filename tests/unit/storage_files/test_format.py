@@ -412,7 +412,7 @@ def test_info_reports_problems(config, tmp_path):
         f"  {tmp_path}/m does not exist",
         "",
         "Found remark:",
-        f"  this formats what is not formatted yet: {formats}",
+        f"  format the missing directories with: {formats}",
         "",
     ]
 

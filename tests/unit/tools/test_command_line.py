@@ -12,7 +12,7 @@ from kafkacore.tools import main as command_line
 
 
 def ran(monkeypatch, command, *words):
-    """What `kafkacore COMMAND WORDS` hands to the module of the command."""
+    """The arguments that `kafkacore COMMAND WORDS` passes to the module of the command."""
     seen = []
     module = command_line.import_module(f"kafkacore.tools.{command}")
     monkeypatch.setattr(module, "run", lambda arguments: seen.append(arguments) or 0)
@@ -55,7 +55,7 @@ def test_dev_reads_every_option(monkeypatch):
         (["dev", "--port", "x"], "argument --port: invalid int value: 'x'"),
     ],
 )
-def test_a_wrong_command_line_ends_with_2_and_says_what_is_wrong(words, complaint, capsys):
+def test_wrong_command_line_exits_with_2_and_names_the_error(words, complaint, capsys):
     with pytest.raises(SystemExit) as ended:
         command_line.main(words)
     assert ended.value.code == 2
@@ -85,7 +85,7 @@ def test_version_is_printed(capsys):
     assert capsys.readouterr().out == f"kafkacore {__version__}\n"
 
 
-# Libraries for clients, for tests and for reading many records at once: a service may run without them.
+# Libraries for clients, for tests and for reading many records at once: a node runs without them.
 HEAVY = ("aiokafka", "confluent_kafka", "hypothesis", "numpy", "prometheus_client", "pytest")
 
 

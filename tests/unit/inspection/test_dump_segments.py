@@ -131,7 +131,7 @@ def test_dump_ends_with_the_place_of_the_damage(dump):
     assert err == ""
     lines, err = dump(whole + bytes(100), code=1)
     assert len(lines) == 4
-    assert err == f"DIR/{NAME}: byte {len(whole)}: the batch has a length that no batch of its magic can have\n"
+    assert err == f"DIR/{NAME}: byte {len(whole)}: the batch has an impossible length for its magic byte\n"
     torn = bytearray(batch(7, b"one", codec="zstd"))
     torn[61] ^= 0xFF
     lines, err = dump(bytes(torn), "--deep-iteration", code=1)

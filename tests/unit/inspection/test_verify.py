@@ -68,7 +68,7 @@ def test_verify_reports_a_wrong_checksum(log):
     torn[-1] ^= 1
     log.write(".log", log.batches[0] + torn + log.batches[2])
     at = log.positions[1]
-    assert log.verify() == [f"{STEM}.log: byte {at}: offset 102: the checksum is not that of the batch"]
+    assert log.verify() == [f"{STEM}.log: byte {at}: offset 102: the checksum does not match the batch"]
     assert main(["dump-log", "--verify", "-o", "json", str(log.directory)]) == 1
     problem, summary = map(json.loads, log.capfd.readouterr().out.splitlines())
     assert (problem["kind"], problem["position"], problem["offset"]) == ("problem", at, 102)
@@ -115,7 +115,7 @@ def test_verify_reports_bytes_that_are_no_batch(log):
     log.write(".log", b"".join(log.batches) + b"abc")
     assert log.verify() == [f"{STEM}.log: byte {end}: offset 106: 3 bytes at its end are no whole batch"]
     log.write(".log", b"".join(log.batches) + bytes(100))
-    told = "the batch has a length that no batch of its magic can have"
+    told = "the batch has an impossible length for its magic byte"
     assert log.verify() == [f"{STEM}.log: byte {end}: offset 106: {told}"]
 
 
@@ -124,12 +124,12 @@ def test_verify_decodes_records_only_on_request(log):
     struct.pack_into(">q", wrong, 35, NOW)
     log.write(".log", sealed(wrong))
     assert log.verify(code=0) == []
-    told = "its greatest timestamp is not that of its records"
+    told = "its greatest timestamp does not match its records"
     assert log.verify("--deep-iteration") == [f"{STEM}.log: byte 0: offset 100: {told}"]
     wrong = bytearray(batch(100))
     wrong[61] = 1  # the size of its first record
     log.write(".log", sealed(wrong))
-    told = "a record of the batch is not well formed"
+    told = "a record of the batch is malformed"
     assert log.verify("--deep-iteration") == [f"{STEM}.log: byte 0: offset 100: {told}"]
 
 
@@ -141,7 +141,7 @@ def test_verify_reads_segments_of_old_releases(log):
     wrong[-1] ^= 1
     log.write(".log", bytes(wrong) + old_messages.entries(100, 1, "gzip"))
     first, second = log.verify()
-    assert first.endswith("offset 102: the checksum is not that of the batch")
+    assert first.endswith("offset 102: the checksum does not match the batch")
     assert second.endswith("it begins at or before offset 102, where the batch before it ends")
 
 
@@ -244,7 +244,7 @@ def test_verify_reports_an_incomplete_snapshot_of_the_metadata_log(log):
     torn = bytearray(whole)
     torn[first - 1] ^= 1
     (log.directory / name).write_bytes(torn)
-    assert log.verify()[0] == f"{name}: byte 0: the checksum is not that of the batch"
+    assert log.verify()[0] == f"{name}: byte 0: the checksum does not match the batch"
 
 
 def test_verify_reports_a_frequent_problem_only_a_few_times(log):

@@ -1,4 +1,4 @@
-"""CRC-32C and CRC-32: published vectors, every implementation that this processor offers, continuing and joining sums."""
+"""CRC-32C and CRC-32: published vectors, every implementation of this processor, continued and joined sums."""
 
 from __future__ import annotations
 

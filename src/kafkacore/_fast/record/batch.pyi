@@ -26,7 +26,7 @@ __all__ = [
     "live_objects",
 ]
 
-# Values that lie together: their bytes, where each of them ends, the first that is meant, and behind the last.
+# Values that lie together: their bytes, the end of each value, the first selected one, and the one behind the last.
 RecordRows: TypeAlias = tuple[bytes, array[int], int, int]
 
 class ControlRecordType(IntEnum):
@@ -41,13 +41,13 @@ class ControlRecordType(IntEnum):
     KRAFT_VOTERS = 6
 
 class Record:
-    """One record of a batch; `key`, `value` and `headers` are made when asked for, the views copy nothing."""
+    """One record of a batch; `key`, `value` and `headers` are made at each access, the views copy nothing."""
 
     @property
     def offset(self) -> int: ...
     @property
     def timestamp(self) -> int:
-        """Milliseconds; with log append time the batch's."""
+        """Milliseconds; with log append time that of the batch."""
 
     @property
     def key(self) -> bytes | None: ...
@@ -90,13 +90,13 @@ class Batch:
     def crc(self) -> int: ...
     @property
     def crc_ok(self) -> bool:
-        """Whether the stored checksum is that of the bytes."""
+        """Whether the stored checksum matches the bytes."""
 
     @property
     def attributes(self) -> int: ...
     @property
     def codec_name(self) -> str | None:
-        """none, gzip, snappy, lz4 or zstd; None where the attributes name no codec."""
+        """none, gzip, snappy, lz4 or zstd; None if the attributes name an unknown codec."""
 
     @property
     def timestamp_type(self) -> int:
@@ -107,7 +107,7 @@ class Batch:
     @property
     def is_control(self) -> bool: ...
     def values(self) -> tuple[memoryview, array[int], array[int]]:
-        """`(data, starts, ends)`: where in `data` the value of each record lies; a null one is empty. Raises as
+        """`(data, starts, ends)`: where in `data` the value of each record lies; a null value is empty. Raises as
         iterating does."""
 
     @property
@@ -128,7 +128,7 @@ class Batch:
     def last_sequence(self) -> int: ...
     @property
     def record_count(self) -> int:
-        """As the header says; -1 for magic 0 and 1, whose headers do not."""
+        """From the header; -1 for magic 0 and 1, whose headers have no count."""
 
     @property
     def data(self) -> memoryview: ...
@@ -142,16 +142,16 @@ class Batch:
         """(offset, timestamp) of the first record with the greatest timestamp."""
 
 class Batches(Iterator[Batch]):
-    """The batches that lie one after the other in `data`; one that is cut off at the end is left out."""
+    """The consecutive batches in `data`; a partial batch at the end is left out."""
 
     def __init__(self, data: Buffer, codec: Codec | None = None) -> None: ...
     @property
     def position(self) -> int:
-        """Bytes of the batches given so far."""
+        """Bytes of the batches returned so far."""
 
     def __iter__(self) -> Batches: ...
     def __next__(self) -> Batch:
         """Raises CorruptBatchError."""
 
 def live_objects() -> int:
-    """Builders and bodies that were made and not yet freed."""
+    """Builders and bodies that are not freed yet."""

@@ -62,9 +62,9 @@ class ControlRecordType(IntEnum):
 
 REASONS = {
     BATCH_SHORT: "the batch is cut off",
-    BATCH_BAD_LENGTH: "the batch has a length that no batch of its magic can have",
-    BATCH_BAD_MAGIC: "the magic byte is none of 0, 1, 2",
-    BATCH_BAD_CRC: "the checksum is not that of the batch",
+    BATCH_BAD_LENGTH: "the batch has an impossible length for its magic byte",
+    BATCH_BAD_MAGIC: "the magic byte is not 0, 1 or 2",
+    BATCH_BAD_CRC: "the checksum does not match the batch",
     BATCH_BAD_CODEC: "the body does not inflate with the codec that the attributes name",
     BATCH_TOO_LARGE: "the body inflates beyond its limits",
 }
@@ -76,7 +76,7 @@ cdef int refuse(int status) except -1:
     raise CorruptBatchError(REASONS[status])
 
 
-# --- what records point into ---------------------------------------------------------------------------------------
+# --- the bytes of records ------------------------------------------------------------------------------------------
 
 cdef class Body:
     def __cinit__(self):
@@ -128,7 +128,7 @@ cdef list headers_of(const RecordView *record):
 
 
 @cython.freelist(256)
-@cython.no_gc  # it refers to nothing but bytes, so that no cycle goes through it
+@cython.no_gc  # it refers to bytes only, so no cycle goes through it
 @cython.final
 cdef class Record:
     """One record of a batch.
@@ -139,8 +139,8 @@ cdef class Record:
     """
 
     def __getattribute__(self, name):
-        """What every reader asks for, by the name's address, in half the time of a look-up in the type and a property;
-        these serve the rest, and names that are equal but not the same object.
+        """Finds the usual fields by the address of the name, in half the time of a type look-up and a property.
+        Properties serve the other fields, and names that are equal but another object.
         """
         if name is "value":
             return copied(self.view.value, self.view.value_size)
@@ -181,7 +181,7 @@ cdef class Record:
 
     @property
     def attributes(self):
-        """The record's own attribute byte, of which none is defined."""
+        """The record's own attribute byte; Kafka defines no bit of it."""
         return self.view.attributes
 
     @property
@@ -190,7 +190,7 @@ cdef class Record:
 
     @property
     def control_type(self):
-        """The ControlRecordType number in the key of a control record, None where the key is none."""
+        """The ControlRecordType number in the key of a control record; None if the key is malformed."""
         return be16(self.view.key + 2) if self.view.key_size >= 4 else None
 
     def __repr__(self):
@@ -210,7 +210,7 @@ cdef class RecordIterator:
             raise StopIteration
         record = Record.__new__(Record)
         if next_record(&self.reader, &record.view) != BATCH_OK:
-            raise InvalidRecordError(f"record {self.header.record_count - self.left} of the batch is not well formed")
+            raise InvalidRecordError(f"record {self.header.record_count - self.left} of the batch is malformed")
         record.body = self.body
         record.offset = record_offset(&self.header, &record.view)
         record.timestamp = record_timestamp(&self.header, &record.view)
@@ -311,11 +311,11 @@ cdef class Batch:
 
     @property
     def record_count(self):
-        """As the header says; -1 for magic 0 and 1, whose headers do not."""
+        """From the header; -1 for magic 0 and 1, whose headers have no count."""
         return self.header.record_count
 
     def values(self):
-        """`(data, starts, ends)`: where in `data` the value of each record lies; a null one is empty.
+        """`(data, starts, ends)`: where in `data` the value of each record lies; a null value is empty.
 
         Raises as iterating does: InvalidRecordError, CorruptBatchError.
         """
@@ -330,7 +330,7 @@ cdef class Batch:
         starts, ends = first, last
         for at in range(count):
             if next_record(&records.reader, &record) != BATCH_OK:
-                raise InvalidRecordError(f"record {at} of the batch is not well formed")
+                raise InvalidRecordError(f"record {at} of the batch is malformed")
             if record.value_size > 0:
                 starts[at] = record.value - records.body.data
                 ends[at] = starts[at] + record.value_size
@@ -413,7 +413,7 @@ cdef class Batch:
 
 cdef looked_up(int status, FoundRecord *found):
     if status == BATCH_BAD_RECORD:
-        raise InvalidRecordError("a record of the batch is not well formed")
+        raise InvalidRecordError("a record of the batch is malformed")
     if status != BATCH_OK:
         refuse(status)
     return (found.offset, found.timestamp) if found.found else None
@@ -421,10 +421,10 @@ cdef looked_up(int status, FoundRecord *found):
 
 @cython.final
 cdef class Batches:
-    """The batches that lie one after the other in `data`, any contiguous buffer, which is kept and not copied.
+    """The consecutive batches in `data`, any contiguous buffer. It keeps a reference to the buffer and copies nothing.
 
-    A batch that is cut off at the end is left out, as a Fetch may end in one: `position` tells where the whole ones
-    end. Iterating raises CorruptBatchError at what is no batch. Checksums are the caller's to ask for (`batch.crc_ok`).
+    A partial batch at the end, which a Fetch may contain, is left out; `position` is the end of the whole ones.
+    Iterating raises CorruptBatchError at bytes that are no batch. The caller checks checksums (`batch.crc_ok`).
     """
 
     def __init__(self, data, Codec codec=None):
@@ -433,7 +433,7 @@ cdef class Batches:
 
     @property
     def position(self):
-        """Bytes of the batches given so far."""
+        """Bytes of the batches returned so far."""
         return self.at
 
     def __iter__(self):
@@ -456,5 +456,5 @@ cdef class Batches:
 
 
 def live_objects():
-    """Builders and bodies that were made and not yet freed."""
+    """Builders and bodies that are not freed yet."""
     return load64(&live) + live_builders()

@@ -1,4 +1,4 @@
-"""Builds record batches; `batch` is the module for those who work with them."""
+"""Builds record batches. Import the builder from `batch`."""
 
 from collections.abc import Iterable
 
@@ -34,31 +34,32 @@ class RecordBatchBuilder:
         headers: Iterable[tuple[str | bytes, Buffer | None]] | None = None,
         offset_delta: int = -1,
     ) -> bool:
-        """Adds a record; False, and nothing added, when it does not fit into `limit_bytes`.
+        """Adds a record. Returns False, and adds nothing, when it does not fit into `limit_bytes`.
 
-        `timestamp` is in milliseconds, -1 for none; `offset_delta` is one after the last where not given.
+        `timestamp` is in milliseconds, -1 for none; `offset_delta` is one after the last by default.
         Raises InvalidRecordError, or ValueError once the batch is built.
         """
 
     def append_all(self, timestamp: int, pairs: Iterable[tuple[bytes | None, bytes | None]]) -> bool:
-        """Adds a record for each key and value; False, and none of them added, when they do not all fit into
-        `limit_bytes`. A RecordSource has them written without an object for each. Raises InvalidRecordError, TypeError,
-        ValueError once the batch is built.
+        """Adds a record for each key and value. Returns False, and adds none, when they do not all fit into
+        `limit_bytes`. A RecordSource writes its records without an object for each. Raises InvalidRecordError,
+        TypeError, ValueError once the batch is built.
         """
 
     def append_rows(self, timestamp: int, data: Buffer, ends: Buffer, first: int, last: int) -> bool:
-        """A record without key for each row in `[first, last)`: its value is `data` from where the row before it ends
-        to where it ends. False when one does not fit; those before it are added. Raises InvalidRecordError, ValueError.
+        """Adds a record without key for each row in `[first, last)`. Its value is `data` from the end of the row before
+        to its own end. Returns False when one does not fit; those before it are added. Raises InvalidRecordError,
+        ValueError.
         """
 
     @property
     def record_count(self) -> int: ...
     @property
     def size_bytes(self) -> int:
-        """Of the batch so far, before compression."""
+        """The size of the batch so far, before compression."""
 
     def build(self) -> bytes:
-        """The batch; nothing can be appended any more. Raises CodecError for a level that the codec does not have."""
+        """Ends the batch and returns its bytes. Raises CodecError for a level that the codec does not have."""
 
 def live_builders() -> int:
-    """That were made and not yet freed."""
+    """The number of builders that are not freed yet."""

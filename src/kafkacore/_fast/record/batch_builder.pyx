@@ -24,13 +24,13 @@ DEFAULT_LIMIT_BYTES = 1048588  # Kafka's default max.message.bytes
 
 cdef enum:
     MAX_HEADERS_BYTES = 0x7FFFFFFF
-    MANY = 1000                  # records of a source that are added without the GIL
+    MANY = 1000                  # a source adds more records than this without the GIL
 
 cdef int64_t live = 0
 
 
 cdef inline int borrow_bytes(object data, const void **start, int32_t *size, Py_buffer *view) except -1:
-    """Where the bytes of `data` are; 1 when `view` must be released."""
+    """Gives the address of the bytes of `data`; returns 1 when the caller must release `view`."""
     if data is None:
         start[0] = NULL
         size[0] = -1
@@ -51,7 +51,7 @@ cdef inline int borrow_bytes(object data, const void **start, int32_t *size, Py_
 
 
 cdef int encode_headers(object headers, Writer *out) except -1:
-    """Appends (varint size, name, varint size or -1, value) for each pair; gives their number."""
+    """Appends (varint size, name, varint size or -1, value) for each pair; returns the number of pairs."""
     cdef int count = 0
     for name, value in headers:
         if name is None:
@@ -89,7 +89,7 @@ cdef class RecordBatchBuilder:
 
     Args:
         codec: none, gzip, snappy, lz4 or zstd; `level` as in Kafka's compression.*.level.
-        limit_bytes: the most bytes before compression; `append` then gives False.
+        limit_bytes: the most bytes before compression; `append` returns False beyond it.
         log_append_time_ms: sets the timestamp type to log append time, with this as the batch's timestamp.
         delete_horizon_ms: see KIP-534.
     """
@@ -126,13 +126,13 @@ cdef class RecordBatchBuilder:
         add64(&live, -1)
 
     def append(self, int64_t timestamp, key, value, headers=None, int offset_delta=-1):
-        """Adds a record; False, and nothing added, when it does not fit into `limit_bytes`.
+        """Adds a record. Returns False, and adds nothing, when it does not fit into `limit_bytes`.
 
         Args:
             timestamp: milliseconds since the epoch, or -1 for none.
             key, value: bytes-like, or None.
             headers: pairs of a name (str or bytes) and a value (bytes-like or None).
-            offset_delta: offset less the base offset; one after the last where not given.
+            offset_delta: offset less the base offset; one after the last by default.
 
         Raises:
             InvalidRecordError: a timestamp below -1, an offset delta that does not grow, a header without name.
@@ -142,7 +142,7 @@ cdef class RecordBatchBuilder:
         cdef int held[2]
         cdef int status
         if self.closed:
-            raise ValueError("this batch is built; make another RecordBatchBuilder")
+            raise ValueError("this batch is built; create another RecordBatchBuilder")
         held[0] = held[1] = 0
         try:
             status = self.add(timestamp, key, value, headers, offset_delta, views, held)
@@ -159,12 +159,12 @@ cdef class RecordBatchBuilder:
         return status == BATCH_OK
 
     def append_all(self, int64_t timestamp, pairs):
-        """Adds a record for each key and value, both of `bytes`, a value perhaps None, or all of a RecordSource. False,
-        and none of them added, when they do not all fit into `limit_bytes`.
+        """Adds a record for each key and value (`bytes`; a value may be None), or all records of a RecordSource.
+        Returns False, and adds none, when they do not all fit into `limit_bytes`.
 
         Raises:
             InvalidRecordError: a timestamp below -1.
-            TypeError: a key or value that is no bytes.
+            TypeError: a key or value that is not bytes.
             ValueError: the batch is built already.
         """
         cdef BatchHeader header = self.builder.header
@@ -173,7 +173,7 @@ cdef class RecordBatchBuilder:
         cdef RecordSource source
         cdef int status = BATCH_OK
         if self.closed:
-            raise ValueError("this batch is built; make another RecordBatchBuilder")
+            raise ValueError("this batch is built; create another RecordBatchBuilder")
         try:
             if isinstance(pairs, RecordSource):
                 source = pairs
@@ -212,19 +212,19 @@ cdef class RecordBatchBuilder:
 
     def append_rows(self, int64_t timestamp, const uint8_t[::1] data, const int64_t[::1] ends, int64_t first,
                     int64_t last):
-        """Adds a record without key for each row in `[first, last)`, its value the bytes of `data` from where the row
-        before it ends to where it ends. False when one does not fit into `limit_bytes`; those before it are added.
+        """Adds a record without key for each row in `[first, last)`. Its value is `data` from the end of the row before
+        to its own end. Returns False when one does not fit into `limit_bytes`; those before it are added.
 
         Raises:
             InvalidRecordError: a timestamp below -1.
-            ValueError: rows that are not there, or the batch is built already.
+            ValueError: missing rows, or the batch is built already.
         """
         cdef int64_t row, start
         cdef int status = BATCH_OK
         if self.closed:
-            raise ValueError("this batch is built; make another RecordBatchBuilder")
+            raise ValueError("this batch is built; create another RecordBatchBuilder")
         if not 0 <= first <= last <= ends.shape[0]:
-            raise ValueError(f"rows {first} to {last} are asked for, there are {ends.shape[0]}")
+            raise ValueError(f"rows {first} to {last} are outside the {ends.shape[0]} rows")
         for row in range(first, last):
             start = ends[row - 1] if row else 0
             if not 0 <= start <= ends[row] <= data.shape[0] or ends[row] - start > MAX_BATCH_BYTES:
@@ -268,11 +268,11 @@ cdef class RecordBatchBuilder:
 
     @property
     def size_bytes(self):
-        """Of the batch so far, before compression."""
+        """The size of the batch so far, before compression."""
         return max(self.builder.out.size, <size_t> HEADER_BYTES)
 
     def build(self):
-        """The batch as bytes; nothing can be appended any more.
+        """Ends the batch and returns its bytes.
 
         Raises:
             CodecError: a level that the codec does not have.
@@ -297,5 +297,5 @@ cdef class RecordBatchBuilder:
 
 
 def live_builders():
-    """That were made and not yet freed."""
+    """The number of builders that are not freed yet."""
     return load64(&live)

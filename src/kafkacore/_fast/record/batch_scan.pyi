@@ -2,13 +2,13 @@ import os
 from types import TracebackType
 from typing import Final, Self
 
-ROW: Final[list[tuple[str, str]]]  # a numpy dtype's description of what `rows` gives
-REASONS: Final[dict[int, str]]  # what a `fault` other than 0 means
+ROW: Final[list[tuple[str, str]]]  # the numpy dtype of the rows that `rows` returns
+REASONS: Final[dict[int, str]]  # the meaning of a `fault` other than 0
 
 class BatchScan:
     """The batches of one file, from its start. Raises OSError when it cannot be opened.
 
-    `max_bytes` below 0: the whole file, else what lies within so many bytes from its start.
+    With `max_bytes` below 0 it scans the whole file, else only so many bytes from its start.
     """
 
     path: str
@@ -20,33 +20,33 @@ class BatchScan:
     def close(self) -> None: ...
     @property
     def position(self) -> int:
-        """Where the scan goes on, or where it found damage."""
+        """The position where the scan continues, or where it found damage."""
 
     @property
     def size(self) -> int:
-        """Bytes that are looked at, from the file's start."""
+        """The number of bytes to scan, from the file's start."""
 
     @property
     def left(self) -> int:
-        """Bytes that are not given yet; at the end those of a batch that is not whole."""
+        """The bytes that are not returned yet; at the end those of a partial batch."""
 
     @property
     def damage(self) -> int:
-        """What ended the scan, by REASONS; 0 where nothing did."""
+        """The damage that ended the scan, a key of REASONS; 0 for none."""
 
     @property
     def fault(self) -> int:
-        """What is wrong with the batch given last, by REASONS; 0 where nothing is. Raises ValueError where there is
-        none."""
+        """The fault of the last returned batch, a key of REASONS; 0 for a sound batch. Raises ValueError before the
+        first batch."""
 
     @property
     def data(self) -> bytes:
-        """The bytes of the batch given last. Raises ValueError where there is none."""
+        """The bytes of the last returned batch. Raises ValueError before the first batch."""
 
     def batch_at(self, position: int, max_bytes: int) -> tuple[int, int] | None:
-        """Base and last offset of the batch at `position`, of which `max_bytes` are looked at; None where none is
-        whole. The scan goes on there. Raises CorruptBatchError, OSError."""
+        """Base and last offset of the batch at `position`; None if no whole batch of at most `max_bytes` begins there.
+        The scan continues there. Raises CorruptBatchError, OSError."""
 
     def rows(self) -> bytes:
-        """The next batches' headers as an array of ROW; empty at the end, and before damage, which the next call
-        raises: CorruptBatchError, OSError."""
+        """The headers of the next batches as an array of ROW; empty at the end. The rows end before damage, which the
+        next call raises: CorruptBatchError, OSError."""

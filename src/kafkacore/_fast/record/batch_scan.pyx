@@ -1,4 +1,4 @@
-"""Scanning a file's batches, as scan.pxd says; `BatchScan` is the Python face."""
+"""Scans the batches of a file, see batch_scan.pxd; `BatchScan` is the Python face."""
 
 import os
 
@@ -22,9 +22,9 @@ cdef extern from "<fcntl.h>" nogil:
     int O_RDONLY, O_CLOEXEC
 
 cdef enum:
-    BLOCK_BYTES = 1 << 18        # stays in a core's own cache between the copy and the checksum
+    BLOCK_BYTES = 1 << 18        # stays in the cache of one core between the copy and the checksum
     LEAST_LENGTH = 14            # of any magic: LegacyRecord.RECORD_OVERHEAD_V0
-    HEADER_TO_MAGIC_BYTES = 17   # bytes that Kafka does not look at when no more are left
+    HEADER_TO_MAGIC_BYTES = 17   # Kafka ignores the rest of a file up to this size
     ROWS_AT_ONCE = 1 << 16
 
 cdef Env REAL
@@ -59,7 +59,7 @@ cdef void scan_close(Scan *scan) noexcept nogil:
 
 
 cdef const uint8_t *bring(Scan *scan, int64_t at, int64_t size) noexcept nogil:
-    """`size` bytes of the file from `at`, all below `end`; NULL with `error` set."""
+    """Returns `size` bytes of the file from `at`, all below `end`; NULL with `error` set."""
     cdef uint8_t *block
     cdef int64_t wanted, got
     if at >= scan.start and at + size <= scan.start + scan.held:
@@ -114,7 +114,7 @@ cdef int scan_next(Scan *scan, BatchHeader *header, const uint8_t **data) noexce
         return SCAN_END
     status = read_header(p, available, header)
     if status == BATCH_SHORT:
-        status = BATCH_BAD_LENGTH  # it would fit, and is shorter than the header of its magic
+        status = BATCH_BAD_LENGTH  # it fits, but is shorter than the header of its magic
     if status != BATCH_OK:
         scan.damage = status
         return SCAN_DAMAGED
@@ -141,13 +141,13 @@ ctypedef packed struct Row:
 
 
 REASONS = STATUS_REASONS | {
-    BATCH_BAD_RECORD: "a record of the batch is not well formed",
+    BATCH_BAD_RECORD: "a record of the batch is malformed",
     BATCH_NO_MEMORY: "there is no memory for the batch",
     FAULT_OFFSETS: "the offsets of its records do not grow from its first offset to its last",
-    FAULT_TIMESTAMP: "its greatest timestamp is not that of its records",
+    FAULT_TIMESTAMP: "its greatest timestamp does not match its records",
 }
 
-ROW = [  # a numpy dtype's description of what BatchScan.rows gives
+ROW = [  # the numpy dtype of the rows that BatchScan.rows returns
     ("position", "<i8"), ("base_offset", "<i8"), ("last_offset", "<i8"), ("max_timestamp", "<i8"),
     ("size_bytes", "<i4"), ("partition_leader_epoch", "<i4"), ("record_count", "<i4"), ("magic", "i1"), ("fault", "i1"),
 ]
@@ -183,29 +183,29 @@ cdef class BatchScan:
 
     @property
     def position(self):
-        """Where the scan goes on, or where it found damage."""
+        """The position where the scan continues, or where it found damage."""
         return self.scan.next
 
     @property
     def size(self):
-        """Bytes that are looked at, from the file's start."""
+        """The number of bytes to scan, from the file's start."""
         return self.scan.end
 
     @property
     def left(self):
-        """Bytes that are not given yet; at the end those of a batch that is not whole."""
+        """The bytes that are not returned yet; at the end those of a partial batch."""
         return self.scan.end - self.scan.next
 
     @property
     def damage(self):
-        """What ended the scan, by REASONS; 0 where nothing did."""
+        """The damage that ended the scan, a key of REASONS; 0 for none."""
         return self.scan.damage
 
     @property
     def fault(self):
-        """What is wrong with the batch given last, by REASONS; 0 where nothing is."""
+        """The fault of the last returned batch, a key of REASONS; 0 for a sound batch."""
         if self.at_hand == NULL or self.scan.file < 0:
-            raise ValueError("no batch is at hand")
+            raise ValueError("the scan has returned no batch, or is closed")
         return self.fault_of_batch()
 
     cdef bint advance(self) except -1:
@@ -222,21 +222,21 @@ cdef class BatchScan:
         return BATCH_OK if batch_checksum(self.at_hand, self.header.size_bytes) == self.header.crc else BATCH_BAD_CRC
 
     def refuse(self, int status):
-        """Raises what a status below zero means."""
+        """Raises the error for a status below zero."""
         if status == SCAN_DAMAGED:
             raise CorruptBatchError(f"{self.path}: byte {self.scan.next}: {REASONS[self.scan.damage]}")
         raise OSError(self.scan.error, os.strerror(self.scan.error), self.path)
 
     @property
     def data(self):
-        """The bytes of the batch given last."""
+        """The bytes of the last returned batch."""
         if self.at_hand == NULL or self.scan.file < 0:
-            raise ValueError("no batch is at hand")
+            raise ValueError("the scan has returned no batch, or is closed")
         return PyBytes_FromStringAndSize(<const char *> self.at_hand, self.header.size_bytes)
 
     def batch_at(self, int64_t position, int64_t max_bytes):
-        """Base and last offset of the batch at `position`, of which `max_bytes` are looked at; None where none is
-        whole. The scan goes on there. Raises CorruptBatchError, OSError.
+        """Base and last offset of the batch at `position`; None if no whole batch of at most `max_bytes` begins there.
+        The scan continues there. Raises CorruptBatchError, OSError.
         """
         cdef int64_t end = self.scan.end
         cdef bint found
@@ -253,8 +253,8 @@ cdef class BatchScan:
         return (self.header.base_offset, last_offset(&self.header)) if found else None
 
     def rows(self):
-        """The next batches' headers as an array of ROW, in one bytes; empty at the end, and before damage, which the
-        next call raises: CorruptBatchError, OSError.
+        """The headers of the next batches as an array of ROW in one bytes object; empty at the end. The rows end before
+        damage, which the next call raises: CorruptBatchError, OSError.
         """
         cdef bytes block = PyBytes_FromStringAndSize(NULL, ROWS_AT_ONCE * sizeof(Row))
         cdef Row *row = <Row *> PyBytes_AS_STRING(block)

@@ -13,11 +13,11 @@ CONTENTS: Final[int]
 DECODED: Final[int]
 
 class Description(RecordScan):
-    """The lines of a file, some at a time; the iterator gives bytes of whole lines.
+    """The lines of a file, some at a time; the iterator returns bytes of whole lines.
 
     `style` is TEXT or JSON. `flags`: RECORDS for a line of each record too, with METADATA and CONTENTS of it; with
     DECODED the caller describes the records of batches that are no control batches, see `is_taken`. Iterating raises
-    CorruptBatchError or OSError, once the lines before are given.
+    CorruptBatchError or OSError after it has returned the lines before the error.
     """
 
     def __init__(self, path: str | os.PathLike[str], style: int, flags: int, max_bytes: int = -1) -> None: ...
@@ -25,17 +25,17 @@ class Description(RecordScan):
     def __next__(self) -> bytes: ...
     @property
     def is_taken(self) -> bool:
-        """Whether the records of the batch given last are the caller's to describe: those that need a decoder, and
-        control records other than a transaction's end."""
+        """Whether the caller describes the records of the last batch: records that need a decoder, and control
+        records other than the end of a transaction."""
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch given last has control records."""
+        """Whether the last batch has control records."""
 
     @property
     def gap_pairs(self) -> bytes:
-        """Offsets of neighbours that are not consecutive, as pairs of int64 in host order; the first one's is -1."""
+        """Neighbouring offsets that are not consecutive, as pairs of int64 in host order; the first pair begins with -1."""
 
     def records(self) -> Iterator[tuple[Record, bytes]]:
-        """Each record of the batch that is taken, with the start of its line. Raises CorruptBatchError, CodecError,
+        """Each record that the caller describes, with the start of its line. Raises CorruptBatchError, CodecError,
         InvalidRecordError."""

@@ -1,4 +1,4 @@
-"""Messages of old releases, one after the other, as message_set.pxd says."""
+"""Reads messages of old releases one by one, see message_set.pxd."""
 
 from libc.stdint cimport int32_t, uint8_t
 
@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef const uint8_t *take_bytes(Reader *reader, int32_t *size) noexcept nogil:
-    """A size, below 0 for null, and so many bytes."""
+    """Reads a size, below 0 for null, and so many bytes."""
     size[0] = read_i32(reader)
     if size[0] < 0:
         size[0] = -1

@@ -1,1 +1,1 @@
-"""Record batches without the GIL; see `batch` for what Python calls."""
+"""Record batches without the GIL; see `batch` for the Python interface."""

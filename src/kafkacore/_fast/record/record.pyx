@@ -14,10 +14,10 @@ from kafkacore._fast.base.cursor cimport (
 from kafkacore._fast.base.varint cimport get_varint, get_varlong, put_uvarint, uvarint_size
 
 cdef enum:
-    LEAST_LENGTH_V0 = 14         # what `batch_length` counts of an empty magic 0 message
+    LEAST_LENGTH_V0 = 14         # the `batch_length` of an empty magic 0 message
     LEAST_LENGTH_V1 = 22
     LEAST_LENGTH_V2 = HEADER_BYTES - LOG_OVERHEAD
-    FRAMING_BYTES = 4096         # what a codec may add to a body that does not compress, beside its share by length
+    FRAMING_BYTES = 4096         # the most that a codec adds to an incompressible body, beside its share by length
 
 
 # --- the header ----------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ cdef int parse_header(const void *data, size_t available, BatchHeader *header) n
 
 
 cdef int parse_old_header(const uint8_t *p, size_t available, BatchHeader *header) noexcept nogil:
-    """Magic 0 and 1: one message, or a wrapper around a compressed set, is an entry of its own."""
+    """Magic 0 and 1: a message, or the wrapper of a compressed set, is an entry by itself."""
     if header.magic == 1 and header.batch_length < LEAST_LENGTH_V1:
         return BATCH_BAD_LENGTH
     if available < LEAST_ENTRY_BYTES:  # no entry is smaller, so its first 26 bytes hold the timestamp, too
@@ -127,7 +127,7 @@ cdef void set_timestamps(void *data, size_t size, int timestamp_type, int64_t ma
 cdef inline const uint8_t *get_bytes(
     const uint8_t *p, const uint8_t *end, const uint8_t **data, int32_t *size
 ) noexcept nogil:
-    """A varint size, -1 for null, and so many bytes; gives the place after them or NULL."""
+    """Reads a varint size, -1 for null, and so many bytes; returns the place after them or NULL."""
     p = get_varint(p, end, size)
     data[0] = NULL
     if p == NULL or size[0] == -1:
@@ -140,7 +140,7 @@ cdef inline const uint8_t *get_bytes(
 
 cdef const uint8_t *skip_headers(const uint8_t *p, const uint8_t *end, int32_t count) noexcept nogil:
     cdef RecordView header
-    if count < 0 or count > (end - p) >> 1:  # the least header is two bytes
+    if count < 0 or count > (end - p) >> 1:  # the smallest header has two bytes
         return NULL
     while count > 0:
         p = get_bytes(p, end, &header.key, &header.key_size)
@@ -193,7 +193,7 @@ cdef int open_body(
     const uint8_t *data, const BatchHeader *header, CodecContext *context, const InflateLimits *limits,
     Writer *inflated, Reader *body
 ) noexcept nogil:
-    """A reader over the records; a compressed body is inflated into `inflated`, which the caller frees in any case."""
+    """Opens a reader over the records. It inflates a compressed body into `inflated`, which the caller always frees."""
     cdef int status
     reader_init(body, data + HEADER_BYTES, header.size_bytes - HEADER_BYTES)
     writer_init(inflated, <size_t> limits.max_bytes)
@@ -253,7 +253,7 @@ cdef int search_old(
     const uint8_t *data, const BatchHeader *header, bint greatest, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil:
-    """A message of magic 0 or 1, or the messages that one of magic 1 wraps; of magic 0 there is no time to look up."""
+    """Visits a message of magic 0 or 1, or the messages that one of magic 1 wraps; magic 0 has no timestamp."""
     cdef Writer inflated
     cdef BatchHeader inner
     cdef int64_t base_offset, offset, at_ms
@@ -282,7 +282,7 @@ cdef int search(
     const void *data, size_t size, bint greatest, int64_t timestamp, int64_t start_offset,
     CodecContext *context, const InflateLimits *limits, FoundRecord *found
 ) noexcept nogil:
-    """The first record at or after `timestamp`, or the first of the greatest timestamp."""
+    """Finds the first record at or after `timestamp`, or the first one with the greatest timestamp."""
     cdef BatchHeader header
     cdef Reader body
     cdef Writer inflated

@@ -1,4 +1,4 @@
-"""Batches and their records, as record_scan.pxd says."""
+"""Bcans batches and their records, see record_scan.pxd."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
@@ -13,7 +13,7 @@ from kafkacore._fast.record.record cimport (
 from kafkacore._fast.record.batch_scan cimport FAULT_OFFSETS, FAULT_TIMESTAMP, BatchScan
 
 cdef enum:
-    MAX_INFLATED_BYTES = 0x7FFFFFFF  # of one batch: what is on disk was accepted once
+    MAX_INFLATED_BYTES = 0x7FFFFFFF  # of one batch: a broker has accepted the batches on disk
 
 
 cdef class RecordScan(BatchScan):
@@ -68,7 +68,7 @@ cdef class RecordScan(BatchScan):
             return BATCH_BAD_RECORD
         while status == BATCH_OK:
             status = next_message(&ahead, &inner)
-        # The wrapper has the last one's offset; 0 is what old producers sent, and no broker filled in.
+        # The wrapper has the offset of the last message. Old producers sent 0, and no broker corrected it.
         if wrapper.magic == 0 or wrapper.offset == 0:
             return BATCH_OK
         if not 0 <= inner.offset <= wrapper.offset:

@@ -1,4 +1,4 @@
-"""What has records for a batch; contract in record_source.pxd."""
+"""The base class of sources of records for a batch, see record_source.pxd."""
 
 from libc.stdint cimport int64_t
 

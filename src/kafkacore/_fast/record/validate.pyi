@@ -1,1 +1,1 @@
-"""LogValidator's rules without the GIL; see `validator` for what Python calls."""
+"""LogValidator's rules without the GIL; see `validator` for the Python interface."""

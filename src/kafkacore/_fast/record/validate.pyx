@@ -1,8 +1,7 @@
-"""Validation of a batch before it is appended, in one walk over bytes that stay where they are; `validator.pyx` is
-its Python face.
+"""Validates a batch before it is appended, in one walk that copies no bytes; `validator.pyx` is its Python face.
 
-The walk pulls: an uncompressed body is one piece, a compressed one comes in the codec's chunks, and only a record
-that lies across two of them is read byte by byte. Nothing is allocated.
+The walk pulls its input: an uncompressed body is one piece, a compressed body comes in the codec's chunks. Only a
+record that lies across two chunks is read byte by byte. The walk allocates nothing.
 """
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t
@@ -30,7 +29,7 @@ from kafkacore._fast.base.varint cimport get_varint, get_varlong
 
 cdef enum:
     MAX_VARINT_BYTES = 5
-    FRAMING_BYTES = 4096         # what a codec may add to a body that does not compress, beside its share by length
+    FRAMING_BYTES = 4096         # the most that a codec adds to an incompressible body, beside its share by length
 
 
 cdef inline int16_t fail(ValidateResult *result, int16_t error, const char *message) noexcept nogil:
@@ -43,9 +42,9 @@ cdef inline int16_t fail(ValidateResult *result, int16_t error, const char *mess
 # --- the body as a stream ------------------------------------------------------------------------------------------
 
 ctypedef struct Body:
-    Reader at                    # what is left of this chunk
-    CodecContext *context        # NULL: what is there is all
-    int64_t bytes_before         # of the chunks that are gone
+    Reader at                    # the rest of this chunk
+    CodecContext *context        # NULL: no more chunks follow
+    int64_t bytes_before         # of the earlier chunks
     const uint8_t *start         # of this chunk
     int status                   # CODEC_OK, or why inflating stopped
 
@@ -66,7 +65,7 @@ cdef void open_body(
 
 
 cdef bint refill(Body *body) noexcept nogil:
-    """The next chunk in place of one that is used up; False at the end or with `status` set."""
+    """Replaces a used-up chunk by the next one; False at the end or with `status` set."""
     cdef const uint8_t *chunk = NULL
     cdef int64_t given
     if body.context == NULL:
@@ -92,7 +91,7 @@ cdef bint stream_byte(Body *body, int64_t *left, uint8_t *byte) noexcept nogil:
 
 
 cdef bint stream_varint(Body *body, int64_t *left, int32_t *value) noexcept nogil:
-    """A varint across chunks: its bytes are gathered, then read as any other."""
+    """Gathers the bytes of a varint that lies across chunks, then reads it."""
     cdef uint8_t gathered[MAX_VARINT_BYTES]
     cdef int count = 0
     while count < MAX_VARINT_BYTES and stream_byte(body, left, &gathered[count]):
@@ -127,12 +126,12 @@ cdef bint stream_skip(Body *body, int64_t *left, int64_t size) noexcept nogil:
 
 
 cdef bint stream_bytes(Body *body, int64_t *left, int32_t *size) noexcept nogil:
-    """Passes a sized field, -1 for null."""
+    """Skips a field with a size, -1 for null."""
     return stream_varint(body, left, size) and size[0] >= -1 and stream_skip(body, left, max(size[0], 0))
 
 
 cdef bint stream_record(Body *body, int64_t left, RecordView *record) noexcept nogil:
-    """A record that lies across chunks; key, value and headers are passed, not kept."""
+    """Reads a record that lies across chunks; skips key, value and headers."""
     cdef int32_t count, size
     cdef uint8_t attributes
     if not (
@@ -166,10 +165,10 @@ cdef inline bint read_record(Body *body, RecordView *record) noexcept nogil:
 
 # --- records -------------------------------------------------------------------------------------------------------
 
-ctypedef struct Bounds:          # of one batch, worked out once
+ctypedef struct Bounds:          # of one batch, computed once
     int64_t earliest
     int64_t latest
-    bint asked                   # with log append time they are not
+    bint asked                   # false with log append time
 
 
 cdef void bounds_of(Bounds *bounds, const ValidateRules *rules, int64_t now_ms) noexcept nogil:
@@ -181,7 +180,7 @@ cdef void bounds_of(Bounds *bounds, const ValidateRules *rules, int64_t now_ms) 
 
 
 cdef void note(ValidateResult *result, int32_t index, int16_t error, const char *message) noexcept nogil:
-    """One record's error; the batch's is INVALID_TIMESTAMP as soon as one record has that."""
+    """Notes the error of a record. One INVALID_TIMESTAMP decides the error of the batch."""
     if result.error != INVALID_TIMESTAMP:
         result.error = error
     if result.error_count < MAX_RECORD_ERRORS:
@@ -194,24 +193,24 @@ cdef inline int64_t judge(
     const RecordView *record, int32_t index, int64_t base_timestamp, bint compacted, const Bounds *bounds,
     ValidateResult *result
 ) noexcept nogil:
-    """Gives the record's timestamp."""
+    """Checks one record; returns its timestamp."""
     cdef int64_t timestamp = add64_wrapping(base_timestamp, record.timestamp_delta)
     if record.offset_delta != index:
-        note(result, index, INVALID_RECORD, b"The record's offset delta is not its place in the batch.")
+        note(result, index, INVALID_RECORD, b"The record's offset delta is not its index in the batch.")
     elif compacted and record.key_size < 0:
-        note(result, index, INVALID_RECORD, b"A compacted topic does not take a record without a key.")
+        note(result, index, INVALID_RECORD, b"A compacted topic does not accept a record without a key.")
     elif bounds.asked and timestamp != NO_TIMESTAMP and (timestamp < bounds.earliest or timestamp > bounds.latest):
-        note(result, index, INVALID_TIMESTAMP, b"The record's timestamp is out of the topic's bounds.")
+        note(result, index, INVALID_TIMESTAMP, b"The record's timestamp is outside the topic's bounds.")
     return timestamp
 
 
 cdef int16_t refuse_body(ValidateResult *result, const Body *body) noexcept nogil:
     if body.status == CODEC_OK:
-        return fail(result, INVALID_RECORD, b"A record of the batch is not well formed, or the batch ends too early.")
+        return fail(result, INVALID_RECORD, b"A record of the batch is malformed, or the batch ends too early.")
     if body.status == CODEC_CORRUPT:
-        return fail(result, INVALID_RECORD, b"The batch's body does not inflate.")
+        return fail(result, INVALID_RECORD, b"The body of the batch does not inflate.")
     if body.status == CODEC_TOO_LARGE:
-        return fail(result, MESSAGE_TOO_LARGE, b"The batch inflates beyond the limit of size or ratio.")
+        return fail(result, MESSAGE_TOO_LARGE, b"The batch inflates beyond the limits of size or ratio.")
     return fail(result, UNKNOWN_SERVER_ERROR, b"The codec of the batch is not available, or no memory is left for it.")
 
 
@@ -258,7 +257,7 @@ cdef int16_t walk_records(
 cdef int16_t check_frame(
     const uint8_t *data, size_t size, const ValidateRules *rules, ValidateResult *result
 ) noexcept nogil:
-    """One whole magic 2 batch of allowed size with a right checksum."""
+    """Checks for exactly one whole magic 2 batch of allowed size with a correct checksum."""
     cdef const BatchHeader *header = &result.header
     cdef BatchHeader next_header
     cdef int status = parse_header(data, size, &result.header)
@@ -267,36 +266,36 @@ cdef int16_t check_frame(
     if status == BATCH_SHORT:
         return fail(result, INVALID_RECORD, b"There is no whole record batch.")
     if header.magic < 2:
-        return fail(result, INVALID_RECORD, b"Only record batches with magic version 2 are taken.")
+        return fail(result, INVALID_RECORD, b"Only record batches with magic version 2 are accepted.")
     if <size_t> header.size_bytes > size:
         return fail(result, INVALID_RECORD, b"There is no whole record batch.")
     if batch_codec(header) == CODEC_ZSTD and not rules.zstd_allowed:
-        return fail(result, UNSUPPORTED_COMPRESSION_TYPE, b"This version of Produce does not take zstd.")
+        return fail(result, UNSUPPORTED_COMPRESSION_TYPE, b"This version of Produce does not allow zstd.")
     if <size_t> header.size_bytes < size:
         status = parse_header(data + header.size_bytes, size - header.size_bytes, &next_header)
         if status == BATCH_BAD_LENGTH or status == BATCH_BAD_MAGIC:
-            return fail(result, CORRUPT_MESSAGE, b"What follows the batch has an impossible length or magic byte.")
-        return fail(result, INVALID_RECORD, b"Exactly one record batch per partition is taken.")
+            return fail(result, CORRUPT_MESSAGE, b"The bytes behind the batch have an impossible length or magic byte.")
+        return fail(result, INVALID_RECORD, b"Exactly one record batch per partition is accepted.")
     if header.size_bytes > rules.max_message_bytes:
         return fail(result, MESSAGE_TOO_LARGE, b"The record batch is larger than max.message.bytes.")
     if crc32c(0, data + ATTRIBUTES_AT, size - ATTRIBUTES_AT) != header.crc:
-        return fail(result, CORRUPT_MESSAGE, b"The record batch's checksum is not that of its bytes.")
+        return fail(result, CORRUPT_MESSAGE, b"The checksum of the record batch does not match its bytes.")
     if batch_codec(header) > CODEC_ZSTD:
         return fail(result, UNSUPPORTED_COMPRESSION_TYPE, b"The batch's attributes name no known codec.")
     return 0
 
 
 cdef int16_t check_client(const ValidateRules *rules, ValidateResult *result) noexcept nogil:
-    """What only clients are held to."""
+    """Checks the rules that apply to clients only."""
     cdef const BatchHeader *header = &result.header
     if header.base_offset != 0:
         return fail(result, INVALID_RECORD, b"The base offset of a produced batch must be 0.")
     if header.last_offset_delta < 0:
         return fail(result, INVALID_RECORD, b"The batch has an invalid range of offsets.")
     if header.record_count <= 0:
-        return fail(result, INVALID_RECORD, b"The batch says that it has no records.")
+        return fail(result, INVALID_RECORD, b"The record count of the batch is not positive.")
     if header.record_count != header.last_offset_delta + <int64_t> 1:
-        return fail(result, INVALID_RECORD, b"The batch's count of records is not its range of offsets.")
+        return fail(result, INVALID_RECORD, b"The record count of the batch does not match its range of offsets.")
     if is_control(header):
         return fail(result, INVALID_RECORD, b"Clients are not allowed to write control records.")
     if has_producer_id(header) and (header.base_sequence < 0 or header.producer_epoch < 0):
@@ -355,7 +354,7 @@ cdef int16_t status_to_error(int status) noexcept nogil:
 cdef int recode_body(
     const uint8_t *data, const ValidateRules *rules, const ValidateResult *result, CodecContext *context, Writer *out
 ) noexcept nogil:
-    """The records as `result.codec` writes them; their own bytes stay, for their deltas refer to the same header."""
+    """Writes the records with `result.codec`. Their bytes stay the same, since the base of their deltas stays."""
     cdef Writer plain
     cdef const uint8_t *body = data + HEADER_BYTES
     cdef size_t size = result.header.size_bytes - HEADER_BYTES
@@ -402,7 +401,7 @@ cdef int16_t rewrite_batch(
     return 0
 
 
-# --- what a follower is sent ---------------------------------------------------------------------------------------
+# --- the fetches of a follower--------------------------------------------------------------------------------------
 
 cdef inline int16_t fail_batches(BatchesResult *result, int16_t error, const char *message) noexcept nogil:
     result.error = error
@@ -426,7 +425,7 @@ cdef int16_t check_batches(
         if status == BATCH_SHORT:
             return 0
         if status == BATCH_BAD_CRC:
-            return fail_batches(result, CORRUPT_MESSAGE, b"A record batch's checksum is not that of its bytes.")
+            return fail_batches(result, CORRUPT_MESSAGE, b"The checksum of a record batch does not match its bytes.")
         if status != BATCH_OK:
             return fail_batches(result, CORRUPT_MESSAGE, b"A record batch has an impossible length or magic byte.")
         if header.magic >= 2 and header.partition_leader_epoch > leader_epoch:

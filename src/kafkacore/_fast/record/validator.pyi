@@ -1,4 +1,4 @@
-"""What a leader asks of a produced batch, and what a follower asks of the bytes it was sent."""
+"""A leader's checks of a produced batch, and a follower's checks of fetched bytes."""
 
 from typing import Literal, NamedTuple
 
@@ -7,7 +7,7 @@ from typing_extensions import Buffer
 from kafkacore._fast.codec.compression import Codec
 
 class Verdict(NamedTuple):
-    """What became of a batch. `error` is Kafka's code, 0 when it was accepted; `record_errors` are (index, message)."""
+    """The result for a batch. `error` is Kafka's code, 0 if the batch is accepted; `record_errors` are (index, message)."""
 
     error: int
     message: str | None
@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
     rewritten: bool
 
 class Followed(NamedTuple):
-    """Whole, sound batches at the start of what a leader sent."""
+    """The whole, sound batches at the start of a leader's answer."""
 
     error: int
     message: str | None
@@ -33,7 +33,7 @@ class Followed(NamedTuple):
     last_leader_epoch: int
 
 class Validator:
-    """One partition's rules for batches that are produced to it; names as Kafka's topic configuration."""
+    """One partition's rules for produced batches; the names follow Kafka's topic configuration."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class Validator:
         codec: Codec | None = None,
     ) -> None: ...
     def check(self, data: Buffer, now_ms: int) -> Verdict:
-        """The verdict alone, `data` untouched and None in the verdict."""
+        """Returns the verdict without the bytes; `data` stays unchanged."""
 
     def accept(self, data: Buffer, now_ms: int, base_offset: int) -> Verdict:
-        """The verdict and, when the batch is accepted, its bytes as the log stores them, with offsets assigned."""
+        """Returns the verdict; for an accepted batch with its bytes as the log stores them, offsets assigned."""
 
 def follow(data: Buffer, leader_epoch: int) -> Followed:
-    """Checks what a leader sent in a Fetch: sizes, magic, checksums, offsets that grow."""
+    """Checks a leader's answer to a Fetch: sizes, magic, checksums, growing offsets."""

@@ -1,4 +1,4 @@
-"""What a leader asks of a produced batch, and what a follower asks of the bytes it was sent, for Python."""
+"""A leader's checks of a produced batch, and a follower's checks of fetched bytes, for Python."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "raft": O
 
 
 class Verdict(NamedTuple):
-    """What became of a batch. `error` is Kafka's code, 0 when it was accepted; `record_errors` are (index, message)."""
+    """The result for a batch. `error` is Kafka's code, 0 if the batch is accepted; `record_errors` are (index, message)."""
 
     error: int
     message: str | None
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Whole, sound batches at the start of what a leader sent."""
+    """The whole, sound batches at the start of a leader's answer."""
 
     error: int
     message: str | None
@@ -66,7 +66,7 @@ cdef verdict(const ValidateResult *result, data):
 
 
 cdef class Validator:
-    """One partition's rules for batches that are produced to it.
+    """One partition's rules for produced batches.
 
     Args:
         compacted: cleanup.policy holds compact, so that every record needs a key.
@@ -102,7 +102,7 @@ cdef class Validator:
         rules.zstd_allowed = zstd_allowed
 
     def check(self, data, int64_t now_ms):
-        """The verdict alone, `data` untouched and None in the verdict."""
+        """Returns the verdict without the bytes; `data` stays unchanged."""
         cdef ValidateResult result
         cdef Py_buffer view
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -112,7 +112,7 @@ cdef class Validator:
         return verdict(&result, None)
 
     def accept(self, data, int64_t now_ms, int64_t base_offset):
-        """The verdict and, when the batch is accepted, its bytes as the log stores them, with offsets assigned."""
+        """Returns the verdict; for an accepted batch with its bytes as the log stores them, offsets assigned."""
         cdef ValidateResult result
         cdef Writer out
         stored = bytearray(data)
@@ -141,7 +141,7 @@ cdef class Validator:
 
 
 def follow(data, int32_t leader_epoch):
-    """Checks what a leader sent in a Fetch: sizes, magic, checksums, offsets that grow; see Followed."""
+    """Checks a leader's answer to a Fetch: sizes, magic, checksums, growing offsets; see Followed."""
     cdef BatchesResult result
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)

@@ -61,7 +61,7 @@ def test_unlock_aborts_when_another_thread_holds_the_mutex():
 @only_debug
 def test_wait_for_a_condition_aborts_when_another_lock_is_held():
     message = abort_message(f"{LOCKS}session.lock()\nlog.lock()\nlog.wait(1)")
-    assert "a thread that waits for a condition holds its mutex and no other" in message
+    assert "a thread that waits for a condition may hold only its mutex" in message
 
 
 def test_wait_for_a_condition_keeps_the_mutex_held():
@@ -82,7 +82,7 @@ def test_owned_data_aborts_when_another_thread_touches_it():
         other.start()
         other.join()
     """
-    assert "the data is touched by its owner's thread only" in abort_message(program)
+    assert "only the owner's thread may touch the data" in abort_message(program)
 
 
 def test_owned_data_may_be_touched_by_any_thread_after_its_owner_dropped_it():

@@ -1,6 +1,6 @@
-"""CRC-32C, and the CRC-32 of gzip and of old messages, by the fastest means this processor has, chosen once at import.
+"""CRC-32C, and the CRC-32 of gzip and of old messages, by the fastest implementation for this processor.
 
-All ways are compiled in (no -march), the best one that the processor offers is taken:
+All implementations are compiled in (no -march). The import chooses the best one that the processor supports:
 - `avx512`: four 512-bit accumulators folded by carry-less multiplication (Gopal et al., "Fast CRC Computation for
   Generic Polynomials Using PCLMULQDQ", Intel 2009), the residue as below;
 - `sse42`, `armv8`: the crc32 instruction on three independent streams, whose sums are joined by shifting tables (the
@@ -27,7 +27,7 @@ cdef extern from * nogil:
 
     static uint32_t kc_crc_slices[8][256];
     static uint32_t kc_crc32_slices[8][256];
-    static uint32_t kc_crc_after_long[4][256];   /* by a byte of a sum: what it is once KC_CRC_LONG zero bytes follow */
+    static uint32_t kc_crc_after_long[4][256];   /* by a byte of a sum: its value after KC_CRC_LONG zero bytes */
     static uint32_t kc_crc_after_short[4][256];
     static uint32_t kc_crc_x2n[31];              /* x^(2^n) modulo the polynomial */
 
@@ -41,7 +41,7 @@ cdef extern from * nogil:
         return product;
     }
 
-    /* x^(8 * bytes): what a sum is multiplied by when so many bytes follow. The order of x is 2^31 - 1 (the polynomial
+    /* x^(8 * bytes): the factor for a sum when so many bytes follow. The order of x is 2^31 - 1 (the polynomial
        is x + 1 times a primitive one), so that x^(2^31) is x again. */
     static uint32_t kc_crc_shift(uint64_t bytes) {
         uint32_t power = 0x80000000u;

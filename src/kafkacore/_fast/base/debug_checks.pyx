@@ -31,7 +31,7 @@ cdef class OwnedData:
         owner_drop(&self.owner)
 
     def touch(self) -> None:
-        debug_assert(owner_is_me(&self.owner), b"the data is touched by its owner's thread only")
+        debug_assert(owner_is_me(&self.owner), b"only the owner's thread may touch the data")
 
 
 cdef class RankedMutex:

@@ -1,2 +1,2 @@
 def hash_code(text: str) -> int:
-    """`String.hashCode` of Java: of UTF-16 units, a signed 32-bit number."""
+    """Java's `String.hashCode` over UTF-16 units, as a signed 32-bit number."""

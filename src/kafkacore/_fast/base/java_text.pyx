@@ -12,7 +12,7 @@ cdef enum:
     TWO = 31 * 31
     THREE = 31 * 31 * 31
     FOUR = 31 * 31 * 31 * 31
-    FIRST_BEYOND = 0x10000      # what takes two units begins here
+    FIRST_BEYOND = 0x10000      # the first character of two units
     HIGH_SURROGATES = 0xD800
     LOW_SURROGATES = 0xDC00
     SURROGATE_MASK = 0x3FF

@@ -1,4 +1,4 @@
-"""The process's hash key, and Python's face on the keyed hash."""
+"""The hash key of the process, and the Python face of the keyed hash."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint64_t

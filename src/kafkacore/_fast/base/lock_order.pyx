@@ -44,13 +44,13 @@ cdef void lock_order_enter(const void *lock, int rank) noexcept nogil:
     cdef int i
     if not DEBUG:
         return
-    debug_assert(0 < rank < LOCK_RANKS, b"a mutex is locked that is not initialised, or destroyed")
+    debug_assert(0 < rank < LOCK_RANKS, b"a thread locks a mutex that is not initialised or is destroyed")
     if PyGILState_Check():
         refuse(rank, b"the GIL")
     for i in range(held_count):
         if held_locks[i].rank >= rank or held_locks[i].rank >= FIRST_LEAF:
             refuse(rank, NAMES[held_locks[i].rank])
-    debug_assert(held_count < MOST_HELD, b"a thread nests more locks than it can remember")
+    debug_assert(held_count < MOST_HELD, b"a thread holds more locks at once than the checker can record")
     held_locks[held_count].lock = lock
     held_locks[held_count].rank = rank
     held_count += 1
@@ -61,7 +61,7 @@ cdef void lock_order_leave(const void *lock) noexcept nogil:
     cdef int i
     if not DEBUG:
         return
-    debug_assert(lock_is_mine(lock), b"a mutex is unlocked by a thread that does not hold it")
+    debug_assert(lock_is_mine(lock), b"a thread unlocks a mutex that it does not hold")
     for i in range(held_count):
         if held_locks[i].lock == lock:
             held_count -= 1
@@ -72,7 +72,7 @@ cdef void lock_order_leave(const void *lock) noexcept nogil:
 cdef void lock_order_wait(const void *lock) noexcept nogil:
     if DEBUG:
         debug_assert(held_count == 1 and held_locks[0].lock == lock,
-                     b"a thread that waits for a condition holds its mutex and no other")
+                     b"a thread that waits for a condition may hold only its mutex")
 
 
 cdef bint lock_is_mine(const void *lock) noexcept nogil:

@@ -1,4 +1,4 @@
-"""Numbers and characters into a Writer, as text.pxd says."""
+"""Writes numbers and characters to a Writer, see text.pxd."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -8,10 +8,10 @@ from kafkacore._fast.base.cursor cimport Writer, reserve, write_raw, writer_free
 
 cdef enum:
     NUMBER_BYTES = 20
-    LEAST_LEAD = 0xC2        # of a character of two bytes; lower ones would spell ASCII
+    LEAST_LEAD = 0xC2        # the first byte of a two-byte character; lower ones would encode ASCII
     LAST_LEAD = 0xF4
     MAX_BYTES = 0x7FFFFFFF
-    ESCAPE_BYTES = 6         # of a control character in JSON: what one byte becomes at most
+    ESCAPE_BYTES = 6         # the longest output for one byte: a control character in JSON
     STEP_BYTES = 4096
 
 cdef uint64_t HIGH_BITS = 0x8080808080808080
@@ -98,7 +98,7 @@ cdef void put_text(Writer *out, const uint8_t *data, int32_t size, bint escaped)
     cdef uint64_t eight
     while p < end:
         stop = end if end - p < STEP_BYTES else p + STEP_BYTES
-        # The most that these bytes become; what is not needed is given back. A character may go beyond `stop`.
+        # Reserves the longest output for these bytes and returns the unused part. A character may reach beyond `stop`.
         q = reserve(out, (stop - p) * ESCAPE_BYTES + 4)
         if q == NULL:
             return

@@ -1,6 +1,6 @@
-"""What a thread asks of the kernel's scheduler about itself. None of it needs a privilege.
+"""A thread's own settings in the kernel's scheduler. None of them needs a privilege.
 
-Kernels below 6.12 take no slices of ordinary threads and ignore the wish.
+Kernels below 6.12 have no slices for ordinary threads and ignore the setting.
 """
 
 cdef extern from * nogil:

@@ -7,7 +7,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import Final, Self
 
 _MINUS: Final = 62  # in base64
-_AT_ONCE: Final = 128  # UUIDs that are made together
+_AT_ONCE: Final = 128  # UUIDs generated together
 _VERSION_BITS: Final = int.from_bytes((bytes(6) + b"\x40\0\x80" + bytes(7)) * _AT_ONCE, "big")
 _RANDOM_BITS: Final = int.from_bytes((b"\xff" * 6 + b"\x0f\xff\x3f" + b"\xff" * 7) * _AT_ONCE, "big")
 
@@ -45,7 +45,7 @@ class Uuid(bytes):
             value[8] = value[8] & 0x3F | 0x80
             # The first six bits are the first character.
             if value[0] >> 2 != _MINUS:
-                return bytes.__new__(cls, value)  # whose length needs no look: a request makes a thousand
+                return bytes.__new__(cls, value)  # no length check: a request makes a thousand
 
     def __str__(self) -> str:
         return urlsafe_b64encode(self)[:22].decode()
@@ -55,13 +55,13 @@ class Uuid(bytes):
 
     @property
     def is_reserved(self) -> bool:
-        """One of the first hundred values, which Kafka keeps for meanings of its own (KIP-516, KIP-858)."""
+        """One of the first hundred values, which Kafka reserves (KIP-516, KIP-858)."""
         return self[:15] == bytes(15) and self[15] < 100
 
 
 class RandomUuids:
-    """Version 4 UUIDs, as bytes, for who needs many: made together, one costs a tenth. They may begin with `-`. Belongs
-    to one thread, and to the process that made it."""
+    """Version 4 UUIDs, as bytes. Generated together, each costs a tenth of a single one. They may begin with `-`.
+    Belongs to one thread, and to the process that made it."""
 
     def __init__(self) -> None:
         self._made = b""

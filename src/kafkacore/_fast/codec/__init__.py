@@ -1,1 +1,1 @@
-"""Compression: Kafka's four codecs over the libraries that are there."""
+"""Compression: Kafka's four codecs over the installed libraries."""

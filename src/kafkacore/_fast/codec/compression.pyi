@@ -7,14 +7,14 @@ from typing_extensions import Buffer
 NAMES: dict[str, int]
 
 class CodecError(ValueError):
-    """A body that does not inflate, or that may not."""
+    """A body that does not inflate, or that exceeds a limit."""
 
     code: int
 
 class Codec:
     """One thread's contexts of the libraries, kept between bodies.
 
-    `max_bytes` is the most that a body may inflate to; `max_ratio` the most inflated : stored, asked once a body
+    `max_bytes` limits the inflated size of a body; `max_ratio` limits inflated : stored, checked once a body
     inflates beyond `ratio_floor_bytes`.
     """
 
@@ -22,7 +22,7 @@ class Codec:
         self, *, max_bytes: int | None = None, max_ratio: int | None = None, ratio_floor_bytes: int | None = None
     ) -> None: ...
     def inflate(self, codec: str | int, data: Buffer) -> bytes:
-        """The body of a batch. Raises CodecError."""
+        """The inflated body of a batch. Raises CodecError."""
 
     def chunks(self, codec: str | int, data: Buffer) -> list[bytes]:
         """The body in the pieces in which the validator sees it. Raises CodecError."""
@@ -31,14 +31,14 @@ class Codec:
         """The body compressed in Kafka's framing; `level` as in Kafka's compression.*.level. Raises CodecError."""
 
 def needs_gil(codec: str | int) -> bool:
-    """Whether this codec's library is missing here, so that cramjam does its work."""
+    """Whether this codec's library is missing, so that cramjam replaces it and takes the GIL."""
 
 class CodecLibrary(NamedTuple):
-    """The library that does one kind of work for one codec.
+    """The library that inflates or deflates one codec.
 
     `name` is zlib-ng, zlib, libsnappy, liblz4, libzstd, or cramjam or kafkacore where the C library is missing.
     `version` is None where the library reports none. `path` is the library's file, None for cramjam and for our own
-    code. `is_fallback`: a faster library would serve if it were installed.
+    code. `is_fallback`: a faster library exists, but is not installed.
     """
 
     codec: str

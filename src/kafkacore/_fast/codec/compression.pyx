@@ -20,7 +20,7 @@ cdef enum:
 
 
 class CodecError(ValueError):
-    """A body that does not inflate, or that may not; `code` is the CodecStatus of codec.pxd."""
+    """A body that does not inflate, or that exceeds a limit; `code` is a CodecStatus of context.pxd."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -54,8 +54,8 @@ cdef class Codec:
     """One thread's contexts of the libraries, kept between bodies.
 
     Args:
-        max_bytes: the most that a body may inflate to.
-        max_ratio: the most inflated : stored, asked once a body inflates beyond `ratio_floor_bytes`.
+        max_bytes: the limit of a body's inflated size.
+        max_ratio: the limit of inflated : stored, checked once a body inflates beyond `ratio_floor_bytes`.
     """
 
     def __cinit__(self, *, max_bytes=None, max_ratio=None, ratio_floor_bytes=None):
@@ -74,7 +74,7 @@ cdef class Codec:
         codec_context_free(self.context)
 
     def inflate(self, codec, data):
-        """The body of a batch, as bytes.
+        """The inflated body of a batch, as bytes.
 
         Raises:
             CodecError: malformed, over the limits, or no such codec.
@@ -141,7 +141,7 @@ cdef bytes taken_bytes(Writer *out, int status):
 
 
 def needs_gil(codec):
-    """Whether this codec's library is missing here, so that cramjam does its work."""
+    """Whether this codec's library is missing, so that cramjam replaces it and takes the GIL."""
     return codec_needs_gil(codec_id(codec))
 
 

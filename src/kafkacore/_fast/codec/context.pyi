@@ -1,4 +1,4 @@
-"""gzip, snappy, lz4 and zstd without the GIL; see `compression` for what Python calls."""
+"""gzip, snappy, lz4 and zstd without the GIL; see `compression` for the Python interface."""
 
 def live_contexts() -> int:
-    """Codec contexts that were made and not yet freed."""
+    """Codec contexts that are not freed yet."""

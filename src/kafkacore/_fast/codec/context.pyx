@@ -1,7 +1,7 @@
 """Kafka's four codecs over the C libraries: framing, limits, and one scratch block for each context;
 `compression.pyx` is their Python face.
 
-How Kafka frames each: gzip members (RFC 1952); snappy-java's stream (a magic, two versions, then blocks with a big-
+Kafka's framing of each: gzip members (RFC 1952); snappy-java's stream (a magic, two versions, then blocks with a big-
 endian length each) or one raw snappy block; one LZ4 frame of independent blocks with a right header checksum
 (KIP-57), zstd frames (RFC 8878, KIP-110).
 """
@@ -30,8 +30,8 @@ from kafkacore._fast.codec.snappy cimport (
 )
 
 cdef enum:
-    SCRATCH_BYTES = 131072       # a chunk: what zstd gives at once, and two of the blocks that Kafka writes with lz4
-    SCRATCH_KEPT_BYTES = 2097152  # a snappy block may need more, which the next body gives back
+    SCRATCH_BYTES = 131072       # a chunk: the output of one zstd step, or two of the lz4 blocks that Kafka writes
+    SCRATCH_KEPT_BYTES = 2097152  # a snappy block may need more; the next body frees the excess
     SNAPPY_BLOCK_BYTES = 32768   # as snappy-java's streams
     SNAPPY_HEADER_BYTES = 16
     SNAPPY_MAX_RATIO = 22        # no element makes more than 64 bytes of 3
@@ -44,11 +44,11 @@ cdef enum:
     ZSTD_RESET_SESSION = 1
     ZSTD_WINDOW_LOG_MAX = 100    # parameters' numbers
     ZSTD_COMPRESSION_LEVEL = 100
-    MAX_WINDOW_LOG = 27          # 128 MiB, what level 22 asks for; zstd's own default limit
+    MAX_WINDOW_LOG = 27          # 128 MiB, the need of level 22 and zstd's own default limit
     ZSTD_KAFKA_DEFAULT = 3
     GZIP_WINDOW_BITS = 31        # 15, and 16 more for the gzip framing
     GZIP_MEMORY_LEVEL = 8
-    GZIP_LIBRARY_DEFAULT = 6     # what zlib takes for -1
+    GZIP_LIBRARY_DEFAULT = 6     # zlib's meaning of -1
     Z_FINISH = 4
     Z_DEFLATED = 8
 
@@ -75,7 +75,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 def zlib_ng_extension():
     """The path of the extension in the package `zlib_ng`, which holds all of zlib-ng; empty without one.
 
-    The package is looked for, not imported: that would cost every start what only gzip needs.
+    The function finds the package without an import, which would slow every start for gzip alone.
     """
     name = "zlib_ng" + EXTENSION_SUFFIXES[0]  # built for this Python on this processor
     for directory in sys.path:
@@ -139,7 +139,7 @@ cdef void free_gzip_writer(CodecContext *context) noexcept nogil:
 
 
 cdef int need_scratch(CodecContext *context, size_t size) noexcept nogil:
-    """At least `size` bytes of scratch; what it held is lost."""
+    """Provides at least `size` bytes of scratch; their content is lost."""
     cdef uint8_t *scratch
     if context.scratch_capacity >= size:
         return CODEC_OK
@@ -155,7 +155,7 @@ cdef int need_scratch(CodecContext *context, size_t size) noexcept nogil:
 # --- without the libraries -----------------------------------------------------------------------------------------
 
 cdef int begin_fallback(CodecContext *context) noexcept with gil:
-    """cramjam inflates the whole body into the scratch, to be given as one chunk."""
+    """Inflates the whole body into the scratch by cramjam; the body is then one chunk."""
     cdef size_t size = context.source_end - context.source
     cdef Py_buffer view
     cdef int status
@@ -171,7 +171,7 @@ cdef int begin_fallback(CodecContext *context) noexcept with gil:
         return CODEC_NO_MEMORY
     except cramjam_codec.TooLargeError:
         return CODEC_TOO_LARGE
-    except Exception:  # cramjam.DecompressionError, and what a future version may raise: nothing may leave nogil code
+    except Exception:  # cramjam.DecompressionError, or any error of a future version: none may leave nogil code
         return CODEC_CORRUPT
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     status = need_scratch(context, view.len)
@@ -221,7 +221,7 @@ cdef int begin_gzip(CodecContext *context) noexcept nogil:
 
 
 cdef inline bint kafka_reads_lz4(const uint8_t *source, size_t size) noexcept nogil:
-    """liblz4 reads more than Kafka's consumers do, who ask for independent blocks and no dictionary."""
+    """Checks the frame: Kafka's consumers need independent blocks and no dictionary, while liblz4 reads more."""
     return size >= LZ4_HEADER_BYTES and source[4] & LZ4_FLAGS_ASKED == LZ4_FLAGS_KAFKA
 
 
@@ -247,7 +247,7 @@ cdef int begin_zstd(CodecContext *context) noexcept nogil:
 
 
 cdef int begin_snappy(CodecContext *context) noexcept nogil:
-    """snappy-java's stream, or, as it does for what lacks its magic, one raw block."""
+    """Inflates snappy-java's stream; bytes without its magic are one raw block, as for snappy-java."""
     if (
         context.source_end - context.source >= SNAPPY_HEADER_BYTES
         and memcmp(context.source, SNAPPY_MAGIC, 8) == 0
@@ -310,7 +310,7 @@ cdef int64_t next_lz4(CodecContext *context) noexcept nogil:
             context.state = ENDED
             return <int64_t> filled if context.source == context.source_end else CODEC_CORRUPT
         if taken == 0 and given == 0:
-            return CODEC_CORRUPT  # the frame wants more than there is
+            return CODEC_CORRUPT  # the frame needs more bytes than the body has
     return <int64_t> filled
 
 
@@ -340,7 +340,7 @@ cdef int64_t next_zstd(CodecContext *context) noexcept nogil:
 
 
 cdef int64_t snappy_block(CodecContext *context, const uint8_t *block, size_t size) noexcept nogil:
-    """Inflates one raw block into the scratch, after its promised size was held against the limit."""
+    """Inflates one raw block into the scratch, after a check of its promised size against the limit."""
     cdef const uint8_t *at = block
     cdef const uint8_t *end = block + size
     cdef int64_t promised = snappy_promised(&at, end)
@@ -370,7 +370,7 @@ cdef int64_t next_snappy(CodecContext *context) noexcept nogil:
             return CODEC_CORRUPT
         size = be32(context.source)
         if context.source_end - context.source >= SNAPPY_HEADER_BYTES and memcmp(context.source, SNAPPY_MAGIC, 8) == 0:
-            context.source += SNAPPY_HEADER_BYTES  # streams that were put one after the other
+            context.source += SNAPPY_HEADER_BYTES  # consecutive streams
             continue
         context.source += 4
         if size > <size_t> (context.source_end - context.source):
@@ -437,7 +437,7 @@ cdef int append(Writer *out, const void *data, size_t size) noexcept nogil:
 
 
 # --- deflating -----------------------------------------------------------------------------------------------------
-# Each reserves the most that its codec may write, then sets out.size to what it wrote.
+# Each function reserves the longest output of its codec, then sets out.size to the written size.
 
 cdef int deflate_gzip(CodecContext *context, int level, const uint8_t *source, size_t size, Writer *out) noexcept nogil:
     cdef ZStream *stream = <ZStream *> context.gzip_writer
@@ -477,7 +477,7 @@ cdef int deflate_gzip(CodecContext *context, int level, const uint8_t *source, s
 
 
 cdef inline int lz4_level(int level) noexcept nogil:
-    """The library's level: Kafka's default means the fast compressor there, any other the high one."""
+    """The level for the library: Kafka's default selects its fast compressor, any other level the high one."""
     return 0 if level == LEVEL_DEFAULT or level == LZ4_KAFKA_DEFAULT else max(level, LZ4_HC_LEAST)
 
 
@@ -535,7 +535,7 @@ cdef int deflate_zstd(CodecContext *context, int level, const uint8_t *source, s
 
 
 cdef int deflate_snappy(CodecContext *context, const uint8_t *source, size_t size, Writer *out) noexcept nogil:
-    """snappy-java's stream: the magic, its version and the least version that reads it, then blocks of 32 KiB."""
+    """Writes snappy-java's stream: magic, version, lowest version that reads it, then blocks of 32 KiB."""
     cdef uint8_t *room = reserve(out, SNAPPY_HEADER_BYTES)
     cdef size_t part, start, written
     if room == NULL:
@@ -596,5 +596,5 @@ cdef int deflate_all(
 
 
 def live_contexts():
-    """Codec contexts that were made and not yet freed."""
+    """Codec contexts that are not freed yet."""
     return load64(&made_contexts)

@@ -6,7 +6,7 @@ from typing import Any
 
 import cramjam
 
-FIRST_GUESS = 4  # inflated : stored, where the first output buffer starts
+FIRST_GUESS = 4  # inflated : stored, the ratio of the first output buffer
 LEAST_OUTPUT_BYTES = 65536
 BUFFER_TOO_SMALL = "failed to write whole buffer"  # cramjam's words; it has one exception for every cause
 
@@ -19,7 +19,7 @@ class TooLargeError(ValueError):
 
 
 def inflate(codec: int, data: memoryview, limit_bytes: int) -> memoryview:
-    """The whole body.
+    """The whole inflated body.
 
     Raises:
         TooLargeError: it has more than `limit_bytes`.

@@ -43,7 +43,7 @@ cdef const Endpoint *find_endpoint(const Endpoints *all, int32_t listener, int32
 
 @cython.no_gc_clear  # processors read it until the plane lets go of it
 cdef class EndpointTable:
-    """Immutable. `endpoints`: (listener's number, node id, host, port, rack or None) each."""
+    """An immutable table. `endpoints`: a tuple (listener's number, node id, host, port, rack or None) for each."""
 
     def __cinit__(self, endpoints):
         cdef bytearray memory = bytearray(sizeof(Endpoints) + len(endpoints) * sizeof(Endpoint))

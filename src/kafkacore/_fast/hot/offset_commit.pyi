@@ -56,7 +56,7 @@ class OffsetCommit(RecordSource):
         """Whether a partition of the topic was not refused. Raises IndexError."""
 
     def accept(self, now_ms: int, expire_timestamp: int, metadata_limit: int, error: int) -> None:
-        """Makes the records available, committed at `now_ms`; an `expire_timestamp` of -1 is none. Refuses partitions
+        """Makes the records available, committed at `now_ms`; `expire_timestamp` -1 means no expiry. Refuses partitions
         with `error` whose metadata has more than `metadata_limit` characters as Java counts them."""
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]: ...

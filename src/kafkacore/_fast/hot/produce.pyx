@@ -76,7 +76,7 @@ ctypedef struct ProduceCall:
     bint failed                   # a partition has an error: with acks=0 the connection closes
     bint internal                 # a partition belongs to one of Kafka's internal topics
     int64_t held_bytes            # counted in the plane's budget since it was first blocked or parked
-    bint opened_ahead             # the logs of all its partitions are ready, or on their way
+    bint opened_ahead             # the logs of all its partitions are ready or being opened
     Waiter blocked
 
 cdef int32_t live_calls = 0       # atomic; tests compare it with zero
@@ -300,7 +300,7 @@ cdef inline int64_t now_ns(const ProduceCall *call) noexcept nogil:
 
 
 cdef void open_ahead(ProduceCall *call) noexcept nogil:
-    """While one log is made ready, the logs behind it are too: one sync serves many of them."""
+    """Prepares the later logs together with the first: one sync serves many of them."""
     cdef int32_t i
     if call.opened_ahead:
         return

@@ -34,7 +34,7 @@ class Description(RecordScan):
 
     @property
     def gap_pairs(self) -> bytes:
-        """Neighbouring offsets that are not consecutive, as pairs of int64 in host order; the first pair begins with -1."""
+        """Neighbouring offsets that are not consecutive, as int64 pairs in host order; the first begins with -1."""
 
     def records(self) -> Iterator[tuple[Record, bytes]]:
         """Each record that the caller describes, with the start of its line. Raises CorruptBatchError, CodecError,

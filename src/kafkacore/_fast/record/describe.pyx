@@ -1,4 +1,4 @@
-"""Bescribes batches and records as lines, see describe.pxd; `Description` describes a whole file.
+"""Describes batches and records as lines, see describe.pxd; `Description` describes a whole file.
 
 The text is line for line what Apache Kafka 4.3's kafka-dump-log prints, for scripts that read it.
 """

@@ -1,4 +1,4 @@
-"""Bcans batches and their records, see record_scan.pxd."""
+"""Scans batches and their records, see record_scan.pxd."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

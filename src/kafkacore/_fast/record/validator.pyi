@@ -7,7 +7,7 @@ from typing_extensions import Buffer
 from kafkacore._fast.codec.compression import Codec
 
 class Verdict(NamedTuple):
-    """The result for a batch. `error` is Kafka's code, 0 if the batch is accepted; `record_errors` are (index, message)."""
+    """The result for a batch. `error` is Kafka's code, 0 for success; `record_errors` are (index, message)."""
 
     error: int
     message: str | None

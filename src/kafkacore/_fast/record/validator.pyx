@@ -19,7 +19,7 @@ ORIGINS = {"client": ORIGIN_CLIENT, "coordinator": ORIGIN_COORDINATOR, "raft": O
 
 
 class Verdict(NamedTuple):
-    """The result for a batch. `error` is Kafka's code, 0 if the batch is accepted; `record_errors` are (index, message)."""
+    """The result for a batch. `error` is Kafka's code, 0 for success; `record_errors` are (index, message)."""
 
     error: int
     message: str | None

@@ -1,1 +1,1 @@
-"""Kafka's message tables as shapes, and what reads and writes messages by them: walk, view, columns, objects."""
+"""Kafka's message tables as shapes, and the readers and writers of messages: walk, view, columns, objects."""

@@ -1,4 +1,4 @@
-"""Plans of generated classes. Contract in plan.pxd."""
+"""Plans of generated classes. Contract in class_plan.pxd."""
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t
@@ -45,10 +45,10 @@ cdef class Plan:
                 self.children[i] = <PyObject *> plans[field.struct]
 
     cdef const Shape *shape(self, int version) except NULL:
-        """The program of a version, compiled when first asked for."""
+        """The program of a version, compiled on first use."""
         if not 0 <= version < MAX_VERSIONS or self.shapes[version] == NULL:
             made = compile_message(self.message, version, self.layouts)
-            # Another thread may have been quicker; who compares shapes needs the same one.
+            # Another thread may have been quicker; a comparison of shapes needs the same one.
             if self.shapes[version] == NULL:
                 self.shapes[version] = made
         return self.shapes[version]
@@ -90,7 +90,7 @@ cdef PyObject *fresh_instance(Plan plan) noexcept:
 
 
 cdef PyObject *new_instance(const Shape *shape) noexcept:
-    """An instance whose fields that the walk will not meet are at their defaults, or NULL."""
+    """An instance with defaults in the fields that the walk does not visit, or NULL."""
     cdef Plan plan = <Plan> shape.owner
     cdef PyObject *made = (<PyTypeObject *> plan.cls).tp_alloc(<PyTypeObject *> plan.cls, 0)
     cdef PyObject *value

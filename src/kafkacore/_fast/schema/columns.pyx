@@ -8,7 +8,7 @@ values; numpy itself is not needed. For the fields of a struct:
   where -1 is null. Arrays of uuid: `(rows, room, 16)` bytes with counts.
 - any field: a plain value, which all rows then have (but for arrays, where only None and () can be plain).
 
-A field that no column is given for has its default.
+A field without a column has its default.
 """
 
 from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -132,7 +132,7 @@ cdef inline int64_t wire_number(int kind, const uint8_t *at) noexcept nogil:
     return be16(at) if kind == UINT16 else <int64_t> <int8_t> at[0]
 
 
-# A field that is not flat is read past: what it holds goes nowhere.
+# Skips the content of a field that is not flat.
 cdef void *put_array(Walk *walk, void *target, const Op *op, int32_t count) noexcept nogil:
     return target
 
@@ -179,9 +179,9 @@ cdef class RowCodec:
             raise ValueError(f"{self.struct} has more than {MAX_TAGGED} tagged fields")
 
     def encode(self, dict columns, rows=None, const uint8_t[::1] prefix=None):
-        """`(bytes, ends)`: the rows one after the other, each behind `prefix`, and an `array('q')` of where each ends.
+        """`(bytes, ends)`: the consecutive rows, each behind `prefix`, and an `array('q')` of their ends.
 
-        `rows` is a column of row numbers, all rows in order when not given. Raises ValueError for columns that do not
+        `rows` is a column of row numbers; the default is all rows in order. Raises ValueError for columns that do not
         fit each other, ProtocolError and UnsupportedVersionError for values as a message's `encode` does, with the
         row.
         """
@@ -253,11 +253,11 @@ cdef class RowCodec:
         raise UnsupportedVersionError(message) if fault == FAULT_VERSION else ProtocolError(message)
 
     def decode(self, const uint8_t[::1] data, const int64_t[::1] starts, const int64_t[::1] ends, dict columns):
-        """Fills `columns` with the messages at `data[starts[i]:ends[i]]`, one a row.
+        """Fills `columns` with the messages at `data[starts[i]:ends[i]]`, one for each row.
 
-        Columns are writable and have as many rows; lists get their values appended. A field without a column is read
-        past, one that this version does not have gets its default. Raises ProtocolError with the row, ValueError for
-        columns.
+        Columns are writable and have as many rows; lists get their values appended. A field without a column is
+        skipped; a field that this version does not have gets its default. Raises ProtocolError with the row, and
+        ValueError for columns.
         """
         cdef Columns given = self.columns(columns, True)
         cdef int64_t row
@@ -276,7 +276,7 @@ cdef class RowCodec:
         filling.columns, filling.row = given.columns, row
         reader_init(&walk.reader, data, size)
         walk.budget = -1
-        walk.room = INT64_MAX  # nothing is made but what has a place already
+        walk.room = INT64_MAX  # the walk makes only values that have a place
         walk.context = &filling
         set_defaults(&walk, self.shape)
         walk_begin(&walk, &SINK, self.shape, NULL)
@@ -292,7 +292,7 @@ cdef class RowCodec:
         return 0
 
     cdef int fill_objects(self, Columns given, int64_t row) except -1:
-        """Lists that got nothing from this row: its field is not in the version, or was tagged and at its default."""
+        """Extends the lists that lack this row: the version lacks the field, or it is tagged and at its default."""
         cdef const Op *op
         cdef Column *column
         cdef int32_t i
@@ -364,7 +364,7 @@ cdef inline const Op *optional(const Shape *shape, int32_t i) noexcept nogil:
 
 
 cdef void set_defaults(Walk *walk, const Shape *shape) noexcept:
-    """Fields that a row need not bring."""
+    """Fields that a row may lack."""
     cdef const Op *op
     cdef Column *column
     cdef int64_t row = (<Filling *> walk.context).row

@@ -29,7 +29,7 @@ cdef const Sink *SINK = object_sink()
 
 @cython.auto_pickle(False)
 cdef class Struct:
-    """A part of a message. Made with keywords for the fields that are not at their default."""
+    """A part of a message. Keywords set the fields that are not at their default."""
 
     def __init__(self, **values):
         cdef Plan plan = type(self)._plan
@@ -109,10 +109,10 @@ cdef class Message(Struct):
 
     @classmethod
     def decode(cls, data, int version, int64_t max_elements=0):
-        """The message that is the whole of `data`. Raises ProtocolError (with the field), UnsupportedVersionError.
+        """The message in the whole of `data`. Raises ProtocolError (with the field), UnsupportedVersionError.
 
-        All its arrays and tagged fields together may have `max_elements`; when not given, a million in a request,
-        which a stranger may send and which would take many times its bytes, else a hundred million.
+        `max_elements` limits all its arrays and tagged fields together. The default is a million for a request, which
+        a stranger may send and which takes many times its bytes in memory, else a hundred million.
         """
         made, used = read_object(cls, data, version, max_elements)
         if used != len(data):
@@ -121,18 +121,18 @@ cdef class Message(Struct):
 
     @classmethod
     def decode_prefix(cls, data, int version):
-        """`(message, bytes used)` from the start of `data`: a header before its body. Raises as `decode` does."""
+        """`(message, bytes used)` from the start of `data`, such as a header before its body. Raises like `decode`."""
         return read_object(cls, data, version, 0)
 
     @classmethod
     def decode_parts(cls, data, int version, int64_t elements=1000, bint prefix=False):
-        """As `decode`, in turns: an iterator that gives None after each `elements` structs read, and at last the
-        message. With `prefix`, bytes may be left over behind it."""
+        """As `decode`, in turns: an iterator that yields None after each `elements` structs read, and finally the
+        message. With `prefix`, bytes may follow the message."""
         return Decoding(cls, data, version, elements, prefix)
 
     def encode(self, int version, const uint8_t[::1] prefix=None):
         """`prefix` and the message, in one bytes. Raises ProtocolError for a value that its type cannot hold and
-        UnsupportedVersionError for one that `version` has no place for, each with the field."""
+        UnsupportedVersionError for one that `version` cannot carry, each with the field."""
         cdef const Shape *shape = (<Plan> type(self)._plan).shape(version)
         cdef Walk walk
         cdef Writer writer
@@ -171,7 +171,7 @@ cdef tuple read_object(cls, data, int version, int64_t max_elements):
     owned = <object> made
     Py_XDECREF(made)
     walk_begin(&walk, SINK, shape, made)
-    # Nothing that a decode makes is garbage: collections in its midst would be two thirds of a long one.
+    # Pauses the collector: a decode makes no garbage, and collections would take two thirds of a long one.
     cdef int collecting = PyGC_Disable()
     cdef int outcome = walk_read(&walk)
     if collecting:
@@ -255,7 +255,7 @@ cdef class Encoding:
             if outcome == WALK_FAILED:
                 self.done = True
                 raise_fault(&self.walk)
-            # A tagged field under way has its size still to be put before it.
+            # A tagged field under way still lacks the size before it.
             if not self.in_tag():
                 break
         self.done = outcome == WALK_DONE
@@ -275,7 +275,7 @@ cdef dict CLASSES = {}
 
 
 def message_class(str name):
-    """The class of a message, with its structs as attributes. Raises KeyError when no table has that name."""
+    """The class of a message, with its structs as attributes. Raises KeyError for a name without a table."""
     made = CLASSES.get(name)
     if made is None:
         made = CLASSES[name] = build(tables.message(name))

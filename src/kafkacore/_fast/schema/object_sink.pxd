@@ -1,11 +1,11 @@
-"""The object sink: messages as Python objects with slots. Whoever walks with it holds the GIL."""
+"""The object sink: messages as Python objects with slots. A walk with it needs the GIL."""
 
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t
 
 from kafkacore._fast.schema.schema cimport Sink
 
-# A walk's `context` is NULL, or a list that keeps what a paused walk is in the midst of.
+# A walk's `context` is NULL, or a list that keeps the current objects of a paused walk alive.
 cdef const Sink *object_sink() noexcept nogil
 
 cdef class Encoded:

@@ -144,7 +144,7 @@ cdef inline PyObject *box_at(int kind, const uint8_t *at) noexcept nogil:
 
 
 cdef PyObject *new_list(Walk *walk, int32_t count) noexcept nogil:
-    """A list of None, so that it can be looked at while a walk is paused."""
+    """A list of None, so that other code may look at it while a walk is paused."""
     cdef PyObject *made = PyList_New(count)
     cdef int32_t i
     if made == NULL:
@@ -334,7 +334,7 @@ cdef int32_t encoded_count(PyObject *value) noexcept:
 
 
 cdef inline void hold(Walk *walk, PyObject *value) noexcept nogil:
-    """An encode in parts keeps what it is in the midst of, whatever its caller does to the message."""
+    """Keeps the current objects of a paused encode alive, even if the caller changes the message."""
     if walk.context != NULL and PyList_Append(<PyObject *> walk.context, value) < 0:
         walk.fault = FAULT_PYTHON
 
@@ -393,7 +393,7 @@ cdef inline void put_number(Walk *walk, int kind, uint8_t *at, int64_t value) no
 
 
 cdef inline PyObject *checked(Walk *walk, PyObject *value, const Shape *shape) noexcept nogil:
-    """`value` when it is of the shape's class."""
+    """Returns `value` if it is of the shape's class."""
     cdef PyTypeObject *cls = (<ClassOf> <void *> class_of)(shape)
     if PyObject_TypeCheck(value, cls):
         hold(walk, value)

@@ -1,1 +1,1 @@
-"""Nothing here is for Python: rows are written through columns."""
+"""No Python face: `columns` writes rows."""

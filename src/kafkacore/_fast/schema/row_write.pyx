@@ -23,11 +23,11 @@ from kafkacore._fast.schema.schema cimport (
 
 cdef enum:
     MAX_BYTES = 0x7FFFFFFF
-    NUMBER_ROOM = 32            # more than any number, uuid or length takes, tag and size before it included
+    NUMBER_ROOM = 32            # more than any number, uuid or length needs, with its tag and size
 
 
 cdef inline uint8_t *room(Writer *w, uint8_t *at, size_t size) noexcept nogil:
-    """A place for `size` bytes behind `at` (which ends what is written), or NULL with the writer marked."""
+    """Makes room for `size` bytes behind `at`, the end of the written bytes; NULL with the writer marked."""
     w.size = at - w.data if at != NULL else w.size
     if w.bad or reserve(w, size) == NULL:
         return NULL
@@ -36,7 +36,7 @@ cdef inline uint8_t *room(Writer *w, uint8_t *at, size_t size) noexcept nogil:
 
 
 cdef inline int32_t list_count(const Column *column, int64_t row) noexcept nogil:
-    """How many elements a row has, -1 for null, below for a count that its room does not hold."""
+    """The number of elements of a row; -1 for null, less for a count beyond its room."""
     cdef int64_t count
     cdef const uint8_t *at
     cdef int32_t i
@@ -136,7 +136,7 @@ cdef inline const uint8_t *uuid_of(const Column *column, int64_t row) noexcept n
 
 cdef uint8_t *put_list(uint8_t *p, const Op *op, const Column *column, int64_t row, int32_t count,
                        int *fault) noexcept nogil:
-    """The elements; the place has room for all of them."""
+    """Writes the elements; the caller has made room for all of them."""
     cdef const uint8_t *at = column.data + row * column.stride
     cdef int32_t i
     if op.element == INT32 and column.width == 4:
@@ -155,7 +155,7 @@ cdef uint8_t *put_list(uint8_t *p, const Op *op, const Column *column, int64_t r
 
 cdef inline uint8_t *put_field(Writer *w, uint8_t *p, const Op *op, const Column *column, int64_t row,
                                int *fault) noexcept nogil:
-    """One field behind `p`. There is NUMBER_ROOM at `p`, and again at the place given back."""
+    """Writes one field at `p`. There is NUMBER_ROOM at `p`, and again at the returned place."""
     cdef const uint8_t *uuid
     cdef Slice slice
     cdef int32_t count
@@ -227,7 +227,7 @@ cdef bint is_usual(const Op *op, const Column *column, int64_t row, int *fault) 
 
 
 cdef inline int64_t field_size(const Op *op, const Column *column, int64_t row, int *fault) noexcept nogil:
-    """Bytes that put_field writes: the size that goes before a tagged field."""
+    """The number of bytes that put_field writes, which precedes a tagged field."""
     cdef int64_t count
     if op.kind <= UUID:
         return fixed_width(op.kind)
@@ -267,7 +267,7 @@ cdef uint8_t *put_tagged(Writer *w, uint8_t *p, const Shape *shape, const Column
 
 
 cdef int put_row(Writer *w, const Shape *shape, const Column *columns, int64_t row, const Op **at) noexcept nogil:
-    """One row; a fault with `at` telling the field, or 0."""
+    """Writes one row; 0, or a fault with the field in `at`."""
     cdef uint8_t *p = room(w, NULL, NUMBER_ROOM)
     cdef const Op *op
     cdef int fault = FAULT_NONE
@@ -296,7 +296,7 @@ cdef int put_row(Writer *w, const Shape *shape, const Column *columns, int64_t r
 cdef int put_rows(Writer *w, const Shape *shape, const Column *columns, const Selection *selection, int64_t rows,
                   const uint8_t *prefix, size_t prefix_size, int64_t *ends, int64_t *failed,
                   const Op **at) noexcept nogil:
-    """All selected rows; `ends` may be NULL."""
+    """Writes all selected rows; `ends` may be NULL."""
     cdef int64_t i, row
     cdef int fault
     for i in range(selection.count):

@@ -100,7 +100,7 @@ ctypedef struct Shape:
     void *image             # the sink's struct with every field at its default
     void *owner             # the sink's own (the object sink's class)
 
-# What a walk does with values. Each is given the struct it stands in; a callback that cannot go on sets `walk.fault`.
+# The callbacks of a walk for values. Each gets the current struct; a callback that cannot continue sets `walk.fault`.
 ctypedef struct Sink:
     # reading
     void (*put_integer)(Walk *, void *target, const Op *, int64_t value) noexcept nogil

@@ -16,7 +16,7 @@ cdef dict KINDS = {
 cdef class Layout:
 
     def __init__(self, str struct, dict offsets, int32_t size=0, object owner=None, bint sparse=False):
-        """`sparse`: fields without an offset are left out of what the version does not have (never of what it has)."""
+        """`sparse`: the shape omits fields that the version does not have and that have no offset."""
         self.struct = struct
         self.offsets = offsets
         self.size = size
@@ -25,7 +25,7 @@ cdef class Layout:
 
 
 cdef void *keep(size_t size) except NULL:
-    """Zeroed memory for the life of the process: programs are as many as the tables, and any thread may be in one."""
+    """Zeroed memory that is never freed: the tables bound the number of programs, and any thread may use one."""
     cdef void *block = calloc(1, size if size else 1)
     if block == NULL:
         raise MemoryError()
@@ -43,7 +43,7 @@ cdef const char *keep_text(str text) except NULL:
 
 
 cdef inline bint within(int version, object versions):
-    # A named tuple, taken for what it is underneath.
+    # A named tuple, used as the plain tuple that it is.
     return <int> (<tuple> versions)[0] <= version <= <int> (<tuple> versions)[1]
 
 
@@ -117,7 +117,7 @@ cdef class Compiler:
         op.kind = KINDS[field.kind]
         op.element = KINDS[field.element] if field.element else 0
         op.tag = field.tag if tagged else -1
-        # A field that this version does not have is only compared with its default: null is then a value like any
+        # The walk only compares a field that this version lacks with its default. There null is a value like any
         # other.
         if not here or within(self.version, field.nullable):
             op.flags |= NULLABLE

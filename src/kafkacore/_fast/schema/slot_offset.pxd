@@ -12,5 +12,5 @@ cdef extern from *:
     }
     #endif
     """
-    # in an object of the class whose __dict__ has this descriptor; -1: it is none of a slot
+    # The offset in an object of the class whose __dict__ has this descriptor; -1: the descriptor is not of a slot.
     Py_ssize_t slot_offset "kc_slot_offset"(object descriptor)

@@ -24,7 +24,7 @@ CURRENT: Final = "kafka-4.3"
 FORMER: Final = "kafka-3.9"
 FOREVER: Final = 0x7FFF  # the upper end of "3+"
 
-# Where a message is, by the end of its name; the others are looked for everywhere.
+# The file of a message by the end of its name; for other names every file is searched.
 _FILES: Final = {
     "Request": ("clients.request.jsonl",),
     "Response": ("clients.response.jsonl",),
@@ -154,7 +154,7 @@ def python_name(name: str) -> str:
 
 @cache
 def message(name: str) -> Message:
-    """The joined message. Raises KeyError when no release has one of that name."""
+    """The joined message. Raises KeyError if no release has a message of that name."""
     current = release_table(CURRENT, name)
     former = release_table(FORMER, name) if current is None or _has_older_versions(current) else None
     tables: list[tuple[Versions, Table]] = []
@@ -191,7 +191,7 @@ def release_table(release: str, name: str) -> Table | None:
 
 
 def spellings(name: str) -> dict[str, dict[str, str]]:
-    """How the tables write the fields of a message's structs, by Python's name for them. For output alone."""
+    """The tables' names of the fields of a message's structs, by their Python names. For output only."""
     found: dict[str, dict[str, str]] = {}
     for source in filter(None, (_source(CURRENT, name), _source(FORMER, name))):
         _spell(name, source.get("fields", []), found)
@@ -242,7 +242,7 @@ def _first(version: str) -> int:
 
 @cache
 def heads(release: str, file: str) -> tuple[dict[str, Any], ...]:
-    """Each line of a file without its fields: for tests and generators."""
+    """Each line of a file without its fields, for tests and generators."""
     split = (line.partition(b',"fields":') for line in _read(release, file).splitlines())
     # Parsed in one piece: a call for each line costs three times as much.
     return tuple(json.loads(b"[%b]" % b",".join(head + b"}" if found else head for head, found, _ in split)))
@@ -329,7 +329,7 @@ def _field(source: dict[str, Any]) -> Field:
 
 def _default(kind: str, default: Any) -> Any:
     # The tables write the same default as a JSON value or as a string, hexadecimal included.
-    # A JSON null says nothing, as if it were not there (Kafka's generator): only the word makes null the default.
+    # A JSON null means no default, as in Kafka's generator; only the string "null" makes null the default.
     if default == "null" and kind in _NULLABLE_KINDS:
         return None
     if default is None or default == "":

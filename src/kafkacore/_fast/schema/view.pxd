@@ -39,8 +39,8 @@ ctypedef struct Gap:
     size_t position         # in the writer
     const Slice *slice
 
-# 0, or a fault (schema.pxd). `out` is filled with defaults first. The reader stands behind the message then: whether
-# bytes are left over is the caller's to judge. What went wrong in words: decode the frame again with the message's
+# 0, or a fault (schema.pxd). `out` is filled with defaults first. The reader then stands behind the message; the
+# caller decides whether more bytes may follow. For the words of a fault decode the frame again with the message's
 # class.
 cdef int view_read(const Program *program, Reader *reader, void *out, Arena *arena) noexcept nogil
 # 0, or a fault with the writer marked. A `records` slice without data but with a size leaves its place out: a Gap.

@@ -39,7 +39,7 @@ cdef void *arena_alloc(Arena *arena, size_t size) noexcept nogil:
         return NULL
     at = arena.at
     arena.at += size
-    if size:  # an empty arena has no address to give for nothing
+    if size:  # an empty arena has no address for an empty allocation
         memset(at, 0, size)
     return at
 
@@ -194,7 +194,7 @@ cdef void *put_struct(Walk *walk, void *target, const Op *op) noexcept nogil:
 
 
 cdef void put_unknown(Walk *walk, void *target, uint32_t tag, const uint8_t *data, int32_t size) noexcept nogil:
-    # A view is never written back: what it does not know is not kept.
+    # Drops unknown tagged fields: a view is never written back.
     pass
 
 
@@ -240,7 +240,7 @@ cdef Slice get_slice(Walk *walk, void *target, const Op *op) noexcept nogil:
 
 
 cdef void note_gap(Walk *walk, const Op *op, const Slice *slice) noexcept nogil:
-    """The place is behind the length, which the walker writes next."""
+    """Notes the place behind the length, which the walker writes next."""
     cdef Gaps *gaps = <Gaps *> walk.context
     if gaps.count == gaps.room:
         walk.fault = FAULT_NO_ROOM

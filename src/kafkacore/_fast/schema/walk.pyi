@@ -1,1 +1,1 @@
-"""Nothing of the walker is for Python: it is driven through messages, views and columns."""
+"""No Python face: messages, views and columns drive the walker."""

@@ -84,8 +84,8 @@ cdef int walk_read(Walk *walk) noexcept nogil:
 
 
 cdef inline bint read_fields(Walk *walk, Frame *frame) noexcept nogil:
-    """The fields from where the frame stands. True when one of them opened structs that come first; else look at
-    fault."""
+    """Reads the fields from the frame's position. True if one of them opened structs that come first; else check
+    `fault`."""
     cdef const Op *op
     while frame.next < frame.shape.op_count:
         op = &frame.shape.ops[frame.next]
@@ -115,7 +115,7 @@ cdef inline int64_t read_integer(Reader *r, int kind) noexcept nogil:
 
 
 cdef inline bint read_field(Walk *walk, Frame *frame, const Op *op) noexcept nogil:
-    """One field. True when a struct, or an array of structs, is now to be read."""
+    """Reads one field. True if the walk must now read a struct or an array of structs."""
     cdef Reader *r = &walk.reader
     cdef const uint8_t *data
     cdef int32_t size
@@ -145,7 +145,7 @@ cdef inline bint read_field(Walk *walk, Frame *frame, const Op *op) noexcept nog
 
 
 cdef inline int32_t read_size(Walk *walk, const Op *op, int kind, bint nullable) noexcept nogil:
-    """A string's or bytes' length, held against what remains; -1 for an allowed null."""
+    """The length of a string or of bytes, checked against the remaining bytes; -1 for an allowed null."""
     cdef Reader *r = &walk.reader
     cdef int64_t size
     if op.flags & COMPACT:
@@ -203,7 +203,7 @@ cdef bint read_array(Walk *walk, Frame *frame, const Op *op) noexcept nogil:
 
 
 cdef void read_elements(Walk *walk, Frame *frame, const Op *op, void *items) noexcept nogil:
-    """Strings or bytes, none of them null."""
+    """Reads strings or bytes, of which none may be null."""
     cdef int32_t size
     while frame.index < frame.count:
         size = read_size(walk, op, op.element, False)
@@ -215,7 +215,7 @@ cdef void read_elements(Walk *walk, Frame *frame, const Op *op, void *items) noe
 
 
 cdef bint read_tags(Walk *walk, Frame *frame) noexcept nogil:
-    """Tagged fields from where the frame stands; the reader ends at the tagged field's end while one is read. True when
+    """Reads tagged fields from the frame's position; meanwhile the reader ends where the current one ends. True if
     one of them opened structs that come first."""
     cdef Reader *r = &walk.reader
     cdef const Op *op
@@ -226,7 +226,7 @@ cdef bint read_tags(Walk *walk, Frame *frame) noexcept nogil:
         if r.bad or tag > remaining(r) // 2:
             walk.fault = FAULT_SHORT if r.bad else FAULT_TAG_ORDER
             return False
-        # Each that is not known is kept: two bytes on the wire, fifty times as many here.
+        # Every unknown field is kept: two bytes on the wire take fifty times as many here.
         walk.room -= tag
         if walk.room < 0:
             walk.fault = FAULT_ELEMENTS
@@ -314,7 +314,7 @@ cdef int walk_write(Walk *walk) noexcept nogil:
 
 
 cdef bint check_absent(Walk *walk, Frame *frame) noexcept nogil:
-    """Kafka's rule: a value is not dropped in silence, unless its field is ignorable."""
+    """Kafka's rule: no value is dropped silently, unless its field is ignorable."""
     cdef const Op *op
     cdef int32_t i
     for i in range(frame.shape.absent_count):
@@ -338,7 +338,7 @@ cdef bint is_default(Walk *walk, void *target, const Op *op) noexcept nogil:
         inner = walk.sink.get_struct(walk, target, op)
         if inner == NULL or op.flags & DEFAULT_NULL:
             return inner == NULL and op.flags & DEFAULT_NULL
-        # A struct of a release that this version's table does not know is compared by nobody: it is not there.
+        # This version's table does not know the struct of another release, so there is nothing to compare.
         return op.child == NULL or is_default_struct(walk, inner, op.child)
     value = walk.sink.get_slice(walk, target, op)
     if op.kind == UUID:
@@ -414,7 +414,7 @@ cdef inline void write_integer(Walk *walk, int kind, int64_t value) noexcept nog
 
 
 cdef inline bint write_field(Walk *walk, Frame *frame, const Op *op) noexcept nogil:
-    """One field. True when a struct, or an array of structs, is now to be written."""
+    """Writes one field. True if the walk must now write a struct or an array of structs."""
     cdef Slice value
     cdef void *child
     if op.kind <= FLOAT64:
@@ -453,7 +453,7 @@ cdef inline void write_slice(Walk *walk, const Op *op, int kind, bint nullable, 
         write_i16(walk.writer, <int16_t> value.size)
     else:
         write_i32(walk.writer, value.size)
-    # Data that is elsewhere (a gap the sink has noted) leaves its length only.
+    # Writes only the length of data that lies elsewhere (a gap that the sink has noted).
     if value.size > 0 and value.data != NULL:
         write_raw(walk.writer, value.data, value.size)
 
@@ -499,7 +499,7 @@ cdef void write_elements(Walk *walk, Frame *frame, const Op *op, void *items) no
 
 
 cdef bint write_tags(Walk *walk, Frame *frame) noexcept nogil:
-    """Tagged fields that are not at their default, by tag, with the unknown ones that were read in their places."""
+    """Writes the tagged fields that are not at their default, by tag, with the unknown ones in their places."""
     cdef const Op *op
     cdef int32_t i, count
     if frame.tags_left < 0:
@@ -537,7 +537,7 @@ cdef bint write_tags(Walk *walk, Frame *frame) noexcept nogil:
 
 
 cdef void close_tag(Walk *walk, Frame *frame) noexcept nogil:
-    """Puts the tagged field's size before it: one byte was left, a longer size moves what follows."""
+    """Writes the tagged field's size before it: one byte is reserved, a longer size moves the field."""
     cdef Writer *w = walk.writer
     cdef size_t at = frame.tag_at
     cdef size_t size
@@ -557,7 +557,7 @@ cdef void close_tag(Walk *walk, Frame *frame) noexcept nogil:
 # --- faults ----------------------------------------------------------------------------------------------------------
 
 cdef str walk_path(Walk *walk):
-    """Where the walk stands, e.g. `MetadataRequest.topics[3].name`."""
+    """The path of the walk's position, e.g. `MetadataRequest.topics[3].name`."""
     cdef const Op *op
     cdef int depth
     cdef str path = walk.frames[0].shape.name.decode()
@@ -573,7 +573,7 @@ cdef str walk_path(Walk *walk):
 
 
 cdef int raise_fault(Walk *walk) except -1:
-    """Raises what the walk's fault says: UnsupportedVersionError, or ProtocolError with the path of the field."""
+    """Raises the error for the walk's fault: UnsupportedVersionError, or ProtocolError with the path of the field."""
     if walk.fault == FAULT_PYTHON:
         try:
             pending()
@@ -588,7 +588,7 @@ cdef int raise_fault(Walk *walk) except -1:
 
 
 cdef int pending() except -1:
-    # The exception is already set: saying so is enough to raise it.
+    # The exception is already set: an error return raises it.
     return -1
 
 

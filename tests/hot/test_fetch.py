@@ -1,6 +1,8 @@
 """Fetch on the hot path: returned records, waiting, sessions, memory."""
 
+import errno
 import os
+import select
 import socket
 import struct
 import threading
@@ -191,6 +193,14 @@ def test_fetch_answers_at_once_when_a_known_partition_fails(frozen):
     assert [part.error_code for part in parts(answer).values()] == [0, 6, 1]
 
 
+@pytest.mark.parametrize(("version", "error"), [(4, 6), (5, 6), (6, 56), (12, 56)])
+def test_fetch_reports_an_offline_directory_in_the_words_of_its_version(data_plane, filled, version, error):
+    """Clients of version 5 and older take KAFKA_STORAGE_ERROR for a final error (KIP-112)."""
+    data_plane.directory.fail(errno.EIO)
+    found = parts(filled.fetch(data_plane.fetch_request({0: 0}, version, max_wait_ms=60_000), version))
+    assert (found[0].error_code, found[0].records) == (error, b"")
+
+
 def test_fetch_answers_at_once_when_min_bytes_exceed_max_bytes(frozen, batch):
     client = frozen.client()
     client.produce(frozen.produce_request(batch(2)))
@@ -375,6 +385,10 @@ def until(condition):
         assert time.monotonic() < deadline, "it did not happen"
 
 
+def any_is_answered(clients):
+    return bool(select.select([client.socket for client in clients], [], [], 0)[0])
+
+
 def test_parked_fetch_releases_the_frame_that_its_client_has_padded(data_plane):
     request = data_plane.fetch_request({0: 0}, max_wait_ms=60_000)
     clients = [data_plane.client() for _ in range(100)]
@@ -383,6 +397,26 @@ def test_parked_fetch_releases_the_frame_that_its_client_has_padded(data_plane):
     until(lambda: fetch.live() == 100)
     until(lambda: data_plane.plane.counters()["memory_used_bytes"] < 100 * 8000)
     assert data_plane.plane.counters()["memory_used_bytes"] == data_plane.plane.counters()["memory_parked_bytes"] > 0
+
+
+def test_small_fetch_waits_when_large_ones_fill_the_share_of_parked_requests(data_plane, batch):
+    """Large Fetches of one client must not make every other consumer fetch without a pause."""
+    counters = data_plane.plane.counters
+    large, count = [], 30_000
+    while count >= 100:  # smaller and smaller ones, until less than 64 KiB of the share is left
+        before = counters()["memory_parked_bytes"]
+        large.append(data_plane.client())
+        large[-1].send_frame(dense_fetch(count, 60_000))
+        until(lambda before=before: counters()["memory_parked_bytes"] > before or any_is_answered(large[-1:]))
+        if counters()["memory_parked_bytes"] == before:
+            count //= 2
+    parked = fetch.live()
+    small = [data_plane.client() for _ in range(20)]
+    for client in small:
+        client.send(data_plane.fetch_request({1: 0}, max_wait_ms=60_000), 12)
+    until(lambda: fetch.live() == parked + len(small) or any_is_answered(small))
+    data_plane.client().produce(data_plane.produce_request(batch(), partition=1))
+    assert [offsets(parts(each.receive(m.FetchResponse, 12)[1])[1].records) for each in small] == [[0]] * len(small)
 
 
 def test_fetch_answers_at_once_when_parked_requests_fill_their_share_of_memory(data_plane, batch):

@@ -41,6 +41,7 @@ from kafkacore._fast.schema.wire cimport fetch_request_program
 cdef enum:
     CALL_ARENA_BYTES = 64 << 20   # a session of 100,000 partitions; a request that needs more is malformed
     PROBE_BYTES = 128 << 10       # the kernel reads ahead at least so far: one probe each is enough
+    SMALL_BYTES = 16 << 10        # a call that keeps no more than this may always wait
 
 cdef int32_t live_calls = 0       # atomic; tests compare it with zero
 
@@ -137,13 +138,17 @@ cdef int go_on(FetchCall *call, bint last) noexcept nogil:
 
 cdef bint hold_memory(FetchCall *call, bint must) noexcept nogil:
     """Before the call is first parked: counts its memory in the plane's budget and releases its frame, which the client
-    may have padded. False: parked requests hold all that they may, and the caller must answer at once."""
+    may have padded. False: parked requests hold all that they may, and the caller must answer at once.
+
+    Without room a small call waits uncounted, as the buffers of its connection are: a connection parks one Fetch at a
+    time. So a few clients with large Fetches cannot make all other consumers fetch without a pause."""
     cdef int64_t size = sizeof(FetchCall) + <int64_t> call.arena.taken
     if call.held_bytes:
         return True
-    if not budget_park(&call.request.plane.budget, size, must):
+    if budget_park(&call.request.plane.budget, size, must):
+        call.held_bytes = size
+    elif size > SMALL_BYTES:
         return False
-    call.held_bytes = size
     request_release_frame(call.request)
     return True
 

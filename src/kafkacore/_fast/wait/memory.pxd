@@ -9,9 +9,10 @@ Frames that have begun go before new ones, because their end returns memory. One
 they never wait for each other's bytes: it gets all that it lacks, at most socket.request.max.bytes beyond the limit.
 
 A parked request gives its frame back and counts what it still keeps with `budget_park`. Clients choose how long their
-requests stay parked, so these may fill at most half of the budget: frames always have the other half. A Fetch that
-finds no room is answered at once instead of parked. A Produce has appended its records and must wait for their
-acknowledgements: it is counted beyond the bound. Neither ever waits for memory, so a full budget cannot deadlock.
+requests stay parked, so these may fill at most half of the budget: frames always have the other half. A large Fetch
+that finds no room is answered at once instead of parked; a small one waits uncounted. A Produce has appended its
+records and must wait for their acknowledgements: it is counted beyond the bound. Neither ever waits for memory, so a
+full budget cannot deadlock.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -7,7 +7,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint32_t, uint8_t
 from libc.string cimport memcmp, memcpy
 
 from kafkacore._fast.base.error_codes cimport (
-    FENCED_LEADER_EPOCH, INVALID_FETCH_SESSION_EPOCH, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID,
+    FENCED_LEADER_EPOCH, INVALID_FETCH_SESSION_EPOCH, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from kafkacore._fast.plane.answer cimport answer_add_file, answer_add_memory
@@ -31,6 +31,7 @@ from kafkacore._fast.schema.wire cimport (
 )
 
 cdef enum:
+    STORAGE_ERROR_VERSION = 6  # clients know KAFKA_STORAGE_ERROR (KIP-112)
     LEADERS_VERSION = 16       # the answer names leaders and their endpoints (KIP-951)
     NO_HIGH_WATERMARK = -1
 
@@ -318,6 +319,8 @@ cdef bint same_topic(const FetchableTopicResponse *topic, const Part *part) noex
 cdef void fill(PartitionData *out, const Part *part, int16_t version) noexcept nogil:
     out.partition_index = part.index
     out.error_code = part.error
+    if part.error == KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_VERSION:
+        out.error_code = NOT_LEADER_OR_FOLLOWER  # an older client takes the other code for a final error
     out.high_watermark = part.view.high_watermark
     out.last_stable_offset = part.view.last_stable_offset
     out.log_start_offset = part.view.log_start_offset

@@ -4,9 +4,13 @@ import asyncio
 import contextlib
 import errno
 import os
+import re
 import resource
+import select
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -594,32 +598,66 @@ def open_files_limited(to: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+HOLD = """
+import socket, sys
+held = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(int(sys.argv[2]))]
+sys.stdin.read()
+"""
+
+
 def test_acceptor_keeps_descriptors_free_and_goes_on_when_connections_close(
     serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
 ) -> None:
     serving = serve()
-    limit = (len(os.listdir("/proc/self/fd")) + 40) * 8 // 7
+    limit = 4 * len(os.listdir("/proc/self/fd")) + 160
+    command = [sys.executable, "-c", HOLD, str(serving.port), str(limit - limit // 8)]
     with open_files_limited(limit), caplog.at_level("INFO", "kafkacore.network"):
-        while serving.counter("connections") == len(serving.peers):
-            peer = serving.peer()
-            try:
-                assert peer.ask(b"served") == b"served"
-            except TimeoutError:
-                break
-            peer.socket.settimeout(0.5)
-        waiting = serving.peers.pop()
-        free = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 8 - 5)]  # logs still get descriptors
-        lines = [record.message for record in caplog.records if "new connections wait" in record.message]
-        assert len(lines) == 1
-        assert "only the file descriptors that are kept for logs are left" in lines[0]
-        assert f"The limit is {limit} open files: raise it (ulimit -n)" in lines[0]
-        for descriptor in free:
-            os.close(descriptor)
-        for _ in range(4):
-            serving.peers.pop().socket.close()
-        waiting.socket.settimeout(LIMIT_SECONDS)
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as clients:
+            until(lambda: bool(caplog.records))
+            [line] = [record.message for record in caplog.records]
+            assert re.match(r".*: connections hold \d+ file descriptors, and the rest are kept for logs; new", line)
+            assert f"The limit is {limit} open files: raise it (ulimit -n)" in line
+            free = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 8 - 5)]  # logs still get descriptors
+            for descriptor in free:
+                os.close(descriptor)
+            clients.communicate()
+        assert serving.peer().ask(b"served") == b"served"
+
+
+def test_acceptor_serves_newcomers_when_logs_hold_most_descriptors(
+    serve: Callable[..., Serving], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each log that is written keeps a descriptor, so clients can bring this about. The ends of the clients, and the
+    files here, count as logs do."""
+    serving = serve()
+    limit = 640
+    logs: list[int] = []
+
+    def wait_for_answer_or_line(peer: Peer) -> None:
+        until(lambda: bool(caplog.records or select.select([peer.socket], [], [], 0)[0]))
+
+    with open_files_limited(limit), caplog.at_level("INFO", "kafkacore.network"):
+        try:
+            while (lowest := os.open("/dev/null", os.O_RDONLY)) < limit - limit // 16:
+                logs.append(lowest)
+            os.close(lowest)
+            while not caplog.records:
+                newcomer = serving.peer()
+                newcomer.send(frame(b"served"))
+                wait_for_answer_or_line(newcomer)
+            [line] = [record.message for record in caplog.records]
+            assert re.match(r".*: logs and other files hold about \d+ file descriptors, connections only \d+; ", line)
+            assert f"new connections wait until some are closed. The limit is {limit} open files: raise it" in line
+            assert serving.counter("connections") > 4
+            waiting = serving.peer()
+            waiting.send(frame(b"served"))
+            last = [os.open("/dev/null", os.O_RDONLY) for _ in range(limit // 32 - 5)]  # logs still get descriptors
+            for descriptor in last:
+                os.close(descriptor)
+        finally:
+            for descriptor in logs:
+                os.close(descriptor)
         assert waiting.answer()[1] == b"served"
-        serving.peers.append(waiting)
 
 
 def test_plane_names_the_missing_descriptors_when_there_are_none(serve: Callable[..., Serving]) -> None:

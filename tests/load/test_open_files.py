@@ -37,6 +37,7 @@ def test_node_serves_its_clients_when_connections_take_every_file_descriptor(tmp
                 one.setblocking(False)
                 one.connect_ex((host, int(port)))
             wait_until(lambda: open_files(node) >= FOR_CONNECTIONS, what="connections that take every descriptor")
+            assert open_files(node) < OPEN_FILES - 20  # the reserve of logs
             honest.go_on(50)
             honest.check()
             # New logs need files of their own.

@@ -5,7 +5,8 @@ KIP-612); new connections wait in the system's backlog. A connection from an add
 closed at once.
 
 A share of the process' file descriptors is reserved for logs and checkpoints. An acceptor that gets a descriptor of the
-reserve pauses its listener, logs one line, and continues when a lower descriptor is free.
+reserve pauses its listener, logs one line, and continues when a lower descriptor is free. While logs hold most of the
+descriptors, connections may use the reserve too, up to its last part: a node with many logs still serves clients.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t

@@ -9,7 +9,7 @@ from libc.stdio cimport snprintf
 from libc.string cimport memcpy
 
 from kafkacore._fast.base.atomics cimport add32, add64, load32, load64, store32
-from kafkacore._fast.plane.connection cimport Connection, connection_new
+from kafkacore._fast.plane.connection cimport Connection, connection_new, connections_open
 from kafkacore._fast.base.epoll cimport (
     EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, epoll_create1, epoll_ctl, epoll_event,
     epoll_wait, monotonic_ns,
@@ -84,6 +84,7 @@ cdef enum:
     ACCEPTS = 64              # connections of one listener in a row
     RESERVED_SHARE = 8        # one in so many file descriptors is reserved for logs and checkpoints ...
     MOST_RESERVED = 1024      # ... at most
+    LAST_SHARE = 4            # one in so many of these is never given to connections
     SHORT_LINE_NS = 60000000000   # logs a line about missing descriptors at most this often
 
 
@@ -158,21 +159,27 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
     inbox_post(&reactor.inbox, &conn.arrive)
 
 
-cdef inline int64_t free_for_connections(int64_t limit) noexcept nogil:
+cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
+    """Whether connections, and not logs, use up the file descriptors."""
+    return connections_open() >= limit // 2
+
+
+cdef inline int64_t free_for_connections(int64_t limit, bint they_hold_most) noexcept nogil:
     """Connections use descriptors below this number. The system always gives the lowest free descriptor, so a higher
     one means that all below are in use."""
-    return limit - min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
+    cdef int64_t reserved = min(limit // RESERVED_SHARE, <int64_t> MOST_RESERVED)
+    return limit - (reserved if they_hold_most else reserved // LAST_SHARE)
 
 
 def descriptors_for_connections(int64_t limit) -> int:
-    """How many of `limit` file descriptors (RLIMIT_NOFILE) connections may use."""
-    return free_for_connections(limit)
+    """How many of `limit` file descriptors (RLIMIT_NOFILE) connections may use when they hold half of them or more."""
+    return free_for_connections(limit, True)
 
 
 cdef void run_short(Acceptor *a, Listener *listener, const char *why) noexcept nogil:
     """Pauses the listener until `let_go` finds a descriptor again; newcomers wait in the system's backlog."""
     cdef int64_t now_ns = monotonic_ns()
-    cdef char text[200]
+    cdef char text[232]
     arm(a, listener, False)
     listener.is_short = True
     if now_ns >= a.short_until_ns:
@@ -183,10 +190,26 @@ cdef void run_short(Acceptor *a, Listener *listener, const char *why) noexcept n
         plane_notice(listener.plane, NULL, 0, text)
 
 
+cdef bint leave_the_rest(Acceptor *a, Listener *listener, int handle) noexcept nogil:
+    """After a newcomer got the descriptor `handle`. True: the rest are kept for logs, and the listener is paused."""
+    cdef int64_t limit = kc_descriptor_limit()
+    cdef bint they_hold_most = connections_hold_most(limit)
+    cdef long long held = connections_open()
+    cdef char text[160]
+    if handle < free_for_connections(limit, they_hold_most):
+        return False
+    if they_hold_most:
+        snprintf(text, sizeof(text), "connections hold %lld file descriptors, and the rest are kept for logs", held)
+    else:
+        snprintf(text, sizeof(text), "logs and other files hold about %lld file descriptors, connections only %lld",
+                 handle + 1 - held, held)
+    run_short(a, listener, text)
+    return True
+
+
 cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
-    cdef int64_t enough = free_for_connections(kc_descriptor_limit())
     cdef uint8_t address[16]
-    cdef char text[64]
+    cdef char text[160]
     cdef int32_t port = 0
     cdef int handle, error
     cdef int _
@@ -197,13 +220,13 @@ cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
         handle = kc_accept(listener.handle, address, &port)
         if handle >= 0:
             take_in(a, listener, handle, address, port)
-            if handle >= enough:
-                run_short(a, listener, "only the file descriptors that are kept for logs are left")
+            if leave_the_rest(a, listener, handle):
                 return
             continue
         error = errno
         if error == EMFILE or error == ENFILE or error == ENOBUFS or error == ENOMEM:
-            snprintf(text, sizeof(text), "accept4 failed with errno %d", error)
+            snprintf(text, sizeof(text), "accept4 failed with errno %d while connections hold %lld file descriptors",
+                     error, <long long> connections_open())
             run_short(a, listener, text)
             return
         if error == EAGAIN:
@@ -212,10 +235,12 @@ cdef void accept_some(Acceptor *a, Listener *listener) noexcept nogil:
 
 
 cdef bint may_go_on(Listener *listener) noexcept nogil:
+    cdef int64_t limit
     cdef int lowest
     if listener.is_short:
+        limit = kc_descriptor_limit()
         lowest = kc_lowest_free(listener.handle)
-        listener.is_short = lowest < 0 or lowest >= free_for_connections(kc_descriptor_limit())
+        listener.is_short = lowest < 0 or lowest >= free_for_connections(limit, connections_hold_most(limit))
     return not listener.is_short and has_room(listener)
 
 

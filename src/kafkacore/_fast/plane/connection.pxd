@@ -125,6 +125,8 @@ cdef void reactor_swept(Mail *mail) noexcept nogil  # reactor.sweep: closes idle
 
 # For an acceptor: a connection with one reference, which `reactor` takes over when `arrive` is posted to its inbox. It
 # owns its places in the plane's limits from here on. NULL when memory is out.
+# The connections of all planes of this process.
+cdef int64_t connections_open() noexcept nogil
 cdef Connection *connection_new(Reactor *reactor, Plane *plane, int handle) noexcept nogil
 cdef void connection_event(Connection *conn, uint32_t events) noexcept nogil
 cdef void connection_go_on(Connection *conn) noexcept nogil

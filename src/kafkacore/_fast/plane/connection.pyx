@@ -42,6 +42,10 @@ def live() -> dict[str, int]:
     return {"connections": load64(&live_connections), "requests": load64(&live_requests)}
 
 
+cdef int64_t connections_open() noexcept nogil:
+    return load64(&live_connections)
+
+
 cdef int reactor_go_on(Reactor *reactor, int most) noexcept nogil:
     cdef Connection **end = reactor.ready_end  # connections that become ready meanwhile wait for the next round
     cdef Connection *conn

@@ -31,7 +31,7 @@ class Log:
         self.end_offset = len(written)
 
     def read(self, *_: object) -> ReadBytes:
-        return ReadBytes(0, self._records, 0, self.end_offset, self.end_offset, 0, 1, 0, -1, -1, [])
+        return ReadBytes(0, self._records, 0, self.end_offset, self.end_offset, 0, 1, 0, -1, -1, [], False)
 
 
 def group(group_id: str, protocol: str | None = "range") -> tuple[bytes, bytes]:

@@ -4,7 +4,9 @@ lookups.
 
 from __future__ import annotations
 
+import errno
 import gc
+import resource
 import select
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ import pytest
 
 from damaged_logs import marker
 from kafkacore._fast.base.uuid import Uuid
-from kafkacore._fast.log import partition, producers, segment
+from kafkacore._fast.log import move, partition, producers, segment
 from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore._fast.log.partition_watch import SYNCED, PartitionWatch
 from kafkacore._fast.log.producer_states import producer_states
@@ -556,3 +558,33 @@ def test_append_without_waiting_returns_the_log_when_it_is_not_open(tmp_path: Pa
     refused = handle.append_now(bytearray(batch()))
     assert refused is not None
     assert refused.error == NOT_LEADER_OR_FOLLOWER
+
+
+def test_blocking_calls_report_the_missing_descriptor_when_none_is_left(tmp_path: Path) -> None:
+    """Each waits with an eventfd of its own. Code that retries or gives up goes by the errno."""
+    handle, watching = led(tmp_path), []
+    handle.append(batch())
+    calls = {
+        "append": lambda: handle.append(batch()),
+        "append_as_follower": lambda: handle.append_as_follower(batch(), 0),
+        "flush": handle.flush,
+        "truncate_to": lambda: handle.truncate_to(0),
+        "copy": lambda: move.copy(handle, handle, 1),
+        "hold_still": lambda: move.hold_still(handle),
+        "watch": lambda: watching.append(PartitionWatch()),
+    }
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # standard input, output and error; open files stay open
+    found = {}
+    try:
+        for name, call in calls.items():
+            try:
+                call()
+            except (OSError, MemoryError) as error:
+                found[name] = getattr(error, "errno", error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert found == dict.fromkeys(calls, errno.EMFILE)
+    assert (handle.end_offset, handle.append(batch()).error, handle.flush()) == (2, 0, True)
+    handle.close()
+    handle.directory.close()

@@ -164,8 +164,6 @@ cdef class Compaction:
         step.result = 0
         if what == STEP_SWAP:
             step.sleeper = sleeper_new()
-            if step.sleeper == NULL:
-                raise MemoryError
         with nogil:
             run(step)
             if step.sleeper != NULL:

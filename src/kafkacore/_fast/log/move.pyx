@@ -324,8 +324,6 @@ def copy(PartitionHandle source not None, PartitionHandle into not None, int64_t
     records of the source cannot be copied."""
     cdef Sleeper *sleeper = sleeper_new()
     cdef int64_t copied
-    if sleeper == NULL:
-        raise MemoryError
     with nogil:
         copied = log_copy(source.partition, into.partition, max_bytes, sleeper)
         park_release(&sleeper.parked)
@@ -346,8 +344,6 @@ def hold_still(PartitionHandle handle not None):
     log is closed or its directory is offline."""
     cdef Sleeper *sleeper = sleeper_new()
     cdef int result = LOG_BLOCKED
-    if sleeper == NULL:
-        raise MemoryError
     with nogil:
         while result == LOG_BLOCKED:
             result = log_hold_still(&handle.partition.log, &sleeper.waiter)
@@ -374,8 +370,6 @@ def adopt(PartitionHandle handle not None, PartitionHandle fresh not None):
                       f"not at {handle.end_offset}")
     hold_still(fresh)
     sleeper = sleeper_new()
-    if sleeper == NULL:
-        raise MemoryError
     with nogil:
         while result == LOG_BLOCKED:
             result = log_adopt(&handle.partition.log, &fresh.partition.log, &sleeper.waiter)

@@ -38,6 +38,7 @@ class ReadBytes(NamedTuple):
     diverging_epoch: int
     diverging_end_offset: int
     aborted: list[tuple[int, int]]  # (producer id, first offset); empty unless the isolation is 1
+    in_older_segment: bool  # the records lie in a segment that takes no more appends
 
 class SegmentInfo(NamedTuple):
     base_offset: int

@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, malloc
 
-from kafkacore._fast.base.atomics cimport load64
+from kafkacore._fast.base.atomics cimport load32, load64
 from kafkacore._fast.wait.io cimport LogDirectory
 from kafkacore._fast.log.log cimport (
     LOG_BLOCKED, SegmentList, config_hold, log_hold_segments, log_set_config, segments_release,
@@ -62,6 +62,7 @@ class ReadBytes(NamedTuple):
     diverging_epoch: int
     diverging_end_offset: int
     aborted: list[tuple[int, int]]
+    in_older_segment: bool
 
 
 class SegmentInfo(NamedTuple):
@@ -417,8 +418,6 @@ cdef class PartitionHandle:
         """Runs one of the changes above, and repeats it until the log is free for it."""
         cdef Sleeper *sleeper = sleeper_new()
         cdef int result
-        if sleeper == NULL:
-            raise MemoryError
         with nogil:
             result = change_log(self.partition, what, offset, sleeper)
             park_release(&sleeper.parked)
@@ -445,8 +444,6 @@ cdef class PartitionHandle:
         cdef Acknowledgement ack
         cdef int origin = ORIGIN_COORDINATOR if coordinator else ORIGIN_CLIENT
         cdef int error
-        if sleeper == NULL:
-            raise MemoryError
         ack.at = -1
         PyObject_GetBuffer(copy, &view, PyBUF_SIMPLE)
         with nogil:
@@ -482,8 +479,6 @@ cdef class PartitionHandle:
         cdef AppendInfo info
         cdef WakeList wakes
         cdef int error
-        if sleeper == NULL:
-            raise MemoryError
         PyObject_GetBuffer(records, &view, PyBUF_SIMPLE)
         with nogil:
             while True:
@@ -503,8 +498,6 @@ cdef class PartitionHandle:
         cdef Sleeper *sleeper = sleeper_new()
         cdef bint synced = True
         cdef int64_t end_offset
-        if sleeper == NULL:
-            raise MemoryError
         with nogil:
             mutex_lock(&self.partition.log.lock)
             end_offset = self.partition.log.end_offset
@@ -535,6 +528,7 @@ cdef class PartitionHandle:
         cdef char *into
         cdef AbortedTransaction *aborted = NULL
         cdef int64_t aborted_count = 0
+        cdef bint in_older_segment = False
         cdef int error
         with nogil:
             error = partition_read(self.partition, offset, current_epoch, last_fetched_epoch, max_bytes, isolation,
@@ -543,6 +537,7 @@ cdef class PartitionHandle:
         if error == 0 and found.size > 0:
             records = PyBytes_FromStringAndSize(NULL, found.size)
             into = PyBytes_AS_STRING(records)
+            in_older_segment = load32(&found.segment.sealed) != 0
             with nogil:
                 got = found.segment.disk.pread(found.segment.disk.self, file_of(found.segment), into, found.size,
                                                found.position)
@@ -558,7 +553,7 @@ cdef class PartitionHandle:
             free(aborted)
         return ReadBytes(error, records[:got], found.first_offset, view.high_watermark, view.last_stable_offset,
                          view.log_start_offset, view.leader_id, view.leader_epoch, view.diverging_epoch,
-                         view.diverging_end_offset, listed)
+                         view.diverging_end_offset, listed, in_older_segment)
 
     def offset_by_time(self, int64_t timestamp_ms, bound=None):
         """`(offset, timestamp, leader epoch)` of the first record at or after `timestamp_ms` and below `bound` (the

@@ -75,16 +75,18 @@ cdef class PartitionWatch:
     cdef set directories         # directories of all partitions armed so far: a native count does not keep them
 
     def __cinit__(self):
+        cdef int error
         self.armed = {}
         self.tokens = {}
         self.directories = set()
         self.post = <Post *> calloc(1, sizeof(Post))
         if self.post == NULL:
             raise MemoryError
-        if inbox_init(&self.post.inbox) < 0:
+        error = -inbox_init(&self.post.inbox)
+        if error:
             free(self.post)
             self.post = NULL
-            raise OSError("no file descriptor is left for an inbox; raise the limit of open files")
+            raise OSError(error, "no file descriptor is left for an inbox; raise the limit of open files")
         self.post.refs = 1
         inbox_may_sleep(&self.post.inbox)
 

@@ -11,6 +11,6 @@ ctypedef struct Sleeper:
     Waiter waiter         # for the one place where it waits
     int woken
 
-cdef Sleeper *sleeper_new() noexcept nogil  # NULL with errno set: memory or descriptors are out
+cdef Sleeper *sleeper_new() except NULL  # raises MemoryError, or OSError when no descriptor is left
 # False when `timeout_ms` is over; -1: no limit.
 cdef bint sleep_until_woken(Sleeper *sleeper, int timeout_ms) noexcept nogil

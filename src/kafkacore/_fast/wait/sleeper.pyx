@@ -2,6 +2,7 @@
 
 from libc.errno cimport EINTR, errno
 from libc.stdlib cimport calloc, free
+from libc.string cimport strerror
 
 from kafkacore._fast.wait.mail cimport inbox_awake, inbox_close, inbox_deliver, inbox_init, inbox_may_sleep
 from kafkacore._fast.wait.park cimport park_init
@@ -24,13 +25,15 @@ cdef void destroy_sleeper(Parked *parked) noexcept nogil:
     free(parked)
 
 
-cdef Sleeper *sleeper_new() noexcept nogil:
+cdef Sleeper *sleeper_new() except NULL:
     cdef Sleeper *sleeper = <Sleeper *> calloc(1, sizeof(Sleeper))
+    cdef int error
     if sleeper == NULL:
-        return NULL
-    if inbox_init(&sleeper.inbox) < 0:
+        raise MemoryError
+    error = -inbox_init(&sleeper.inbox)
+    if error:
         free(sleeper)
-        return NULL
+        raise OSError(error, strerror(error).decode())
     park_init(&sleeper.parked, &sleeper.inbox)
     sleeper.parked.resume = resume_sleeper
     sleeper.parked.destroy = destroy_sleeper

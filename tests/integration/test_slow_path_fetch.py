@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from asking import ask
+from kafkacore._fast.log.settings import LogSettings
 from kafkacore._fast.plane.gate import GatePolicy
-from kafkacore._fast.record.batch import RecordBatchBuilder
+from kafkacore._fast.record.batch import Batches, RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import FetchRequest, ProduceRequest
 from kafkacore.protocol.uuid import Uuid
@@ -89,3 +91,59 @@ def test_fetch_of_unknown_partitions_alone_is_answered_at_once(started: Started)
 
 def test_fetch_is_answered_at_once_when_a_known_partition_fails(started: Started) -> None:
     assert fetch(started, ["t"], LONG_MS, offset=99) == {"t": (ErrorCode.OFFSET_OUT_OF_RANGE, 0)}
+
+
+def fetch_t(
+    started: Started, *offsets: int, version: int = NAMES, **fields: int
+) -> list[tuple[int, int, int, list[int]]]:
+    """Names partition 0 of "t" once for each offset. The answer's partitions: index, error, high watermark, and the
+    offsets of the batches."""
+    parts = [FetchRequest.FetchPartition(partition=0, fetch_offset=at, partition_max_bytes=1 << 20) for at in offsets]
+    topic_id = started.broker.context.image.topic("t").topic_id
+    topics = [FetchRequest.FetchTopic(topic="t", topic_id=topic_id, partitions=[part]) for part in parts]
+    limits = {"max_wait_ms": LONG_MS, "min_bytes": 1, "max_bytes": 1 << 20, **fields}
+    answer = ask(started.bootstrap, FetchRequest(session_epoch=-1, replica_id=-1, topics=topics, **limits), version)
+    found = [part for topic in answer.responses for part in topic.partitions]
+    return [
+        (each.partition_index, each.error_code, each.high_watermark, [one.base_offset for one in Batches(each.records)])
+        for each in found
+    ]
+
+
+def test_fetch_is_answered_at_once_when_min_bytes_exceed_max_bytes(started: Started) -> None:
+    produce(started)
+    assert fetch_t(started, 0, min_bytes=1 << 20, max_bytes=50) == [(0, 0, 1, [0])]
+
+
+def test_fetch_is_answered_at_once_when_it_reads_an_older_segment(started: Started) -> None:
+    """Apache Kafka's DelayedFetch, case F."""
+    handle = started.broker.context.replicas.by_name("t", 0)
+    assert handle is not None
+    handle.configure(LogSettings(segment_bytes=100))
+    for _ in range(4):
+        produce(started)
+    assert len(handle.segments()) > 1
+    assert fetch_t(started, 0, min_bytes=1 << 20)[0][:3] == (0, 0, 4)
+
+
+@pytest.mark.parametrize("version", [NAMES, IDS])
+def test_fetch_answers_a_partition_once_when_it_is_named_twice(started: Started, version: int) -> None:
+    for _ in range(3):
+        produce(started)
+    assert fetch_t(started, 0, 2, version=version) == [(0, 0, 3, [2])]
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(4, ErrorCode.NOT_LEADER_OR_FOLLOWER), (5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)],
+)
+def test_fetch_reports_an_offline_directory_in_the_words_of_its_version(
+    started: Started, version: int, error: ErrorCode
+) -> None:
+    """Clients of version 5 and older take KAFKA_STORAGE_ERROR for a final error (KIP-112)."""
+    produce(started)
+    handle = started.broker.context.replicas.by_name("t", 0)
+    assert handle is not None
+    handle.directory.fail(errno.EIO)
+    [(_, found, _, records)] = fetch_t(started, 0, version=version)
+    assert (found, records) == (error, [])

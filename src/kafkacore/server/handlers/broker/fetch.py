@@ -22,6 +22,7 @@ from kafkacore.runtime.slices import Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 
+STORAGE_ERROR_SINCE: Final = 6  # clients know KAFKA_STORAGE_ERROR (KIP-112)
 TOPIC_IDS_SINCE: Final = 13
 LEADERS_SINCE: Final = 16
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -51,12 +52,16 @@ class Part:
         self.read: ReadBytes | None = None
 
     @property
+    def fails(self) -> bool:
+        """The client must act on the answer before it reads on."""
+        return self.error != ErrorCode.NONE or (self.read is not None and self.read.diverging_end_offset >= 0)
+
+    @property
     def answers_at_once(self) -> bool:
         """A partition that does not exist does not end the wait: a consumer of several topics, one of them deleted,
-        would fetch without a pause."""
-        if not self.exists:
-            return False
-        return self.error != ErrorCode.NONE or (self.read is not None and self.read.diverging_end_offset >= 0)
+        would fetch without a pause. A read of an older segment ends it: it never reaches the bytes of the next one
+        (DelayedFetch, case F)."""
+        return self.exists and (self.fails or (self.read is not None and self.read.in_older_segment))
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -65,23 +70,30 @@ async def handle(broker: BrokerContext, call: RequestContext, request: FetchRequ
     if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     parts = await finish(_parts(broker, call, request))
+    least_bytes = min(request.min_bytes, _most_bytes(broker, request))
     some_exist = any(each.exists for each in parts)
     loop = asyncio.get_running_loop()
     deadline_ms = broker.waits.now_ms() + max(request.max_wait_ms, 0)
     while True:
         size_bytes, at_once = await loop.run_in_executor(broker.blocking, _read, broker, request, parts)
         left_ms = deadline_ms - broker.waits.now_ms()
-        if left_ms <= 0 or not some_exist or at_once or size_bytes >= request.min_bytes:
+        if left_ms <= 0 or not some_exist or at_once or size_bytes >= least_bytes:
             break
         if not await broker.waits.any(_waits(request, parts), left_ms):
             deadline_ms = broker.waits.now_ms()  # one last look
     return await finish(_answer(broker, call, parts, request.isolation_level == READ_COMMITTED))
 
 
+def _most_bytes(broker: BrokerContext, request: FetchRequest) -> int:
+    """The most bytes of the answer, except for its first batch."""
+    return min(request.max_bytes, broker.config.fetch_max_bytes)
+
+
 def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -> Work[list[Part]]:
     by_id = call.api_version >= TOPIC_IDS_SINCE
     from_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
     image, parts = broker.image, []
+    named: dict[PartitionHandle, Part] = {}
     for topic in request.topics:
         known = image.topic_by_id(topic.topic_id) if by_id else image.topic(topic.topic)
         for asked in topic.partitions:
@@ -100,15 +112,21 @@ def _parts(broker: BrokerContext, call: RequestContext, request: FetchRequest) -
             elif from_follower:
                 # None of our partitions has another replica, so the request comes from no follower of it.
                 error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            # A partition that is named twice keeps its first place and its last values, as in Kafka's linked map.
+            if partition is not None and partition in named:
+                named[partition].asked = asked
+                continue
             # A partition that is still here although its topic is gone may be read to its end.
             parts.append(Part(topic, asked, partition, error, exists=exists or partition is not None))
+            if partition is not None:
+                named[partition] = parts[-1]
     return parts
 
 
 def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> tuple[int, bool]:
     """Reads at least one batch and then what fits. Returns the bytes in all, and whether a partition makes the
     answer due at once. Runs on a thread that may wait for the disk."""
-    room, total = min(request.max_bytes, broker.config.fetch_max_bytes), 0
+    room, total = _most_bytes(broker, request), 0
     for part in parts:
         if part.partition is None or (part.error != ErrorCode.NONE and part.read is None):
             continue
@@ -126,7 +144,7 @@ def _read(broker: BrokerContext, request: FetchRequest, parts: list[Part]) -> tu
             part.error = ErrorCode(part.read.error)
         except OSError:
             part.read, part.error = None, ErrorCode.KAFKA_STORAGE_ERROR
-        if not part.answers_at_once and part.read is not None:
+        if part.read is not None and not part.fails:
             room -= len(part.read.records)
             total += len(part.read.records)
     return total, any(each.answers_at_once for each in parts)
@@ -151,6 +169,8 @@ def _answer(broker: BrokerContext, call: RequestContext, parts: list[Part], comm
             topic = part.topic
             response.responses.append(Topic(topic=topic.topic, topic_id=topic.topic_id))
         answer = _partition(part, committed)
+        if part.error == ErrorCode.KAFKA_STORAGE_ERROR and call.api_version < STORAGE_ERROR_SINCE:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER  # an older client takes the other for a final error
         if part.error in MOVED and part.partition is not None and call.api_version >= LEADERS_SINCE:
             leader = leaders.current_leader(broker, part.partition.topic, part.partition.index)
             answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader

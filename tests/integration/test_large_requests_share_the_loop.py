@@ -73,7 +73,7 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def partitions(kind: Any, count: int, **fields: Any) -> list[Any]:
-    name = next(name for name in ("partition_index", "partition") if name in kind.FIELDS)
+    name = next(name for name in ("partition_index", "partition", "index") if name in kind.FIELDS)
     return [kind(**fields, **{name: index}) for index in range(count)]
 
 
@@ -158,6 +158,14 @@ def describe_producers() -> tuple[Any, int, Callable[[Any], int]]:
     return request, 0, lambda answer: len(answer.topics[0].partitions)
 
 
+def transactional_produce() -> tuple[Any, int, Callable[[Any], int]]:
+    kind = m.ProduceRequest
+    parts = partitions(kind.PartitionProduceData, 150_000, records=bytes(61))
+    topics = [kind.TopicProduceData(name="absent", partition_data=parts)]
+    request = kind(transactional_id="t", acks=-1, timeout_ms=30_000, topic_data=topics)
+    return request, 12, lambda answer: len(answer.responses[0].partition_responses)
+
+
 def offset_fetch() -> tuple[Any, int, Callable[[Any], int]]:
     kind = m.OffsetFetchRequest
     groups = [
@@ -209,6 +217,7 @@ LARGE = {
     list_offsets: 200_000,
     leader_epochs: 200_000,
     describe_producers: 200_000,
+    transactional_produce: 150_000,
     offset_fetch: 60_000,
     offset_delete: 1,
     alter_log_dirs: 200_000,

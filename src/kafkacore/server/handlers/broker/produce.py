@@ -4,6 +4,7 @@ same checks and the same answers."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Final
 
 from kafkacore._fast.log import partition_watch as watch
@@ -11,7 +12,7 @@ from kafkacore._fast.log.partition_handle import PartitionHandle
 from kafkacore.network.request import RequestContext
 from kafkacore.protocol.errors import ErrorCode, ProtocolError
 from kafkacore.protocol.messages import ProduceRequest, ProduceResponse
-from kafkacore.runtime.slices import Slice
+from kafkacore.runtime.slices import Slice, Work, finish
 from kafkacore.server.context import BrokerContext
 from kafkacore.server.handlers.broker import leaders
 from kafkacore.storage.names import INTERNAL_TOPICS
@@ -29,62 +30,101 @@ Topic = ProduceResponse.TopicProduceResponse
 Partition = ProduceResponse.PartitionProduceResponse
 RecordError = ProduceResponse.BatchIndexAndErrorMessage
 _Ack = tuple[int, int]  # a kind of `watch` and an offset
-_Wait = tuple[PartitionHandle, _Ack, Partition]
+LOG: Final = logging.getLogger("kafkacore.server")
+
+
+class Part:
+    """One partition of the request, its answer, and what the answer waits for."""
+
+    __slots__ = ("ack", "answer", "data", "partition")
+
+    def __init__(self, data: Asked, partition: PartitionHandle | None, error: ErrorCode) -> None:
+        self.data, self.partition = data, partition
+        self.answer = Partition(index=data.index, base_offset=-1, error_code=error)
+        self.ack: _Ack | None = None
 
 
 async def handle(broker: BrokerContext, call: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     response = ProduceResponse()
-    waiting: list[_Wait] = []
+    parts = await finish(_parts(broker, call, request, response))
     slice_ = Slice()
     # One after the other: batches of one producer must not overtake each other.
-    for topic in request.topic_data:
-        answers = []
-        for data in topic.partition_data:
-            await slice_.give_way()
-            answer, partition, ack = await _append(broker, call, request.acks, topic, data)
-            if partition is not None and ack is not None:
-                waiting.append((partition, ack, answer))
-            answers.append(answer)
-        response.responses.append(Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    failed = None
+    for part in parts:
+        await slice_.give_way()
+        failed = await _append(broker, call, request.acks, part) or failed
+    if failed is not None:
+        LOG.warning("a Produce of client %r could not be appended everywhere: %s", call.client_id, failed)
     if request.acks == NO_ACKS:
-        errors = {each.error_code for topic in response.responses for each in topic.partition_responses} - {0}
+        errors = await finish(_errors(parts))
         if errors:
             # A producer that asks for no answer learns of an error in no other way.
-            names = ", ".join(sorted(ErrorCode(error).name for error in errors))
+            names = ", ".join(sorted(error.name for error in errors))
             raise ProtocolError(f"Produce with acks=0 of client {call.client_id!r} met {names}")
         return None
-    await _acknowledged(broker, call, waiting, request.timeout_ms)
-    told = {each.current_leader.leader_id for topic in response.responses for each in topic.partition_responses}
-    if call.api_version >= LEADERS_SINCE and (moved := told - {leaders.NOBODY[0]}):
+    await _acknowledged(broker, call, parts, request.timeout_ms)
+    if call.api_version >= LEADERS_SINCE and (moved := await finish(_new_leaders(parts))):
         response.node_endpoints = leaders.endpoints(broker, call, moved, ProduceResponse.NodeEndpoint)
     return response
 
 
-async def _append(
-    broker: BrokerContext, call: RequestContext, acks: int, topic: AskedTopic, data: Asked
-) -> tuple[Partition, PartitionHandle | None, _Ack | None]:
-    answer = Partition(index=data.index, base_offset=-1)
-    partition = None
-    if not ALL_ACKS <= acks <= 1:
-        answer.error_code = ErrorCode.INVALID_REQUIRED_ACKS
-    elif call.api_version >= TOPIC_IDS_SINCE:
-        partition = broker.replicas.by_id(topic.topic_id, data.index)
-        if partition is None:
-            known = broker.image.topic_by_id(topic.topic_id) is not None
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID
+def _parts(
+    broker: BrokerContext, call: RequestContext, request: ProduceRequest, response: ProduceResponse
+) -> Work[list[Part]]:
+    """Lays out the answers of all partitions in `response`. A partition that is named twice is answered once, in its
+    first place, and only its last batch is appended: Apache Kafka collects the batches of a request in a map."""
+    parts: list[Part] = []
+    named: dict[PartitionHandle, Part] = {}
+    for topic in request.topic_data:
+        answers = []
+        for data in topic.partition_data:
+            yield
+            partition, error = _find(broker, call, request.acks, topic, data.index)
+            if partition is not None and partition in named:
+                named[partition].data = data
+                continue
+            part = Part(data, partition, error)
+            parts.append(part)
+            answers.append(part.answer)
+            if partition is not None:
+                named[partition] = part
+        if answers or not topic.partition_data:
+            response.responses.append(Topic(name=topic.name, topic_id=topic.topic_id, partition_responses=answers))
+    return parts
+
+
+def _find(
+    broker: BrokerContext, call: RequestContext, acks: int, topic: AskedTopic, index: int
+) -> tuple[PartitionHandle | None, ErrorCode]:
+    """The partition, and the error that forbids an append to it."""
+    if call.api_version >= TOPIC_IDS_SINCE:
+        partition = broker.replicas.by_id(topic.topic_id, index)
     else:
-        partition = broker.replicas.by_name(topic.name, data.index)
-        if partition is None:
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition is not None and partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
-        answer.error_code = ErrorCode.INVALID_TOPIC_EXCEPTION
-        return answer, None, None
+        partition = broker.replicas.by_name(topic.name, index)
+    if not ALL_ACKS <= acks <= 1:
+        return partition, ErrorCode.INVALID_REQUIRED_ACKS
     if partition is None:
-        return answer, None, None
-    # The append may wait for its log to be created or rolled, so not on this loop.
-    done = await asyncio.get_running_loop().run_in_executor(
-        broker.blocking, partition.append, data.records or b"", acks, False
-    )
+        unknown_id = call.api_version >= TOPIC_IDS_SINCE and broker.image.topic_by_id(topic.topic_id) is None
+        return None, ErrorCode.UNKNOWN_TOPIC_ID if unknown_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if partition.topic in INTERNAL_TOPICS and call.client_id != ADMIN_CLIENT_ID:
+        return partition, ErrorCode.INVALID_TOPIC_EXCEPTION
+    return partition, ErrorCode.NONE
+
+
+async def _append(broker: BrokerContext, call: RequestContext, acks: int, part: Part) -> OSError | None:
+    """Returns the error when the operating system refused the append."""
+    answer, partition = part.answer, part.partition
+    if partition is None or answer.error_code != ErrorCode.NONE:
+        return None
+    try:
+        # The append may wait for its log to be created or rolled, so not on this loop.
+        done = await asyncio.get_running_loop().run_in_executor(
+            broker.blocking, partition.append, part.data.records or b"", acks, False
+        )
+    except OSError as error:  # the producer must learn of the batches that are appended already
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        return error
+    part.ack = done.ack
     answer.error_code = ErrorCode(done.error)
     if done.error == ErrorCode.NONE:
         answer.base_offset = done.first_offset
@@ -97,7 +137,25 @@ async def _append(
         answer.record_errors = [
             RecordError(batch_index=index, batch_index_error_message=text) for index, text in done.record_errors
         ]
-    return answer, partition, done.ack
+    return None
+
+
+def _errors(parts: list[Part]) -> Work[set[ErrorCode]]:
+    found = set()
+    for part in parts:
+        yield
+        if part.answer.error_code != ErrorCode.NONE:
+            found.add(ErrorCode(part.answer.error_code))
+    return found
+
+
+def _new_leaders(parts: list[Part]) -> Work[set[int]]:
+    found = set()
+    for part in parts:
+        yield
+        if part.answer.current_leader.leader_id != leaders.NOBODY[0]:
+            found.add(part.answer.current_leader.leader_id)
+    return found
 
 
 def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandle, answer: Partition) -> None:
@@ -106,11 +164,17 @@ def _hint(broker: BrokerContext, call: RequestContext, partition: PartitionHandl
         answer.current_leader.leader_id, answer.current_leader.leader_epoch = leader
 
 
-async def _acknowledged(broker: BrokerContext, call: RequestContext, waiting: list[_Wait], timeout_ms: int) -> None:
+async def _acknowledged(broker: BrokerContext, call: RequestContext, parts: list[Part], timeout_ms: int) -> None:
     """Waits until every replica in sync has the records, and they are flushed where that was due, or the time is
     over."""
     deadline_ms = broker.waits.now_ms() + timeout_ms
-    for partition, (kind, end), answer in waiting:
+    slice_ = Slice()
+    for part in parts:
+        await slice_.give_way()
+        partition, answer = part.partition, part.answer
+        if partition is None or part.ack is None:
+            continue
+        kind, end = part.ack
         while answer.error_code == ErrorCode.NONE and not partition.satisfies(kind, end):
             if partition.state == "failed":
                 answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR

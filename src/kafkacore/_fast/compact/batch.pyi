@@ -1,1 +1,1 @@
-"""Native only: see compact_batch.pxd."""
+"""Native only: see batch.pxd."""

@@ -24,10 +24,10 @@ from kafkacore._fast.record.record cimport (
 from kafkacore._fast.base.varint cimport get_varint, get_varlong
 
 cdef enum:
-    BATCH_NEEDS_HORIZON = 1  # beside BatchStatus: a tombstone stays, and there is no horizon yet
-    AT_ONCE = 32          # records whose slots are on their way from memory together
+    BATCH_NEEDS_HORIZON = 1  # beside BatchStatus: a tombstone stays, and the batch has no horizon yet
+    AT_ONCE = 32          # records whose slots are prefetched together
 
-# As much of a record as decides about it.
+# The part of a record that decides whether it stays.
 ctypedef struct Glance:
     const uint8_t *start
     const uint8_t *end
@@ -38,7 +38,7 @@ ctypedef struct Glance:
     bint has_value
     KeyHash hash
 
-# What a walk through a batch's records found to stay.
+# The records of a batch that stay.
 ctypedef struct Walk:
     int32_t kept
     bint all_kept
@@ -55,7 +55,7 @@ cdef void compactor_free(Compactor *compactor) noexcept nogil:
 
 cdef inline const uint8_t *glance(const uint8_t *p, const uint8_t *end, const BatchHeader *header,
                                   Glance *record) noexcept nogil:
-    """The place behind the record, or NULL where it is not well formed."""
+    """Returns the place behind the record, or NULL when the record is malformed."""
     cdef int32_t length = 0
     cdef int32_t value_size = 0
     cdef int32_t offset_delta = 0
@@ -82,7 +82,7 @@ cdef inline const uint8_t *glance(const uint8_t *p, const uint8_t *end, const Ba
 
 
 cdef int open_body(Compactor *compactor, const uint8_t *batch, const BatchHeader *header, Reader *body) noexcept nogil:
-    """The records as they are encoded, inflated where they are compressed."""
+    """Opens the records of a batch, inflated if they are compressed."""
     cdef int status
     reader_init(body, batch + HEADER_BYTES, header.size_bytes - HEADER_BYTES)
     if batch_codec(header) == CODEC_NONE:
@@ -99,7 +99,7 @@ cdef int open_body(Compactor *compactor, const uint8_t *batch, const BatchHeader
 
 cdef int glance_some(Compactor *compactor, Reader *body, const BatchHeader *header, int32_t count,
                      Glance *records) noexcept nogil:
-    """The next `count` records, with their hashes; their slots are on the way."""
+    """Parses the next `count` records, hashes their keys and prefetches their slots."""
     cdef int32_t i
     for i in range(count):
         body.pos = glance(body.pos, body.end, header, &records[i])
@@ -162,7 +162,7 @@ cdef int compact_map(Compactor *compactor, const uint8_t *batch, const BatchHead
     return status
 
 
-# --- what is left ---
+# --- filtering ---
 
 cdef bint stays_hashed(Compactor *compactor, const KeyHash *hash, int32_t key_size, bint has_value, int64_t offset,
                        bint keep_deletes) noexcept nogil:
@@ -194,7 +194,7 @@ cdef int keep_run(Compactor *compactor, const uint8_t *start, const uint8_t *end
 
 
 cdef int walk_records(Compactor *compactor, Reader *body, const BatchHeader *header, Walk *walk) noexcept nogil:
-    """Leaves in `rebuilt` a header's room and the records that stay, unless all of them do."""
+    """Writes room for a header and the records that stay to `rebuilt`, unless all of them stay."""
     cdef Glance records[AT_ONCE]
     cdef const uint8_t *run = body.pos
     cdef bint keep_deletes = not header.attributes & DELETE_HORIZON or compactor.now_ms < header.base_timestamp
@@ -237,7 +237,7 @@ cdef void fill(Kept *kept, const Compactor *compactor, const BatchHeader *header
 
 
 cdef void seal(Compactor *compactor, BatchHeader *header, Kept *kept) noexcept nogil:
-    """Length and checksum of the batch in `rebuilt`."""
+    """Sets length and checksum of the batch in `rebuilt`."""
     cdef uint8_t *data = compactor.rebuilt.data
     header.size_bytes = <int32_t> compactor.rebuilt.size
     header.batch_length = header.size_bytes - LOG_OVERHEAD
@@ -247,7 +247,7 @@ cdef void seal(Compactor *compactor, BatchHeader *header, Kept *kept) noexcept n
 
 
 cdef int keep_header(Compactor *compactor, const BatchHeader *header, Kept *kept) noexcept nogil:
-    """Nothing but what a producer's state needs (DefaultRecordBatch.writeEmptyHeader)."""
+    """Keeps only what a producer's state needs (DefaultRecordBatch.writeEmptyHeader)."""
     cdef BatchHeader empty = header[0]
     compactor.rebuilt.size = 0
     if reserve(&compactor.rebuilt, HEADER_BYTES) == NULL:
@@ -261,7 +261,7 @@ cdef int keep_header(Compactor *compactor, const BatchHeader *header, Kept *kept
 
 
 cdef int compress(Compactor *compactor, int codec) noexcept nogil:
-    """The records in `rebuilt`, by way of the scratch that they were inflated into."""
+    """Compresses the records in `rebuilt`, through the scratch buffer that they were inflated into."""
     cdef Writer plain = compactor.rebuilt
     cdef Writer packed = compactor.inflated
     cdef int status
@@ -311,13 +311,13 @@ cdef int append_all(BatchBuilder *builder, Reader *body, const BatchHeader *head
 
 
 cdef int64_t new_horizon(const Compactor *compactor) noexcept nogil:
-    """What a tombstone of now outlives; with the longest retention there is, everything."""
+    """The horizon until which a new tombstone stays. With the longest retention it never ends."""
     cdef int64_t rest = INT64_MAX - compactor.now_ms
     return compactor.now_ms + min(compactor.delete_retention_ms, rest)
 
 
 cdef int take_built(Compactor *compactor, BatchBuilder *builder, int status, int codec, Kept *kept) noexcept nogil:
-    """Ends the builder: its batch is `rebuilt`, where all went well."""
+    """Ends the builder. On success its batch is in `rebuilt`."""
     if status == BATCH_OK:
         status = builder_close(builder, codec, LEVEL_DEFAULT, compactor.codec)
     if status != BATCH_OK:
@@ -332,8 +332,8 @@ cdef int take_built(Compactor *compactor, BatchBuilder *builder, int status, int
 
 cdef int keep_with_horizon(Compactor *compactor, const BatchHeader *header, Reader *body, int32_t count,
                            Kept *kept) noexcept nogil:
-    """`count` records of `body`; timestamps are told from the horizon from now on, by which tombstones and markers
-    go."""
+    """Rewrites `count` records of `body` with a delete horizon, after which tombstones and markers are removed. The
+    batch's timestamps are relative to it from now on."""
     cdef BatchBuilder builder
     cdef int status
     builder_init(&builder, MAX_BATCH_BYTES, header.base_offset)
@@ -343,7 +343,7 @@ cdef int keep_with_horizon(Compactor *compactor, const BatchHeader *header, Read
     builder.header.record_count = 0
     builder.header.last_offset_delta = -1
     status = append_all(&builder, body, header, count)
-    # The batch ends where it ended: its producer's last sequence is told by that.
+    # The batch keeps its last offset, which the producer's last sequence depends on.
     builder.header.last_offset_delta = header.last_offset_delta
     return take_built(compactor, &builder, status, batch_codec(header), kept)
 
@@ -403,7 +403,7 @@ cdef bint is_end(const Compactor *compactor, const BatchHeader *header) noexcept
 # --- magic 0 and 1, which become magic 2 ---
 
 cdef int append_old(Compactor *compactor, OldMessages *messages, BatchBuilder *builder) noexcept nogil:
-    """The messages that stay. A BatchStatus."""
+    """Appends the messages that stay. Returns a BatchStatus or BATCH_NEEDS_HORIZON."""
     cdef OldMessage message
     cdef int status = BATCH_OK
     while status == BATCH_OK and old_messages_more(messages):
@@ -469,10 +469,10 @@ cdef int compact_filter(Compactor *compactor, const uint8_t *batch, const BatchH
     compactor.read_records += max(header.record_count, 0)
     discard = unneeded = transactions_note(compactor.transactions, batch, header)
     if is_control(header):
-        # A marker outlives its transaction by the time that consumers are given to come by it.
+        # A marker outlives its transaction by delete.retention.ms, so that consumers can read it.
         discard = (unneeded and header.attributes & DELETE_HORIZON != 0
                    and header.base_timestamp <= compactor.now_ms)
-    # A producer's last batch has its sequence, and the last of the round the offset that the log is compacted up to.
+    # A producer's last batch has its sequence. The round's last batch has the offset up to which the log is compacted.
     retain_empty = (has_producer_id(header) and is_last_batch(compactor.last, header)) or is_end(compactor, header)
     if discard:
         return keep_header(compactor, header, kept) if retain_empty else 0

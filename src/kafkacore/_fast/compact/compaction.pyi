@@ -1,4 +1,4 @@
-"""Python's face of compaction: what it calls runs without the GIL, on a thread of low priority."""
+"""Compaction for Python. Its steps run without the GIL, on a thread of low priority."""
 
 from typing import Final, NamedTuple
 
@@ -11,10 +11,10 @@ SWAP: Final = "swap"
 DONE: Final = "done"
 
 class CompactionCancelled(Exception):
-    """The log was truncated, moved or closed meanwhile; it is as it was then."""
+    """The log was truncated, moved or closed meanwhile. The compaction left it as it was then."""
 
 class UncleanableLog(Exception):
-    """What the log holds cannot be compacted; it is as it was."""
+    """The log cannot be compacted. It is unchanged."""
 
 class CompactionTotals(NamedTuple):
     mapped_bytes: int
@@ -26,10 +26,11 @@ class CompactionTotals(NamedTuple):
     keyless_records: int
 
 class Compaction:
-    """One round of one log: `step` until it says "done". `keys` has been begun for the log's dirty section.
+    """One compaction round of one log: call `step` until it returns "done". `keys.begin` has been called for the log's
+    dirty section.
 
-    Blocking, for a thread of one's own. `close` in any case; a group that was copied and has not taken its place is
-    given up. Raises CompactionCancelled, UncleanableLog, OSError.
+    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not taken its
+    place. Raises CompactionCancelled, UncleanableLog, OSError.
     """
 
     def __init__(
@@ -45,21 +46,22 @@ class Compaction:
         nice: int = 0,
     ) -> None: ...
     def step(self, max_bytes: int) -> str:
-        """Goes on for about so many bytes; the phase that comes next."""
+        """Works on about `max_bytes`. Returns the phase that comes next."""
 
     @property
     def phase(self) -> str: ...
     @property
     def end_offset(self) -> int:
-        """Once the map is made: where the log's dirty section begins after this round."""
+        """After the map phase: where the log's dirty section begins after this round."""
 
     @property
     def totals(self) -> CompactionTotals: ...
     def close(self) -> None:
-        """Files of an unfinished group go. Idempotent."""
+        """Removes the files of an unfinished group. Idempotent."""
 
 def largest_timestamp(handle: PartitionHandle, base_offset: int) -> int:
-    """Of a segment, in ms; -1 when it has none, or there is no such segment. Blocking. Raises OSError."""
+    """The largest timestamp of a segment in ms; -1 when it has none, or there is no such segment. Blocking. Raises
+    OSError."""
 
 def first_timestamp(handle: PartitionHandle, base_offset: int) -> int:
-    """The largest of a segment's first batch, in ms; -1 when it has none. Blocking. Raises OSError."""
+    """The largest timestamp of a segment's first batch in ms; -1 when it has none. Blocking. Raises OSError."""

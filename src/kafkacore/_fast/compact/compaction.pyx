@@ -1,6 +1,5 @@
-"""Python's face of compaction: it decides what is compacted and how fast, and what it calls runs without the GIL, on a
-thread of low priority that lasts as long as the call (a thread that may hold the GIL keeps its priority).
-"""
+"""Compaction for Python. Python decides which log is compacted and how fast. Each step runs without the GIL on a thread
+of low priority that lasts as long as the call (a thread that may hold the GIL keeps its priority)."""
 
 cimport cython
 from libc.errno cimport EFBIG, EILSEQ, EOVERFLOW
@@ -37,11 +36,11 @@ DONE = "done"
 
 
 class CompactionCancelled(Exception):
-    """The log was truncated, moved or closed meanwhile; it is as it was then."""
+    """The log was truncated, moved or closed meanwhile. The compaction left it as it was then."""
 
 
 class UncleanableLog(Exception):
-    """What the log holds cannot be compacted; it is as it was."""
+    """The log cannot be compacted. It is unchanged."""
 
 
 class CompactionTotals(NamedTuple):
@@ -61,7 +60,7 @@ cdef enum:
     STEP_SWAP = 3
     STEP_CLOSE = 4
 
-# What a thread of low priority is to do, and what came of it.
+# A task for a thread of low priority, and its result.
 ctypedef struct Step:
     NativeCompaction *c
     Partition *partition
@@ -106,15 +105,16 @@ cdef void run(Step *step) noexcept nogil:
     if thread_start(&thread, b"kc-cleaner", take_low, step) == 0:
         thread_join(thread, NULL)
     else:
-        take(step)  # no thread can be had now
+        take(step)  # no thread can be started now
 
 
 @cython.no_gc
 cdef class Compaction:
-    """One round of one log: `step` until it says "done". `keys` has been begun for the log's dirty section.
+    """One compaction round of one log: call `step` until it returns "done". `keys.begin` has been called for the log's
+    dirty section.
 
-    Blocking, for a thread of one's own. `close` in any case; a group that was copied and has not taken its place is
-    given up. Raises CompactionCancelled, UncleanableLog, OSError.
+    Blocking: use a thread of your own. Call `close` in any case; it discards a copied group that has not taken its
+    place. Raises CompactionCancelled, UncleanableLog, OSError.
     """
     cdef NativeCompaction native
     cdef PartitionHandle handle
@@ -128,9 +128,9 @@ cdef class Compaction:
                  int nice=0):
         cdef Step step
         if self.opened:
-            raise ValueError("a compaction is of one round of one log")
+            raise ValueError("a Compaction serves one round of one log; make a new one")
         if keys.map.slots == NULL:
-            raise ValueError("the offset map has no memory; begin() comes first")
+            raise ValueError("the offset map has no memory; call begin() first")
         self.handle = handle
         self.keys = keys
         self.nice = nice
@@ -148,7 +148,7 @@ cdef class Compaction:
         self.close()
 
     def close(self):
-        """Files of an unfinished group go. Idempotent."""
+        """Removes the files of an unfinished group. Idempotent."""
         cdef Step step
         if self.opened and self.native.log != NULL:
             self.run(&step, STEP_CLOSE, 0)
@@ -180,7 +180,7 @@ cdef class Compaction:
             where = "a segment"
             if self.native.bad_segment != NULL:
                 where = self.native.bad_segment.path.decode(errors="replace") + ".log"
-            raise UncleanableLog(f"{name}: {where} has a batch that is none or whose checksum is wrong, at byte "
+            raise UncleanableLog(f"{name}: {where} has a malformed batch or a wrong checksum at byte "
                                  f"{self.native.position}")
         if error == ENOBUFS:
             raise UncleanableLog(f"{name}: the keys of one batch do not fit the cleaner's memory; raise "
@@ -190,7 +190,7 @@ cdef class Compaction:
         raise OSError(error, f"compacting {name}: {strerror(error)}")
 
     def step(self, int64_t max_bytes):
-        """Goes on for about so many bytes; the phase that comes next: "map", "copy", "swap" or "done"."""
+        """Works on about `max_bytes`. Returns the phase that comes next: "map", "copy", "swap" or "done"."""
         cdef Step step
         if self.native.log == NULL:
             raise ValueError("the compaction is closed")
@@ -211,7 +211,7 @@ cdef class Compaction:
 
     @property
     def end_offset(self):
-        """Once the map is made: where the log's dirty section begins after this round."""
+        """After the map phase: where the log's dirty section begins after this round."""
         return self.native.end_offset
 
     @property
@@ -222,10 +222,10 @@ cdef class Compaction:
             self.native.compactor.keyless_records)
 
 
-# --- what is asked of segments before ---
+# --- timestamps of segments ---
 
 cdef Segment *segment_at(PartitionHandle handle, int64_t base_offset) noexcept:
-    """Counted; NULL when there is none."""
+    """The segment that begins at `base_offset`, counted; NULL when there is none."""
     cdef Segment *found = NULL
     cdef SegmentList *list
     cdef int32_t i
@@ -241,7 +241,8 @@ cdef Segment *segment_at(PartitionHandle handle, int64_t base_offset) noexcept:
 
 
 def largest_timestamp(PartitionHandle handle not None, int64_t base_offset):
-    """Of a segment, in ms; -1 when it has none, or there is no such segment. Blocking. Raises OSError."""
+    """The largest timestamp of a segment in ms; -1 when it has none, or there is no such segment. Blocking. Raises
+    OSError."""
     cdef Segment *segment = segment_at(handle, base_offset)
     cdef int64_t timestamp_ms, unused
     cdef int result
@@ -256,7 +257,7 @@ def largest_timestamp(PartitionHandle handle not None, int64_t base_offset):
 
 
 def first_timestamp(PartitionHandle handle not None, int64_t base_offset):
-    """The largest of a segment's first batch, in ms; -1 when it has none. Blocking. Raises OSError."""
+    """The largest timestamp of a segment's first batch in ms; -1 when it has none. Blocking. Raises OSError."""
     cdef uint8_t raw[HEADER_BYTES]
     cdef BatchHeader header
     cdef Segment *segment = segment_at(handle, base_offset)

@@ -37,10 +37,10 @@ cdef enum:
     MOST_OF_A_GROUP = 256  # segments: all their files are open at once
 
 
-# --- what there is ---
+# --- the start of a round ---
 
 cdef SegmentList *copy_list(const SegmentList *list) noexcept nogil:
-    """With counts of its own, which go one by one as groups are replaced: the disk has their room again."""
+    """A copy with counts of its own. They are released as groups are replaced, which frees disk space early."""
     cdef SegmentList *copy = <SegmentList *> malloc(sizeof(SegmentList) + list.count * sizeof(Segment *))
     cdef int32_t i
     if copy != NULL:
@@ -96,7 +96,7 @@ cdef int collect_from(Compaction *c, Segment *segment, int64_t start) noexcept n
 
 
 cdef int collect_aborted(Compaction *c, int64_t start) noexcept nogil:
-    """The aborted transactions that begin below the round's end and end at or behind `start`."""
+    """Collects the aborted transactions that begin below the round's end and end at or behind `start`."""
     cdef int64_t last = load64(&c.log.last_aborted_offset)
     cdef int32_t i
     cdef int result = 0
@@ -113,7 +113,7 @@ cdef int collect_aborted(Compaction *c, int64_t start) noexcept nogil:
 
 
 cdef int32_t segment_of(const Compaction *c, int64_t offset) noexcept nogil:
-    """The last that begins at or before it."""
+    """Index of the last segment that begins at or before `offset`."""
     cdef int32_t i = 0
     while i + 1 < c.list.count and c.list.items[i + 1].base_offset <= offset:
         i += 1
@@ -139,7 +139,8 @@ cdef int begin_map(Compaction *c) noexcept nogil:
 
 
 cdef int64_t old_horizon(const Compaction *c, int64_t delete_retention_ms) noexcept nogil:
-    """From the last segment that was compacted before: tombstones of magic 0 and 1 have no horizon of their own."""
+    """Taken from the last segment that was compacted before: tombstones of magic 0 and 1 have no horizon of their
+    own."""
     cdef int32_t i = segment_of(c, c.first_dirty - 1)
     if c.first_dirty <= c.list.items[0].base_offset:
         return 0
@@ -172,7 +173,7 @@ cdef int compaction_open(Compaction *c, Log *log, OffsetMap *map, int64_t first_
     if result < 0:
         return result
     if upper_bound > c.list.items[c.list.count - 1].base_offset:
-        return -ECANCELED  # segments went that the caller counted on; the last one's files are perhaps being cut
+        return -ECANCELED  # segments that the caller counted on are gone; the last one may be losing bytes now
     last_batches_sort(&c.last)
     c.compactor.limits = c.config.rules.limits
     c.old_horizon_ms = old_horizon(c, delete_retention_ms)
@@ -210,8 +211,8 @@ cdef bint is_overtaken(Compaction *c) noexcept nogil:
 # --- reading ---
 
 cdef int refill(Compaction *c, Segment *segment, int64_t size, int64_t need) noexcept nogil:
-    """The block begins at `position`, and holds at least `need` bytes of the file, which has `size`. What it has of
-    them stays."""
+    """Makes the block begin at `position` and hold at least `need` bytes of the file, which has `size` bytes. Bytes
+    that the block already holds stay."""
     cdef int64_t keep = c.block_at + c.block_held - c.position
     cdef int64_t want, got
     cdef uint8_t *grown
@@ -239,8 +240,8 @@ cdef int refill(Compaction *c, Segment *segment, int64_t size, int64_t need) noe
 
 
 cdef int next_batch(Compaction *c, Segment *segment, const uint8_t **batch, BatchHeader *header) noexcept nogil:
-    """The batch at `position`, whole and with the right checksum: 1; 0 at the segment's end; -errno."""
-    cdef int64_t size = load64(&segment.size)  # once: a truncation may be under way
+    """Reads the whole batch at `position` and checks its checksum. Returns 1, 0 at the segment's end, or -errno."""
+    cdef int64_t size = load64(&segment.size)  # read once: a truncation may be under way
     cdef int64_t left = size - c.position
     cdef int64_t held = c.block_at + c.block_held - c.position
     cdef int result = 0
@@ -265,14 +266,14 @@ cdef int next_batch(Compaction *c, Segment *segment, const uint8_t **batch, Batc
 
 
 cdef int open_segment(Compaction *c, int32_t at) noexcept nogil:
-    """The next to be read, from its beginning."""
+    """Goes to the beginning of the segment to read next."""
     c.at = at
     c.position = c.block_at = c.block_held = 0
     return segment_open_log(c.list.items[at])
 
 
 cdef int errno_of(Compaction *c, int status) noexcept nogil:
-    """Of what compact_map and compact_filter said."""
+    """The errno for a status of compact_map or compact_filter."""
     if c.transactions.out_of_memory:
         return -ENOMEM
     if status == COMPACT_BAD_BATCH:
@@ -286,7 +287,7 @@ cdef bint tells_of_content(int result) noexcept nogil:
 
 
 cdef int noted(Compaction *c, int result) noexcept nogil:
-    """What was read of a log that was cut, or went, meanwhile is no damage to it."""
+    """Bad bytes do not mean damage when the log was cut or closed meanwhile: the result is then -ECANCELED."""
     if tells_of_content(result) and is_overtaken(c):
         return -ECANCELED
     if result == -EILSEQ and c.bad_segment == NULL:
@@ -317,7 +318,7 @@ cdef int map_some(Compaction *c, int64_t max_bytes) noexcept nogil:
         if result < 0:
             return result
         if result == 0:
-            # Compaction may have left no batch at the end of its offsets.
+            # Compaction may have left no batch at the end of the segment's offsets.
             c.compactor.map.latest_offset = max(c.compactor.map.latest_offset,
                                                 c.list.items[c.at + 1].base_offset - 1)
             result = open_segment(c, c.at + 1)
@@ -352,7 +353,7 @@ cdef int64_t index_bytes(Segment *segment, bint times) noexcept nogil:
 
 
 cdef bint fits(const Compaction *c, int32_t next, int64_t bytes, int64_t offsets, int64_t times) noexcept nogil:
-    """Whether the group may have the segment `next` too, and still be one segment."""
+    """Whether the group and the segment `next` fit into one segment."""
     cdef int64_t end = c.list.items[next + 1].base_offset if next + 1 < c.list.count else c.upper_bound
     return (bytes <= c.config.segment_bytes and offsets <= c.config.segment_index_bytes
             and times <= c.config.segment_index_bytes
@@ -361,7 +362,7 @@ cdef bint fits(const Compaction *c, int32_t next, int64_t bytes, int64_t offsets
 
 
 cdef int choose_group(Compaction *c) noexcept nogil:
-    """The segments that follow on the last group, as many as fit into one. `first` == `end`: there are none left."""
+    """Chooses the segments behind the last group, as many as fit into one. `first` == `end`: no segment is left."""
     cdef int64_t bytes = 0, offsets = 0, times = 0
     cdef int64_t more_offsets, more_times
     cdef Segment *segment
@@ -399,7 +400,7 @@ cdef int begin_group(Compaction *c) noexcept nogil:
 
 
 cdef Segment *like(const Segment *first) noexcept nogil:
-    """A new segment beside it, of the same base offset."""
+    """A new segment in the same directory, with the same base offset."""
     cdef size_t size = 0
     cdef char *directory
     cdef Segment *made
@@ -534,6 +535,6 @@ cdef int compaction_swap(Compaction *c, Waiter *blocked) noexcept nogil:
         c.fresh = NULL
         c.swapped += 1
         for i in range(c.first, c.end):
-            segment_release(c.list.items[i])  # NULL is none
+            segment_release(c.list.items[i])  # accepts NULL
             c.list.items[i] = NULL
     return result

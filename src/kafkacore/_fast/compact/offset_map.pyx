@@ -16,7 +16,7 @@ cdef extern from * nogil:
         return (int64_t) (((unsigned __int128) order * (uint64_t) homes) >> 64);
     }
     static inline void kc_prefetch(const void *p) { __builtin_prefetch(p, 1); }
-    /* Zeros; large pages where the system has them, since every look-up goes to another place. */
+    /* Zeroed memory. Large pages where the system has them, since each look-up goes to another place. */
     static inline void *kc_map_memory(size_t size) {
         void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) return NULL;
@@ -81,7 +81,7 @@ cdef void offset_map_prefetch(const OffsetMap *map, const KeyHash *hash) noexcep
 
 
 cdef int64_t find(const OffsetMap *map, const KeyHash *hash, bint *found) noexcept nogil:
-    """The slot that has the hash, or where it belongs."""
+    """The slot that has the hash, or the slot where it belongs."""
     cdef const OffsetSlot *slots = map.slots
     cdef int64_t at = home_of(hash.order, map.homes)
     found[0] = False
@@ -123,12 +123,12 @@ cdef int64_t offset_map_get(const OffsetMap *map, const KeyHash *hash) noexcept 
 
 
 cdef class KeyOffsets:
-    """An offset map of its own, for a cleaner thread and for tests. `seed` is 16 random bytes."""
+    """An offset map for a cleaner thread and for tests. `seed` is 16 random bytes."""
 
     def __init__(self, int64_t budget_bytes, double load_factor, bytes seed not None):
         self.check_free()
         if len(seed) != 16 or not 0 < load_factor <= 1 or budget_bytes < 0:
-            raise ValueError("a seed has 16 bytes, a load factor is above 0 and at most 1")
+            raise ValueError("the seed must have 16 bytes, the load factor must be above 0 and at most 1")
         offset_map_release(&self.map)
         offset_map_init(&self.map, budget_bytes, load_factor, int.from_bytes(seed[:8], "little"),
                         int.from_bytes(seed[8:], "little"))
@@ -137,23 +137,23 @@ cdef class KeyOffsets:
         offset_map_release(&self.map)
 
     def begin(self, int64_t most_keys):
-        """Forgets everything, and takes the memory that so many keys need, within its budget."""
+        """Empties the map, and allocates the memory for `most_keys` keys, within the budget."""
         self.check_free()
         if offset_map_begin(&self.map, most_keys) < 0:
             raise MemoryError
 
     def release(self):
-        """Gives the memory back; `begin` takes it again."""
+        """Frees the memory; `begin` allocates it again."""
         self.check_free()
         offset_map_release(&self.map)
 
     cdef int check_free(self) except -1:
         if self.held:
-            raise ValueError("a compaction is not closed that uses the map")
+            raise ValueError("a compaction still uses the map; close it first")
         return 0
 
     def put(self, key not None, int64_t offset):
-        """False: the map is full."""
+        """Returns False when the map is full."""
         cdef KeyHash hash
         self.hash_key(key, &hash)
         return offset_map_put(&self.map, &hash, offset) == 0
@@ -167,14 +167,14 @@ cdef class KeyOffsets:
     cdef int hash_key(self, key, KeyHash *hash) except -1:
         cdef Py_buffer view
         if self.map.slots == NULL:
-            raise ValueError("the map has no memory; begin() comes first")
+            raise ValueError("the map has no memory; call begin() first")
         PyObject_GetBuffer(key, &view, PyBUF_SIMPLE)
         offset_map_hash(&self.map, <const uint8_t *> view.buf, <size_t> view.len, hash)
         PyBuffer_Release(&view)
         return 0
 
     def hash_of(self, key not None):
-        """The 128 bits that a key is known by."""
+        """The 128-bit hash that identifies a key."""
         cdef KeyHash hash
         self.hash_key(key, &hash)
         return hash.order, hash.rest
@@ -192,5 +192,5 @@ cdef class KeyOffsets:
 
     @property
     def utilization(self):
-        """Kafka's: of all slots, not of those that may be used."""
+        """The share of all slots that is used, as Kafka computes it."""
         return self.map.count / self.map.homes if self.map.homes else 0.0

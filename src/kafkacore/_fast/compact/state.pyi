@@ -1,1 +1,1 @@
-"""Native only: see compact_state.pxd."""
+"""Native only: see state.pxd."""

@@ -45,7 +45,7 @@ cdef SeenProducer *empty_slots(int32_t count) noexcept nogil:
 
 
 cdef SeenProducer *slot_of(SeenProducer *slots, int32_t count, int64_t producer_id) noexcept nogil:
-    """Its own, or the empty one that it may have."""
+    """The producer's slot, or the empty slot that it would take."""
     cdef int32_t at = <int32_t> (hash_word(process_hash_key(), <uint64_t> producer_id) & <uint64_t> (count - 1))
     while slots[at].producer_id >= 0 and slots[at].producer_id != producer_id:
         at = (at + 1) & (count - 1)
@@ -68,7 +68,7 @@ cdef bint grow(SeenTransactions *seen) noexcept nogil:
 
 
 cdef SeenProducer *producer_of(SeenTransactions *seen, int64_t producer_id) noexcept nogil:
-    """NULL when memory is out."""
+    """NULL: no memory."""
     cdef SeenProducer *slot = slot_of(seen.slots, seen.slot_count, producer_id)
     if slot.producer_id >= 0:
         return slot
@@ -84,7 +84,7 @@ cdef SeenProducer *producer_of(SeenTransactions *seen, int64_t producer_id) noex
 
 
 cdef void begin_aborted(SeenTransactions *seen, int64_t offset) noexcept nogil:
-    """Those that begin at or before `offset` have begun."""
+    """Begins the aborted transactions whose first offset is at or before `offset`."""
     cdef SeenProducer *producer
     cdef int64_t i
     while seen.next < seen.aborted_count and seen.aborted[seen.next].first_offset <= offset:
@@ -129,7 +129,7 @@ cdef bint note_marker(SeenTransactions *seen, const uint8_t *batch, const BatchH
     cdef int marker
     cdef bint needed
     if header.record_count == 0:
-        return True  # cleaned already
+        return True  # was cleaned before
     marker = marker_of(batch, header)
     if marker == MARKER_OTHER or header.producer_id < 0:
         return False
@@ -157,7 +157,7 @@ cdef bint transactions_note(SeenTransactions *seen, const uint8_t *batch, const 
     producer = producer_of(seen, header.producer_id)
     if producer == NULL:
         return False
-    # An index that outlived its marker says nothing of what the producer wrote since.
+    # An index entry that outlived its marker says nothing about what the producer wrote after it.
     if producer.aborted >= 0 and seen.aborted[producer.aborted].last_offset >= header.base_offset:
         producer.observed = True
         return True
@@ -208,8 +208,8 @@ cdef void last_batches_free(LastBatches *last) noexcept nogil:
 
 
 cdef bint is_last_batch(const LastBatches *last, const BatchHeader *header) noexcept nogil:
-    """A data batch by its last offset; of a producer without one, the marker with its epoch, which fences older
-    ones."""
+    """Whether this is the producer's last batch: a data batch by its last offset. For a producer without data it is the
+    marker with its epoch, which fences older epochs."""
     cdef int32_t low = 0
     cdef int32_t high = last.count
     cdef int32_t middle

@@ -33,7 +33,8 @@ cdef enum:
     PARTS = 4
 
 cdef const char *part_name(int part) noexcept nogil:
-    """The .log is the first: who finds it under its final name finds no other segment's offsets in the others'."""
+    """The .log comes first: a reader that finds it under its final name finds no index with another segment's
+    offsets."""
     if part == 0:
         return b".log"
     if part == 1:
@@ -88,7 +89,8 @@ cdef int swap_sync(Segment *fresh) noexcept nogil:
         result = disk.sync(disk.self, fresh.time_index_file)
     if result == 0:
         result = disk.sync(disk.self, fresh.file)
-    # All of the names before one of them becomes .swap: a .log.swap that had lost its transaction index would go alone.
+    # Syncs all names before one of them becomes .swap: otherwise a start could use a .log.swap that lost its
+    # transaction index.
     return result if result < 0 else segment_sync_names(fresh)
 
 
@@ -110,7 +112,7 @@ cdef int unlink_part(const Segment *segment, int part, const char *suffix) noexc
 
 
 cdef void swap_discard(Segment *fresh) noexcept nogil:
-    # What cannot be removed is removed by the next start.
+    # The next start removes files that cannot be removed now.
     cdef int part
     for part in range(PARTS):
         unlink_part(fresh, part, b".cleaned")
@@ -140,7 +142,7 @@ cdef int rename_parts(const Segment *fresh, int first, const char *before, const
 # --- the list; under the lock ---
 
 cdef int32_t place_of(const Swap *swap) noexcept nogil:
-    """Where the former segments are in the log's list; -1 when they are not all there, or one takes appends."""
+    """Index of the first former segment in the log's list; -1 when not all of them are there, or one takes appends."""
     cdef const Log *log = swap.log
     cdef int32_t first = 0
     cdef int32_t i
@@ -149,7 +151,7 @@ cdef int32_t place_of(const Swap *swap) noexcept nogil:
     while first < log.segments.count and log.segments.items[first] != swap.former[0]:
         first += 1
     if first + swap.count >= log.segments.count:
-        return -1  # the last one of the list is the active one
+        return -1  # the last segment of the list is the active one
     for i in range(swap.count):
         if log.segments.items[first + i] != swap.former[i]:
             return -1
@@ -161,7 +163,7 @@ cdef int begin_swap(const Swap *swap, Waiter *blocked) noexcept nogil:
     if log.state == LOG_FAILED or log.state == LOG_CLOSED or load32(&log.dir.offline) or place_of(swap) < 0:
         return -ECANCELED
     if log.state != LOG_OPEN or log.swapping:
-        log_block(log, blocked)  # it rolls, is truncated, or is about to be stopped or moved
+        log_block(log, blocked)  # the log rolls, is truncated, or is about to be stopped or moved
         return LOG_BLOCKED
     log.swapping = True
     return 0
@@ -190,22 +192,23 @@ cdef int exchange(const Swap *swap) noexcept nogil:
     return result
 
 
-# --- all of it ---
+# --- the whole swap ---
 
 cdef int drop_former(const Swap *swap) noexcept nogil:
-    """The first one's names are the new segment's; its producer snapshot is of the same offset, and stays."""
+    """Removes the files of the former segments. The new segment takes over the first one's names, and its producer
+    snapshot, which has the same offset."""
     cdef int32_t i
     cdef int result = 0
     for i in range(swap.count):
         store32(&swap.former[i].dropped, SEGMENT_REPLACED)
     for i in range(1, swap.count):
-        # A start removes what begins below the new segment's end by itself; what lies behind it must not lose a later
-        # tombstone and keep the record that it was for.
+        # A start removes the .logs that begin below the new segment's end. Those behind it must go in order: a crash
+        # must not lose a later tombstone and keep the record that it deletes.
         if result == 0 and i > 1 and swap.former[i].base_offset >= swap.end_offset:
             result = segment_sync_names(swap.fresh)
         if result == 0:
             result = unlink_part(swap.former[i], 0, b"")
-    # Records that a crash brings back, behind the last that were kept, must not have lost their transaction index.
+    # Records behind the new segment's end that a crash brings back must still have their transaction index.
     if result == 0 and swap.count > 1:
         result = segment_sync_names(swap.fresh)
     for i in range(1, swap.count):
@@ -227,7 +230,7 @@ cdef void inherit(const Swap *swap) noexcept nogil:
     fresh.modified_ms = last.modified_ms
     fresh.entry_synced = True
     store64(&fresh.synced_size, fresh.size)
-    # Else the producer snapshot behind it is perhaps not on the disk, and the next commit sees to that.
+    # If one of them was not, its producer snapshot may not be on the disk, and the next commit syncs it.
     store32(&fresh.wholly_synced, whole)
 
 
@@ -256,7 +259,8 @@ cdef int change_files(const Swap *swap) noexcept nogil:
 
 
 cdef int open_former(const Swap *swap) noexcept nogil:
-    """Whoever still reads them must not come by the new segment's files, which have the first one's names."""
+    """Opens the former segments' files now: a reader could otherwise open the new segment's files, which get the first
+    one's names."""
     cdef int32_t i
     cdef int result = 0
     for i in range(swap.count):
@@ -290,5 +294,5 @@ cdef int swap_in(Swap *swap, Waiter *blocked) noexcept nogil:
         return result
     log_wake_blocked(log, WAKE_READY)
     log_wake_changed(log, WAKE_READY)
-    log_advance_start(log, log_start_offset)  # segments that were asked to go meanwhile
+    log_advance_start(log, log_start_offset)  # deletes segments whose deletion was asked for meanwhile
     return 0

@@ -10,6 +10,6 @@ from kafkacore._fast.wait.park cimport Waiter
 # Readers no longer see records below `offset`, and segments that hold nothing else are dropped. 0 or Kafka's error
 # code.
 cdef int log_advance_start(Log *log, int64_t offset) noexcept nogil
-# Retention by time and size as configured, below `high_watermark`: how many segments went (at least 0), LOG_BLOCKED
+# Retention by time and size as configured, below `high_watermark`: returns how many it deleted, LOG_BLOCKED
 # (the active segment is due too and rolls first; `blocked` is queued), or -KAFKA_STORAGE_ERROR.
 cdef int log_delete_old(Log *log, int64_t high_watermark, Waiter *blocked) noexcept nogil

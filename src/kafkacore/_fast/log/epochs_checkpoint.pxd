@@ -7,5 +7,5 @@ from kafkacore._fast.log.log cimport Log
 
 # Whether the file lacks entries that are worth a sync.
 cdef bint log_epochs_wanted(const Log *log) noexcept nogil
-# Then writes it soon.
+# Writes the file soon if it lacks such entries.
 cdef void log_save_epochs(Log *log) noexcept nogil

@@ -1,5 +1,5 @@
 """The small files beside a log's segments: written whole, by way of a temporary file and a rename, so that a reader
-finds the old one or the new one. Blocking: pool threads only. All give 0 or -errno.
+finds the old one or the new one. Blocking: pool threads only. All return 0 or -errno.
 """
 
 from libc.stdint cimport int64_t, uint8_t

@@ -134,9 +134,9 @@ cdef bint partition_advance(Partition *p, WakeList *wakes) noexcept nogil
 
 # The high watermark of an earlier run, brought within the log.
 cdef void partition_restore(Partition *p, int64_t high_watermark) noexcept nogil
-# DeleteRecords: everything below `offset` (-1: the high watermark) goes. 0 or Kafka's error code; may block.
+# DeleteRecords: removes all records below `offset` (-1: the high watermark). 0 or Kafka's error code; may block.
 cdef int partition_delete_records(Partition *p, int64_t offset, int64_t *low_watermark) noexcept nogil
-cdef int partition_expire_producers(Partition *p) noexcept nogil  # how many went
+cdef int partition_expire_producers(Partition *p) noexcept nogil  # returns how many
 # Writes partition.metadata of a log that has no topic id: it is from before topic ids, or a crash cut its making short.
 # 0 or -errno; may block.
 cdef int partition_assign_topic_id(Partition *p, const uint8_t *topic_id) noexcept nogil

@@ -184,7 +184,7 @@ cdef class PartitionHandle:
             with nogil:
                 partition_release(self.partition)
 
-    # --- what it is ---
+    # --- state ---
 
     @property
     def topic(self):
@@ -313,7 +313,7 @@ cdef class PartitionHandle:
             segments_release(list)
         return found
 
-    # --- what it becomes ---
+    # --- role and configuration ---
 
     def become_leader(self, int32_t leader_id, int32_t leader_epoch, int32_t partition_epoch=0, followers=(),
                       int32_t min_isr=1):
@@ -337,7 +337,7 @@ cdef class PartitionHandle:
         with nogil:
             partition_close(self.partition, ROLE_GONE if gone else ROLE_NONE)
 
-    # --- its life on disk; all of these block ---
+    # --- its files; all of these block ---
 
     def restore_high_watermark(self, int64_t offset):
         """Sets the high watermark of replication-offset-checkpoint, brought within the log. Call it after the load and

@@ -63,7 +63,7 @@ cdef class LoadProgress:
         return load64(&self.segments_left)
 
 
-# --- what lies in a directory ---
+# --- the files of a directory ---
 
 cdef bint ends(const char *name, Py_ssize_t size, const char *end) noexcept nogil:
     cdef Py_ssize_t length = <Py_ssize_t> strlen(end)

@@ -1,9 +1,9 @@
-"""The partition table: topic id or name, and index, to Partition. Immutable and counted; the publisher makes a new one,
-hands it to each processor by mail, and the old one goes when all have taken it. Processors look up without a lock or a
-count.
+"""The partition table: topic id or name, and index, to Partition. Immutable and counted. The publisher makes a new
+table and hands it to each processor by mail; the old one is freed when all have taken the new one. Processors look up
+without a lock or a count.
 
 A topic is counted by itself, and so is each shard of the two indexes: a new table shares with the old one every topic
-and every shard that did not change. One topic more or less costs a pointer for each shard and a copy of two of them.
+and every shard that did not change. Adding or removing a topic copies two shards, and a pointer to each other shard.
 """
 
 from libc.stdint cimport int32_t, uint8_t
@@ -36,7 +36,7 @@ cdef void table_release(PartitionTable *table) noexcept nogil
 cdef Partition *table_find_id(const PartitionTable *table, const uint8_t *topic_id, int32_t index) noexcept nogil
 cdef Partition *table_find_name(const PartitionTable *table, const uint8_t *topic, int32_t size,
                                 int32_t index) noexcept nogil
-# Whether the topic is known at all: tells UNKNOWN_TOPIC_ID from UNKNOWN_TOPIC_OR_PARTITION.
+# Whether the topic is known at all: UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION.
 cdef bint table_knows_id(const PartitionTable *table, const uint8_t *topic_id) noexcept nogil
 
 cdef Topic *topic_new(const uint8_t *topic_id, const char *name, int32_t name_size, int32_t count) noexcept nogil

@@ -173,7 +173,7 @@ cdef int producers_reserve(Producers *producers, const BatchHeader *header) noex
     return 0
 
 
-# --- what is in the log ---
+# --- batches in the log ---
 
 cdef void take_epoch(Producer *producer, int16_t epoch) noexcept nogil:
     """A new epoch starts the producer's sequences anew."""

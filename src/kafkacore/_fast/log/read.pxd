@@ -20,7 +20,7 @@ cdef int log_read(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bi
 cdef int log_read_slowly(Log *log, int64_t offset, int64_t bound, int64_t max_bytes, bint min_one,
                          ReadResult *out) noexcept nogil
 
-# Pool threads only; both give 0 or Kafka's error code. The first record at or after `timestamp_ms` and below `bound`
+# Pool threads only; both return 0 or Kafka's error code. The first record at or after `timestamp_ms` and below `bound`
 # (ListOffsets by time): -1, -1, -1 when there is none.
 cdef int log_offset_by_time(Log *log, int64_t timestamp_ms, int64_t bound, int64_t *offset, int64_t *found_ms,
                             int32_t *leader_epoch) noexcept nogil

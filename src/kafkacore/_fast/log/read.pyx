@@ -100,7 +100,7 @@ cdef bint read_recent(Log *log, int64_t offset, int64_t bound, int64_t max_bytes
     return True
 
 
-# --- everything else ---
+# --- reads from the files ---
 
 cdef void look(Log *log, int64_t offset, int64_t bound, Look *at) noexcept nogil:
     """Under the lock."""

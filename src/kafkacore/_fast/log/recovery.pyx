@@ -364,7 +364,7 @@ cdef int load_epochs(Load *load) noexcept nogil:
     return result
 
 
-# --- all of it ---
+# --- the whole load ---
 
 cdef int load_producers(Recovery *recovery, int64_t end_offset) noexcept nogil:
     cdef Load *load = &recovery.load

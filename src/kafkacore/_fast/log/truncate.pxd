@@ -10,7 +10,7 @@ from kafkacore._fast.log.log cimport Log
 from kafkacore._fast.log.segment cimport Segment
 from kafkacore._fast.wait.park cimport Waiter
 
-# Cuts the log so that it ends at `offset`; a batch that holds `offset` goes whole. 0, LOG_BLOCKED or
+# Cuts the log so that it ends at `offset`; a batch that holds `offset` is removed whole. 0, LOG_BLOCKED or
 # KAFKA_STORAGE_ERROR.
 cdef int log_truncate_to(Log *log, int64_t offset, Waiter *blocked) noexcept nogil
 # Drops all records and begins anew at `offset`, as a follower does whose leader's log starts behind its own end.

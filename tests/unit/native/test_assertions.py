@@ -55,7 +55,7 @@ def test_unlock_aborts_when_another_thread_holds_the_mutex():
     program = (
         f"{LOCKS}import threading\nlog.lock()\nother = threading.Thread(target=log.unlock)\nother.start()\nother.join()"
     )
-    assert "unlocked by a thread that does not hold it" in abort_message(program)
+    assert "a thread unlocks a mutex that it does not hold" in abort_message(program)
 
 
 @only_debug

@@ -22,7 +22,7 @@ class SimulatedFiles:
         self.locked = set()
 
     def crash(self, rng):
-        """Keeps the durable state and, for each directory, the changes of names before a random one."""
+        """Keeps the durable state. Each directory also keeps a random number of its first changes of names."""
         cut = {}
         for directory, change in self.pending:
             if cut.setdefault(directory, rng.random()) > rng.random():

@@ -104,8 +104,7 @@ class Client:
         return {Path(each.log_dir).name: each for each in results}
 
     def shown(self, name: str, topic: str) -> dict[tuple[int, bool], Any]:
-        """The replicas of a topic in a directory from DescribeLogDirs, by partition and whether they are future
-        ones."""
+        """DescribeLogDirs: the replicas of a topic in a directory, by partition and whether it is a future replica."""
         topics = {each.name: each for each in self.describe()[name].topics}
         if topic not in topics:
             return {}

@@ -6,8 +6,8 @@ REWRITE = "KAFKACORE_REWRITE_ANSWERS"  # only with --peer
 
 
 def written(path, story, answers):
-    """The lines of the story in the file, one per answer. With KAFKACORE_REWRITE_ANSWERS, writes `answers` there
-    first."""
+    """Returns the lines of the story in the file, one per answer. With KAFKACORE_REWRITE_ANSWERS, it first writes
+    `answers` to the file."""
     title = f"# {story.__name__.replace('_', ' ')}"
     parts = dict(part.partition("\n")[::2] for part in path.read_text().rstrip("\n").split("\n\n"))
     if REWRITE in os.environ:

@@ -21,10 +21,10 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-MAX_WAITING: Final = 10_000  # writes that wait to be appended; the shard must not decide more than these
+MAX_WAITING: Final = 10_000  # writes that may wait to be appended; a shard must not decide more
 _ALL_ACKS: Final = -1
-_TOO_LARGE: Final = -2  # in the place of a write's offset
-_PATIENCE_S: Final = 60.0  # one wait for the high watermark; then another one begins
+_TOO_LARGE: Final = -2  # stands where a write's offset would be
+_PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; the journal then waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
 Acknowledgement = tuple[int, int]  # a kind of `watch` and an offset
@@ -44,7 +44,7 @@ class WritableLog(Protocol):
 
 class JournalSettings(NamedTuple):
     linger_ms: int
-    timeout_ms: int  # from a decision to its commit; then its waiter gets an answer
+    timeout_ms: int  # a decision's time to be committed; after it, the waiter gets an answer
     codec: int = 0
 
 
@@ -62,11 +62,11 @@ class Outcome(Protocol):
 
     def committed(self, token: int, base_offset: int) -> None: ...
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """Tokens that are not in the log. When a write fails, every later write fails with it. The exception is an
+        """The writes with these tokens failed. When a write fails, every later write fails with it. The exception is an
         independent write that is too large: it fails alone."""
 
     def timed_out(self, token: int) -> None:
-        """It may still be committed, or fail."""
+        """The time of the write is over. It may still be committed, or fail."""
 
 
 class _Write:
@@ -106,7 +106,7 @@ class Journal:
         self._appended: deque[tuple[Acknowledgement, list[_Write]]] = deque()
         self._acknowledging: asyncio.Task[None] | None = None
         self._closed = False
-        self._telling = False  # decisions that these reports cause are appended when the whole batch has been reported
+        self._telling = False  # while a batch is reported; decisions that the reports cause are appended after it
         self._open: deque[_Write] = deque()  # writes whose fate nobody knows yet, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self.batches = 0
@@ -126,8 +126,8 @@ class Journal:
         return [task for task in (self._appending, self._acknowledging) if task is not None]
 
     def write(self, token: int, records: Records, independent: bool = False) -> None:
-        """The records lie in one batch, behind everything written before. `settle` appends them. No later write counts
-        on an `independent` one."""
+        """Queues one write. `settle` appends its records in one batch, behind everything written before. No later write
+        counts on an `independent` one."""
         write = _Write(token, records, independent, self._loop.time() + self._settings.timeout_ms / 1000)
         self._waiting.append(write)
         self._open.append(write)
@@ -206,7 +206,7 @@ class Journal:
         if self._closed:
             return
         if result is None:
-            # the log may have it; a client that repeats the request puts it there twice
+            # the log may have the batch; a client that repeats its request adds it a second time
             self._fail(writes, ErrorCode.REQUEST_TIMED_OUT)
         else:
             self._appended_as(result, writes, len(batch))
@@ -224,7 +224,7 @@ class Journal:
         self._await_commit(writes, result.ack)
 
     def _fail_oldest(self) -> None:
-        """The oldest write fits into no batch. Its failure is reported behind the writes that are appended."""
+        """The oldest write fits into no batch. Its failure is reported after the writes that are already appended."""
         if self._waiting[0].independent:
             write = self._waiting.popleft()
             write.base_offset = _TOO_LARGE
@@ -233,8 +233,8 @@ class Journal:
             self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
 
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
-        """Fails `writes` and all that wait: a decision that followed a failed one counted on what did not happen. A
-        write that was only behind one that is too large is to be repeated."""
+        """Fails `writes` and all that wait, because later decisions count on earlier ones. A write that only waited
+        behind one that is too large gets an error that its client retries."""
         later, self._waiting = self._waiting, deque()
         if error == ErrorCode.MESSAGE_TOO_LARGE and not writes:
             writes = [later.popleft()]
@@ -248,7 +248,7 @@ class Journal:
 
     def _await_commit(self, writes: list[_Write], ack: Acknowledgement | None) -> None:
         if ack is None and self._appended:
-            ack = self._appended[-1][0]  # not before those that are appended
+            ack = self._appended[-1][0]  # reported only after the writes that are already appended
         if ack is None or (not self._appended and self._log.satisfies(*ack)):
             self._tell(writes)
             return

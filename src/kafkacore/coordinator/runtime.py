@@ -1,8 +1,8 @@
 """Runs one shard of a coordinator for each partition of its topic that this node leads: loads it, feeds it, carries out
 its decisions, and unloads it when the leadership goes.
 
-The module is generic over shards: groups and transactions run alike. A shard is deterministic and knows no world.
-Everything here belongs to one loop.
+The module is generic over shards: groups and transactions run alike. A shard is deterministic: it knows no clock, loop
+or log. Everything here belongs to one loop.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kafkacore.runtime.scheduler import Scheduled, Scheduler
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
 LOADS_AT_ONCE: Final = 2  # one reads its disk while the other is replayed
-ANSWERS_IN_A_TURN: Final = 256  # of a large group's rebalance
+ANSWERS_IN_A_TURN: Final = 256  # a large group's rebalance completes many answers
 _WATERMARK_PATIENCE_S: Final = 60.0
-# After these errors the partition is not this shard's to write.
+# After these errors the shard may no longer write to the partition.
 _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Effects(Protocol):
-    """The decisions of a shard: appends are (token, records, whether later appends count on it), answers are (waiter,
+    """The decisions of a shard. An append is (token, records, whether later appends count on it). An answer is (waiter,
     response)."""
 
     @property

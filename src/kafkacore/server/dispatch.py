@@ -149,8 +149,8 @@ class Dispatcher:
         return served.lowest <= call.api_version <= served.highest
 
     def _decode(self, call: RequestContext, served: _Served, body: bytes | memoryview) -> Any:
-        """The request; or bytes, the answer to one whose version is unknown if the protocol has such an answer
-        (KIP-511).
+        """Returns the decoded request. When its version is unknown and the protocol has an answer to that (KIP-511),
+        returns the bytes of that answer.
         """
         version = call.api_version
         if self._supports(served, call):
@@ -160,7 +160,7 @@ class Dispatcher:
         api = apis.api(call.api_key)
         floor = apis.ADVERTISED_FLOORS.get(call.api_key, api.lowest)
         if floor <= version < api.lowest:
-            # Advertised for old librdkafka, which looks at the range alone (KAFKA-18659): refused when used.
+            # Old librdkafka looks only at the range (KAFKA-18659): the version is advertised, and refused when used.
             old = apis.request_class(call.api_key).decode_prefix(body, version)[0]
             refused = finish_now(error_response_steps(old, version, ErrorCode.UNSUPPORTED_VERSION))
             return apis.encode_response(call.api_key, version, call.correlation_id, refused)
@@ -215,7 +215,7 @@ def _let_go(body: bytes | memoryview) -> None:
 
 
 def _parked_answer(call: RequestContext, request: Any, done: asyncio.Future[Response]) -> bytes | None:
-    """The answer that a future brings which is done and was not cancelled."""
+    """The answer in `done`, a future that is done and was not cancelled."""
     error = done.exception()
     if error is None:
         response = done.result()

@@ -1,7 +1,7 @@
 """This broker's part in coordinating groups: `__consumer_offsets`, the shards of the partitions that it leads, and the
 coordinator of each group.
 
-Made when the topic exists or a client first asks for a coordinator: a node without groups pays nothing for them.
+The node makes it when the topic exists or a client first asks for a coordinator. A node without groups pays nothing.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Groups:
         self._led: set[int] = set()
         self._awaiting: dict[asyncio.Future[None], None] = {}
         self._closed = False
-        self._counted_as_of: MetadataImage | None = None  # how many partitions there are
+        self._counted_as_of: MetadataImage | None = None  # the image whose partitions `_count` counts
         self._count = 0
         self._limit_as_of: MetadataImage | None = None
         self._limit_bytes = 0
@@ -151,7 +151,7 @@ class Groups:
         return -1 if partition is None else partition.leader
 
     async def create_topic(self) -> None:
-        """Waits until the topic exists, was refused, or the client had better ask again."""
+        """Waits until the topic exists, was refused, or the client should ask again."""
         self._auto_topics.request([OFFSETS_TOPIC])
         try:
             async with asyncio.timeout(CREATION_PATIENCE_S):
@@ -167,7 +167,7 @@ class Groups:
         try:
             await future
         finally:
-            self._awaiting.pop(future, None)  # a waiter that gave up is not kept until the metadata changes
+            self._awaiting.pop(future, None)  # a waiter that gave up leaves now, not when the metadata changes
 
     # --- requests ---
 

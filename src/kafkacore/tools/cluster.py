@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _list_endpoints(arguments: argparse.Namespace) -> list[str]:
     fenced = arguments.include_fenced_brokers
     if fenced and not arguments.bootstrap_server:
-        raise AdminError("--include-fenced-brokers goes with --bootstrap-server")
+        raise AdminError("--include-fenced-brokers needs --bootstrap-server")
 
     async def ask(admin: Admin) -> tuple[int, Any]:
         return admin.kind, (await admin.describe_cluster(include_fenced=fenced)).brokers

@@ -406,7 +406,7 @@ def read(bootstrap: str, topic: str, partition: int, count: int) -> list[bytes]:
     while len(found) < count:
         messages = consumer.consume(min(10_000, count - len(found)), PATIENCE_S)
         if not messages:
-            raise DemoFailedError(f"{topic}-{partition}: {len(found):,} of {count:,} records came and then nothing")
+            raise DemoFailedError(f"{topic}-{partition}: only {len(found):,} of {count:,} records arrived")
         found += [message.value() or b"" for message in messages if not message.error()]
     consumer.close()
     return found

@@ -89,8 +89,8 @@ class _NotHere(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         parser.error(
-            f"{self.option_strings[0]}: there is no tiered storage here, and its records are not known; "
-            "kafka-dump-log decodes them, --print-data-log shows their bytes"
+            f"{self.option_strings[0]}: kafkacore has no tiered storage and cannot decode its records; "
+            "kafka-dump-log can, and --print-data-log shows their bytes"
         )
 
 
@@ -105,7 +105,7 @@ def _decoder_class(name: str) -> str:
 
 def _at_least(least: int, text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) >= least):
-        raise argparse.ArgumentTypeError(f"{text} is no number of bytes, {least} or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a number of bytes of at least {least}")
     return int(text)
 
 
@@ -125,8 +125,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     if arguments.decoder is not None and (arguments.key_decoder_class or arguments.value_decoder_class):
         print(
-            f"kafkacore: --{arguments.decoder}-decoder reads keys and values: {_KEY_CLASS} and {_VALUE_CLASS} do "
-            "not go with it",
+            f"kafkacore: --{arguments.decoder}-decoder reads keys and values: {_KEY_CLASS} and {_VALUE_CLASS} "
+            "cannot be combined with it",
             file=sys.stderr,
         )
         return 2

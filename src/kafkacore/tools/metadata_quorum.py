@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _describe(arguments: argparse.Namespace) -> None:
     if arguments.human_readable and not arguments.replication:
-        raise AdminError("--human-readable goes with --replication")
+        raise AdminError("--human-readable needs --replication")
     cluster_id, quorum = run_admin(arguments, _ask_quorum)
     if arguments.status:
         print("\n".join(_status(cluster_id, quorum)))

@@ -328,11 +328,11 @@ def test_dump_reports_a_number_of_too_few_bytes(dump):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--remote-log-metadata-decoder"], "there is no tiered storage here"),
+        (["--remote-log-metadata-decoder"], "kafkacore has no tiered storage"),
         (["--key-decoder-class", "com.example.Avro"], "com.example.Avro is not one of StringDecoder, IntegerDecoder"),
         (["--value-decoder-class", "kafka.LongDecoder"], "kafka.LongDecoder is not one of"),
-        (["--max-bytes", "-5"], "-5 is no number of bytes, 0 or more"),
-        (["--max-message-size", "0"], "0 is no number of bytes, 1 or more"),
+        (["--max-bytes", "-5"], "-5 is not a number of bytes of at least 0"),
+        (["--max-message-size", "0"], "0 is not a number of bytes of at least 1"),
         (["--offsets-decoder", "--transaction-log-decoder"], "not allowed with argument --offsets-decoder"),
     ],
 )
@@ -344,7 +344,7 @@ def test_wrong_options_are_refused(options, told, capfd):
 
 def test_two_decoders_for_one_record_are_refused(capfd):
     assert main(["dump-log", "0.log", "--offsets-decoder", "--key-decoder-class", "LongDecoder"]) == 2
-    assert "do not go with it" in capfd.readouterr().err
+    assert "cannot be combined with it" in capfd.readouterr().err
 
 
 def test_greatest_max_bytes_means_no_limit(dump):

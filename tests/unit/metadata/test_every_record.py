@@ -228,7 +228,7 @@ def test_record_of_each_type_survives_a_snapshot(name: str, level: MetadataVersi
 
 @pytest.mark.parametrize("name", NAMES)
 def test_records_of_every_version_are_replayed(name: str) -> None:
-    """A log may begin at a level below those that are opened, and have been raised since."""
+    """A log may have begun at a level that is no longer opened, and an upgrade raised it since."""
     lowest, highest = class_of(name).VERSIONS
     for version in range(lowest, highest + 1):
         written = random_record(name, version, 1).encode(version)

@@ -214,7 +214,7 @@ def everything() -> MetadataImage:
 
 
 def test_feature_record_does_not_set_kraft_version() -> None:
-    """3.9 wrote it here as well (KAFKA-18979)."""
+    """Apache Kafka 3.9 wrote kraft.version as a feature record as well (KAFKA-18979)."""
     image = replay(EMPTY_IMAGE, FEATURES, FeatureLevelRecord(name="kraft.version", feature_level=1))
     assert image.features == {"metadata.version": 30}
 

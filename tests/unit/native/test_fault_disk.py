@@ -1,4 +1,4 @@
-"""A real disk under a log that fills up and fails on the test's order."""
+"""A real disk under a log. The disk fills up and fails when the test orders it."""
 
 from __future__ import annotations
 

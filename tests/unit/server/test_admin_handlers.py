@@ -143,7 +143,7 @@ def test_valid_resources_are_forwarded_and_answered_in_order(asked: Asked) -> No
         (ErrorCode.INVALID_CONFIG, "bad"),
         (0, None),
         (ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
-        (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller has told nothing of it."),
+        (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's answer does not mention this resource."),
     ]
     assert asked.passed_on == [(TOPIC, "good"), (TOPIC, "bad"), (GROUP, "g"), (TOPIC, "lost")]
 

@@ -202,7 +202,7 @@ cdef class OffsetCommit(RecordSource):
         if name != self.names[number]:
             encoded = name.encode()
             if len(encoded) > MAX_STRING:
-                raise ValueError(f"a topic's name of {len(encoded)} bytes")
+                raise ValueError(f"a topic's name has {len(encoded)} bytes, more than {MAX_STRING}")
             self.make_room(<int32_t> PyBytes_GET_SIZE(encoded))
             self.found.append(encoded)
             topic.name.data = <const uint8_t *> PyBytes_AS_STRING(encoded)

@@ -82,9 +82,9 @@ cdef extern from * nogil:
 cdef enum:
     PAUSE_MS = 10             # how often a paused listener looks for room
     ACCEPTS = 64              # connections of one listener in a row
-    RESERVED_SHARE = 8        # one in so many file descriptors is reserved for logs and checkpoints ...
-    MOST_RESERVED = 1024      # ... at most
-    LAST_SHARE = 4            # one in so many of these is never given to connections
+    RESERVED_SHARE = 8        # one in so many file descriptors is reserved for logs and checkpoints
+    MOST_RESERVED = 1024      # the most descriptors that are reserved
+    LAST_SHARE = 4            # one in so many reserved descriptors never goes to a connection
     SHORT_LINE_NS = 60000000000   # logs a line about missing descriptors at most this often
 
 
@@ -160,7 +160,7 @@ cdef void take_in(Acceptor *a, Listener *listener, int handle, const uint8_t *ad
 
 
 cdef inline bint connections_hold_most(int64_t limit) noexcept nogil:
-    """Whether connections, and not logs, use up the file descriptors."""
+    """Whether connections hold at least half of the file descriptors."""
     return connections_open() >= limit // 2
 
 
@@ -191,7 +191,7 @@ cdef void run_short(Acceptor *a, Listener *listener, const char *why) noexcept n
 
 
 cdef bint leave_the_rest(Acceptor *a, Listener *listener, int handle) noexcept nogil:
-    """After a newcomer got the descriptor `handle`. True: the rest are kept for logs, and the listener is paused."""
+    """Runs after a newcomer got the descriptor `handle`. True: the rest is for logs, and the listener is paused."""
     cdef int64_t limit = kc_descriptor_limit()
     cdef bint they_hold_most = connections_hold_most(limit)
     cdef long long held = connections_open()
@@ -350,8 +350,8 @@ cdef class NativeAcceptor:
     def add(self, NativePlane plane not None, int handle, int32_t number, int32_t most=0x7FFFFFFF,
             int64_t per_second=0, bint exempt=False) -> None:
         """Accepts on `handle`, a non-blocking listening socket that stays open until `remove`. `number` names the
-        listener within its plane; `most` and `per_second` (0: unlimited) are its own limits; the plane's limits do not
-        count for an `exempt` one.
+        listener within its plane; `most` and `per_second` (0: unlimited) are its own limits. An `exempt` listener
+        is free from the plane's limits.
         """
         cdef Listener *listener
         cdef NativeProcessor processor
@@ -405,8 +405,7 @@ cdef class NativeAcceptor:
         self.kept.pop((plane, number), None)
 
     def limit(self, NativePlane plane not None, int32_t number, int32_t most, int64_t per_second) -> None:
-        """max.connections and max.connection.creation.rate (0: unlimited) of a listener; they may change at any
-        time."""
+        """Sets max.connections and max.connection.creation.rate (0: unlimited) of a listener, at any time."""
         cdef Listener *listener
         self.check()
         with nogil:
@@ -418,7 +417,7 @@ cdef class NativeAcceptor:
             mutex_unlock(&self.acceptor.lock)
 
     def limit_plane(self, NativePlane plane not None, int64_t per_second) -> None:
-        """Sets the rate for all listeners of a plane together; they belong to this acceptor."""
+        """Sets the rate for all listeners of a plane together. All of them must belong to this acceptor."""
         self.check()
         with nogil:
             mutex_lock(&self.acceptor.lock)

@@ -15,14 +15,14 @@ cdef enum:
 
 ctypedef struct Extent:
     const uint8_t *data   # memory, or NULL for a file range
-    Segment *segment      # file range: counted; else NULL
+    Segment *segment      # for a file range, a counted reference; else NULL
     int64_t offset        # in the file
     int64_t size
 
 
 ctypedef struct Answer:
     uint8_t *memory       # owned by malloc; what memory extents point into
-    Extent *extents       # NULL while `inline_extents` is enough (so that an Answer may be copied), else malloc
+    Extent *extents       # from malloc; NULL while `inline_extents` is enough, so that an Answer may be copied
     int32_t count
     int32_t capacity
     int32_t next          # sending: the extent under way
@@ -32,7 +32,7 @@ ctypedef struct Answer:
 
 
 cdef void answer_clear(Answer *a) noexcept nogil  # frees memory, gives the segments back
-# Both return 0 or -ENOMEM. A file range takes over one reference to `segment`, unless it fails.
+# Both return 0 or -ENOMEM. When answer_add_file succeeds, it takes over one reference to `segment`.
 cdef int answer_add_memory(Answer *a, const uint8_t *data, int64_t size) noexcept nogil
 cdef int answer_add_file(Answer *a, Segment *segment, int64_t offset, int64_t size) noexcept nogil
 

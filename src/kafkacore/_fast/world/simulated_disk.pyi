@@ -35,8 +35,8 @@ class SimulatedDisk:
     @property
     def is_dead(self) -> bool: ...
     def fail(self, kind: str, error: int = ..., after: int = 0) -> None:
-        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes; error 0: no
-        longer."""
+        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes. `error` 0
+        ends that."""
 
     def limit(self, capacity_bytes: int | None = None) -> None:
         """Sets the capacity. A write beyond it writes the part that fits and fails with ENOSPC; None: unlimited."""

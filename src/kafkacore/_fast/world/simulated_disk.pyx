@@ -411,8 +411,8 @@ cdef class SimulatedDisk:
         return bool(dead)
 
     def fail(self, str kind, int error=errors.EIO, int64_t after=0):
-        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes; error 0: no
-        longer."""
+        """Lets operations of a kind (read, write, sync, names) fail after `after` more successes. `error` 0
+        ends that."""
         cdef int number = FAULT_KINDS.index(kind)
         with nogil:
             mutex_lock(&self.disk.lock)

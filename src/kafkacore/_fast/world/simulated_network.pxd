@@ -10,8 +10,8 @@ from kafkacore._fast.world.environment cimport Transport
 
 ctypedef struct Trouble:
     Transport real
-    uint64_t state            # atomic; of the random numbers
-    int64_t most_bytes        # of one read or write
+    uint64_t state            # state of the random numbers; atomic
+    int64_t most_bytes        # the most that one read or write moves
     uint64_t again_below      # a call returns -EAGAIN when its random number is below this
     uint64_t break_below      # ... and -ECONNRESET when it is below this
     int64_t calls             # atomic

@@ -86,8 +86,8 @@ cdef void troubled_close(void *self, int handle) noexcept nogil:
 
 
 cdef class TroubledNetwork:
-    """Trouble by a seed. A read or write moves at most `most_bytes`; the shares `again_share` and `break_share` (0 to
-    1) of the calls find the socket empty or full, or broken."""
+    """Trouble by a seed. A read or write moves at most `most_bytes`. The share `again_share` (0 to 1) of the calls
+    finds the socket empty or full, and the share `break_share` finds it broken."""
 
     def __cinit__(self, uint64_t seed, *, int64_t most_bytes=1 << 20, double again_share=0.0, double break_share=0.0):
         cdef Environment real = Environment()

@@ -50,7 +50,7 @@ def handle(context: FeatureView, call: RequestContext, request: ApiVersionsReque
 
 
 def bodies(context: FeatureView, api_versions: Iterable[int]) -> list[bytes]:
-    """The encoded responses of several versions, which differ only from ZERO_LEVELS_SINCE on."""
+    """The encoded responses of several versions. They have one content before ZERO_LEVELS_SINCE, another from it on."""
     older, newer = response(context, ZERO_LEVELS_SINCE - 1), response(context, ZERO_LEVELS_SINCE)
     return [(newer if version >= ZERO_LEVELS_SINCE else older).encode(version) for version in api_versions]
 
@@ -69,7 +69,7 @@ def response(context: FeatureView, api_version: int) -> ApiVersionsResponse:
         ],
         finalized_features_epoch=context.finalized_epoch,
         finalized_features=[
-            # Levels, not ranges, are finalised: both ends are the level.
+            # The cluster finalises a level, not a range, so both ends are that level.
             ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
             for name, level in sorted(context.finalized_features.items())
             if level

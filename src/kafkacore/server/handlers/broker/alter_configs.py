@@ -27,9 +27,9 @@ from kafkacore.server.handlers.describe_configs import BROKER_LOGGER
 LOG: Final = logging.getLogger("kafkacore.server")
 # No log and no broker reads these, so nothing else would warn that they have no effect.
 _OF_OTHERS: Final = {GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
-NOTES_LOGGED: Final = 10  # of one request, which may change 10,000 groups
+NOTES_LOGGED: Final = 10  # warnings for one request, which may change 10,000 groups
 _STORED: Final = (TOPIC, BROKER, CLIENT_METRICS, GROUP)
-_UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller has told nothing of it.")
+_UNTOLD: Final = (ErrorCode.UNKNOWN_SERVER_ERROR, "The controller's answer does not mention this resource.")
 Settled = dict[int, tuple[int, str | None]]  # error and message by the resource's place in the request
 Told = dict[tuple[int, str], tuple[int, str | None]]  # the controller's answers, by type and name
 

@@ -98,7 +98,7 @@ class Loader:
 
     async def _take(self, batch: Batch, start_offset: int) -> None:
         if not batch.crc_ok:
-            raise CorruptBatchError(f"the batch at offset {batch.base_offset} has another checksum than its bytes")
+            raise CorruptBatchError(f"the checksum of the batch at offset {batch.base_offset} does not match its bytes")
         if batch.is_control:
             self._end_transaction(batch)
             return

@@ -136,7 +136,7 @@ cdef class TopicOffsets:
         cdef Py_ssize_t size = 0
         fields.metadata.data = <const uint8_t *> PyUnicode_AsUTF8AndSize(metadata, &size)
         if size > 0x7FFFFFFF:
-            raise ValueError(f"metadata of {size} bytes")
+            raise ValueError(f"an offset's metadata has {size} bytes, more than 2147483647")
         fields.metadata.size = <int32_t> size
         fields.offset, fields.leader_epoch = offset, leader_epoch
         fields.commit_timestamp, fields.expire_timestamp = commit_timestamp, expire_timestamp

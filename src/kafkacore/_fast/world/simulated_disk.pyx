@@ -599,7 +599,7 @@ class HeldLock:
         self._path = path
 
     def lend(self):
-        """Lends the lock to another process; this disk has none."""
+        """Does nothing: no other process can see this disk."""
 
     def close(self):
         self._locked.discard(self._path)

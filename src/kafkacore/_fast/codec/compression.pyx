@@ -4,6 +4,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint8_t
 
+from kafkacore._version import __version__
 from kafkacore._fast.codec.context cimport (
     CODEC_CORRUPT, CODEC_GZIP, CODEC_LZ4, CODEC_NO_MEMORY, CODEC_NONE, CODEC_OK, CODEC_SNAPPY, CODEC_TOO_LARGE,
     CODEC_UNAVAILABLE, CODEC_UNKNOWN, CODEC_ZSTD, LEVEL_DEFAULT, codec_context_free, codec_context_new, codec_library,
@@ -161,7 +162,7 @@ cdef object version_in_name(path):
 
 
 cdef object package_version(name):
-    # Not at the top: it imports the package `email`, a tenth of what a start may cost.
+    # Not at the top: it imports the package `email`, a tenth of what a start may cost, and is rarely needed.
     from importlib.metadata import PackageNotFoundError, version as version_of_package
 
     try:
@@ -179,7 +180,7 @@ cdef object library_for(codec, int number, work):
         name = codec_library(number, inflates, &path, &version)
     if name == NULL:
         if number == CODEC_SNAPPY:
-            return CodecLibrary(codec, work, "kafkacore", package_version("kafkacore"), None, True)
+            return CodecLibrary(codec, work, "kafkacore", __version__, None, True)
         return CodecLibrary(codec, work, "cramjam", package_version("cramjam"), None, True)
     place = os.fsdecode(path) if path != NULL else None
     reported = version.decode() if version != NULL else version_in_name(place) if place else None

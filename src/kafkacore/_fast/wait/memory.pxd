@@ -77,7 +77,8 @@ ctypedef struct Frame:
 cdef Frame *frame_new(Budget *budget, int64_t size, int64_t reserved, int skew) noexcept nogil
 cdef void frame_hold(Frame *frame) noexcept nogil
 cdef void frame_release(Frame *frame) noexcept nogil
-# The steps of `frame_release` for a thread that holds the GIL: only `frame_return` locks. It follows a drop that is True.
+# The steps of `frame_release` for a thread that holds the GIL: only `frame_return` locks. It follows a drop that
+# returns True.
 cdef bint frame_drop(Frame *frame) noexcept nogil  # True: that was the last reference
 cdef void frame_return(Frame *frame) noexcept nogil
 cdef void frames_trim() noexcept nogil  # frees the frames that this thread keeps for recycling

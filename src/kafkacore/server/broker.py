@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kafkacore._fast.hot import fetch, list_offsets, produce
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
@@ -42,7 +42,6 @@ from kafkacore.server.context import BrokerContext
 from kafkacore.server.directory_assignments import DirectoryAssignments
 from kafkacore.server.dispatch import Dispatcher
 from kafkacore.server.features import supported_features
-from kafkacore.server.groups import Groups
 from kafkacore.server.handlers import BROKER, api_versions
 from kafkacore.server.lifecycle import AdvertisedListener, BrokerLifecycle, BrokerState
 from kafkacore.server.partition_waits import PartitionWaits
@@ -52,6 +51,9 @@ from kafkacore.server.unenforced_quotas import UnenforcedQuotas
 from kafkacore.server.values_in_effect import values_in_effect
 from kafkacore.storage.cleaner import LogCleaner, cleaner_settings
 from kafkacore.storage.names import OFFSETS_TOPIC
+
+if TYPE_CHECKING:
+    from kafkacore.server.groups import Groups
 
 LOG: Final = logging.getLogger("kafkacore.server")
 SESSIONS_MEMORY_SHARE: Final = 64  # fetch sessions may use this fraction of the machine's memory: 1/64
@@ -193,6 +195,9 @@ class BrokerServer:
             self.cleaner.configure(cleaner_settings(config))
 
     def _make_groups(self, environment: Environment) -> Groups:
+
+        # Groups are made when a client first asks for one: a start does not pay for the coordinator.
+        from kafkacore.server.groups import Groups  # noqa: PLC0415
 
         context, published_groups = self.context, PublishedGroups(environment)
         made = Groups(

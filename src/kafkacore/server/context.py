@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kafkacore._fast.hot.fetch_session import FetchSessionCache
 from kafkacore.config import BrokerConfig, TopicConfig
@@ -20,9 +21,11 @@ from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
 from kafkacore.server.features import supported_features
-from kafkacore.server.groups import Groups
 from kafkacore.server.partition_waits import PartitionWaits
 from kafkacore.server.producer_ids import ProducerIds
+
+if TYPE_CHECKING:
+    from kafkacore.server.groups import Groups
 
 
 class BrokerContext:

@@ -6,11 +6,10 @@ shutdown (KAFKA-10471).
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from typing import Final
-
-import orjson
 
 from kafkacore.runtime.files import OS_FILES, Files
 
@@ -41,7 +40,7 @@ def remove(directory: str, files: Files = OS_FILES) -> None:
 def read_epoch(directory: str, files: Files = OS_FILES) -> int:
     """The broker epoch; NO_EPOCH if the file does not exist or, as in Kafka before 3.7, is empty."""
     try:
-        content = orjson.loads(files.read(os.path.join(directory, NAME)))
+        content = json.loads(files.read(os.path.join(directory, NAME)))
     except (FileNotFoundError, ValueError):
         return NO_EPOCH
     epoch = content.get("brokerEpoch") if isinstance(content, dict) else None

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Final, NamedTuple
-
-import orjson
 
 from kafkacore._fast.base.uuid import ZERO, Uuid
 from kafkacore.runtime.files import OS_FILES, Files, replace
@@ -45,7 +44,7 @@ def encode(state: QuorumState, version: int) -> bytes:
     else:
         fields = {"leaderId": state.leader_id, "leaderEpoch": state.leader_epoch, "votedId": state.voted_id}
         fields["votedDirectoryId"] = str(state.voted_directory_id)
-    return orjson.dumps(fields | {"data_version": version})
+    return json.dumps(fields | {"data_version": version}, separators=(",", ":")).encode()
 
 
 def write(directory: str, state: QuorumState, version: int, files: Files = OS_FILES) -> None:
@@ -66,7 +65,7 @@ def read(directory: str, files: Files = OS_FILES) -> QuorumState | None:
 def decode(data: bytes, path: str = NAME) -> QuorumState:
     """Raises MalformedFileError, which names `path`."""
     try:
-        fields = orjson.loads(data.split(b"\n", 1)[0])
+        fields = json.loads(data.split(b"\n", 1)[0])
     except ValueError:
         raise MalformedFileError(
             path,

@@ -15,6 +15,7 @@ check mypy .venv/bin/mypy
 # cython-lint starts pycodestyle by name.
 check cython-lint env PATH="$PWD/.venv/bin:$PATH" cython-lint src/kafkacore
 check contracts .venv/bin/python ci/contracts.py
+check prose .venv/bin/python ci/prose.py src tests docs README.md CONTRIBUTING.md CHANGELOG.md ci benchmarks examples setup.py
 if command -v shellcheck >/dev/null; then check shellcheck shellcheck -x ci/*.sh .ci/run; fi
 
 [ ${#failed[@]} -eq 0 ] || die "not clean: ${failed[*]}"

@@ -585,7 +585,7 @@ def test_memory_comes_back_when_it_is_granted_to_a_connection_that_closes(serve:
         holder.socket.close()
         until(lambda: serving.counter("connections") == 0)
         serving.peers.clear()
-        assert serving.counter("memory_used_bytes") == 0
+        until(lambda: serving.counter("memory_used_bytes") == 0)  # the handler's loop gives its frame back last
 
 
 @contextmanager

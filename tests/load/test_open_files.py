@@ -36,7 +36,8 @@ def test_node_serves_its_clients_when_connections_take_every_file_descriptor(tmp
                 one = held.enter_context(socket.socket())
                 one.setblocking(False)
                 one.connect_ex((host, int(port)))
-            wait_until(lambda: open_files(node) >= FOR_CONNECTIONS, what="connections that take every descriptor")
+            # An acceptor looks at the number of a new descriptor: a few below it may be free again.
+            wait_until(lambda: open_files(node) >= FOR_CONNECTIONS - 16, what="connections that take every descriptor")
             assert open_files(node) < OPEN_FILES - 20  # the reserve of logs
             honest.go_on(50)
             honest.check()

@@ -198,10 +198,10 @@ class MixedQuorum:
     def make_leader_of_kind(self, ours):
         """Kills every controller of the other kind and starts them again; returns the leader, which is of this kind.
 
-        A controller that has just started waits for its election timeout and votes meanwhile, so that the one that was
-        alive wins nearly always.
+        They start again once the others have a leader. When the others are no majority, one that has just started waits
+        for its election timeout and votes meanwhile; it may still win, and then the next attempt begins.
         """
-        for _ in range(6):
+        for _ in range(12):
             leader = self.leader()
             if self.controllers[leader].ours == ours:
                 return leader
@@ -209,9 +209,11 @@ class MixedQuorum:
             others = {node_id: member for node_id, member in self.controllers.items() if member.ours != ours}
             for member in others.values():
                 member.kill()
+            if 2 * len(others) < len(self.controllers):
+                self.leader()
             for node_id, member in others.items():
                 member.start(self.addresses[node_id])
-        raise AssertionError(f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in 6 elections")
+        raise AssertionError(f"no controller {'of ours' if ours else 'of Apache Kafka'} was elected in 12 elections")
 
     def next_leader(self, last):
         return wait_until(lambda: (now := self.leader()) != last and now, LIMIT_S, f"another leader than {last}")

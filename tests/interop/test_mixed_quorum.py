@@ -121,32 +121,17 @@ def test_voters_of_both_kinds_are_added_and_removed(mixed_quorum, tools_of_eithe
     quorum.assert_logs_agree(quorum.wait_equal())
 
 
-def test_controller_of_ours_joins_a_quorum_of_theirs_by_itself(mixed_quorum):
+@pytest.mark.parametrize(("first", "joins"), [("apache-4.3", OURS), (OURS, "apache-4.3")], ids=["ours", "theirs"])
+def test_controller_joins_a_quorum_of_the_other_kind_by_itself(mixed_quorum, first, joins):
     """KIP-1186; the leader answers before the change is committed, which Apache Kafka knows since 4.2."""
     quorum = mixed_quorum(
         "apache-4.3",
         dynamic=True,
-        first={1: "apache-4.3"},
-        later={2: OURS},
+        first={1: first},
+        later={2: joins},
         overrides={"controller.quorum.auto.join.enable": "true"},
     )
     quorum.start_later(2)
     wait_until(lambda: set(quorum.voters()) == {1, 2}, LIMIT_S, "controller 2 among the voters")
-    names = [quorum.create_topic()]
-    quorum.wait_visible(names)
-    quorum.assert_logs_agree(quorum.wait_equal())
-
-
-def test_controller_of_theirs_joins_a_quorum_of_ours_by_itself(mixed_quorum):
-    quorum = mixed_quorum(
-        "apache-4.3",
-        dynamic=True,
-        first={1: OURS},
-        later={2: "apache-4.3"},
-        overrides={"controller.quorum.auto.join.enable": "true"},
-    )
-    quorum.start_later(2)
-    wait_until(lambda: set(quorum.voters()) == {1, 2}, LIMIT_S, "controller 2 among the voters")
-    names = [quorum.create_topic()]
-    quorum.wait_visible(names)
+    quorum.wait_visible([quorum.create_topic()])
     quorum.assert_logs_agree(quorum.wait_equal())

@@ -4,13 +4,11 @@
 serves the same configuration keys; only the program that runs on a directory differs.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 
 from asking import ask
 from brokers import APACHE, APACHE_START_TIMEOUT_S, java
-from kafkacore._fast.record.batch import Batches
 from kafkacore.protocol.messages import CreateTopicsRequest, DescribeQuorumRequest, MetadataRequest
 from kafkacore.protocol.uuid import Uuid
 from processes import ROOT, Child, accepts, free_ports, wait_until
@@ -269,12 +267,3 @@ class MixedQuorum:
                     other, expected = seen.setdefault(offset, (node_id, data))
                     assert data == expected, f"offset {offset} differs between {other} and {node_id}"
         assert len(seen) > 3, "hardly anything was compared"
-
-    def copy_of(self, node_id, into):
-        """A copy of one member's directory, for tools that lock it."""
-        shutil.copytree(self.controllers[node_id].data, into)
-        return into
-
-
-def metadata_records(member):
-    return [record for data in member.metadata_batches().values() for batch in Batches(data) for record in batch]

@@ -17,7 +17,7 @@ from kafkacore.protocol.uuid import ZERO
 from kafkacore.raft import control, election, replication
 from kafkacore.raft.answer_checks import check_leader
 from kafkacore.raft.roles import Destination, Follower, Leader, VoterChange
-from kafkacore.raft.voters import ReplicaKey, Voter, VoterSet
+from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
 
 if TYPE_CHECKING:
     from kafkacore.raft.core import InFlight, Raft
@@ -31,13 +31,22 @@ _RESPONSES: Final = {
 }
 
 
+def _endpoints(request: Any) -> Endpoints:
+    return tuple([(each.name, each.host, each.port) for each in request.listeners])
+
+
+def _listeners(request_class: Any, endpoints: Endpoints) -> list[Any]:
+    """The reverse of `_endpoints`, for a request of that class."""
+    return [request_class.Listener(name=name, host=host, port=port) for name, host, port in endpoints]
+
+
 # --- the leader's side ---
 
 
 def on_add_voter(raft: Raft, token: Any, request: Any) -> None:
     """Asks the new voter which kraft.version it supports; `on_api_versions_response` goes on."""
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
-    endpoints = tuple([(each.name, each.host, each.port) for each in request.listeners])
+    endpoints = _endpoints(request)
     role = _leader(raft, token, request)
     if role is None:
         return
@@ -123,7 +132,7 @@ def on_remove_voter(raft: Raft, token: Any, request: Any) -> None:
 def on_update_voter(raft: Raft, token: Any, request: Any) -> None:
     """A voter's endpoints and versions. The answer does not wait for the commit, as in Apache Kafka."""
     key = ReplicaKey(request.voter_id, request.voter_directory_id)
-    endpoints = tuple([(each.name, each.host, each.port) for each in request.listeners])
+    endpoints = _endpoints(request)
     versions = request.kraft_version_feature
     supported = versions.min_supported_version, versions.max_supported_version
     error = replication.leader_only_error(raft, request.current_leader_epoch)
@@ -280,7 +289,7 @@ def _update_of_myself(raft: Raft) -> Any | None:
         current_leader_epoch=raft.epoch,
         voter_id=raft.me.replica_id,
         voter_directory_id=raft.me.directory_id,
-        listeners=[request_class.Listener(name=name, host=host, port=port) for name, host, port in config.endpoints],
+        listeners=_listeners(request_class, config.endpoints),
         kraft_version_feature=request_class.KRaftVersionFeature(
             min_supported_version=lowest, max_supported_version=highest
         ),
@@ -303,7 +312,7 @@ def _join(raft: Raft, role: Follower) -> Any | None:
         timeout_ms=config.request_timeout_ms,
         voter_id=raft.me.replica_id,
         voter_directory_id=raft.me.directory_id,
-        listeners=[request_class.Listener(name=name, host=host, port=port) for name, host, port in config.endpoints],
+        listeners=_listeners(request_class, config.endpoints),
         # This replica's own Fetch commits the new set, and waits for the answer to this request.
         ack_when_committed=False,
     )
@@ -319,7 +328,7 @@ def on_join_response(raft: Raft, sent: InFlight, response: Any) -> None:
 
 
 def on_update_voter_response(raft: Raft, sent: InFlight, response: Any) -> None:
-    """Nothing to do: the new set comes with the log, and a refusal is tried again when the next update is due.
+    """Hears who leads. The new set comes with the log, and a refused update is sent again when the next one is due.
     Raises ImpossibleAnswerError."""
     del sent
     leader = response.current_leader

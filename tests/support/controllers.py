@@ -178,6 +178,12 @@ class Harness:
             await self.register(broker_id, **values)
             assert not (await self.heartbeat(broker_id)).is_fenced
 
+    def hear_nothing(self, ms: int) -> None:
+        """Time passes in which the controller could hear, and nobody speaks. It does not tick."""
+        for _ in range(ms):
+            self.now += 1
+            self.controller.next_tick_ms  # noqa: B018 - looks at the clock
+
     async def register(self, broker_id: int, incarnation: int = 1, version: int = 4, **values: Any) -> Any:
         caller = Caller()
         caller.api_version = version

@@ -161,7 +161,7 @@ class ControllerServer:
             # The next tick must come: without it no broker would be fenced.
             LOG.exception("a periodic task of the controller has failed; it runs again")
         finally:
-            self._ticking = loop.call_later(self.quorum.tick_interval_ms / 1000, self._tick)
+            self._ticking = loop.call_later(self.quorum.next_tick_ms / 1000, self._tick)
 
     async def _register(self) -> None:
         """Reports this controller's listeners to the active one (KIP-919)."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kafkacore.controller.quorum.liveness import Liveness
 from kafkacore.protocol.errors import ErrorCode, KafkaError
 from kafkacore.protocol.messages import (
     AllocateProducerIdsRequest,
@@ -109,18 +108,6 @@ def test_heartbeat_of_another_incarnation_does_not_keep_a_session(run: Any, diff
         await harness.until(lambda: harness.controller.image.brokers[1].fenced)
 
     run(story)
-
-
-@pytest.mark.parametrize("epoch", [6, 8])
-def test_liveness_counts_the_heartbeats_of_the_registered_epoch_only(epoch: int) -> None:
-    liveness = Liveness(1000)
-    liveness.registered(1, 7, 0)
-    liveness.heard(1, epoch, 900)
-    assert liveness.expired(1000) == [(1, 7)]
-    assert not liveness.has_session(1, 7, 950)
-    liveness.heard(1, 7, 900)
-    assert liveness.expired(1000) == []
-    assert liveness.has_session(1, 7, 950) and not liveness.has_session(1, epoch, 950)
 
 
 # -- controlled shutdown

@@ -189,7 +189,7 @@ def test_crashed_broker_leads_its_only_replicas_again(run, level, recovery_state
     async def story(harness):
         await harness.brokers(1)
         await create(harness, "a", [[1]])
-        harness.now += SESSION_MS + 1
+        harness.hear_nothing(SESSION_MS + 1)
         epoch = harness.partition("a", 0).leader_epoch
         await harness.register(1, 2)
         assert harness.partition("a", 0).leader == -1
@@ -437,6 +437,7 @@ def test_failed_fencing_is_retried_and_does_not_delay_others(run, monkeypatch, c
         assert not harness.controller.image.brokers[1].fenced
         assert "broker 1 sends no heartbeats and could not be fenced" in caplog.text
         failing.clear()
+        harness.now += SESSION_MS // 8
         harness.controller.tick()
         await harness.until(lambda: harness.controller.image.brokers[1].fenced)
 

@@ -13,7 +13,7 @@ LIMIT_S = 20
 class Failing:
     """Every other tick fails."""
 
-    tick_interval_ms = 1
+    next_tick_ms = 1
 
     def __init__(self) -> None:
         self.ticks = 0

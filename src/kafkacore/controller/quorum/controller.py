@@ -116,10 +116,16 @@ class QuorumController:
         return self._active_epoch >= 0
 
     @property
-    def tick_interval_ms(self) -> int:
-        """The interval of calls to `tick`."""
+    def next_tick_ms(self) -> int:
+        """Milliseconds until the next call of `tick`: when the next session may end, or the log has been idle for long
+        enough."""
+        now = self._now_ms()
+        wait_ms = self._liveness.wait_ms(now)
         idle = self._settings.config.metadata_max_idle_interval_ms
-        return min(self._liveness.check_interval_ms, idle) if idle > 0 else self._liveness.check_interval_ms
+        if idle > 0:
+            since_ms = now - self._last_append_ms
+            wait_ms = min(wait_ms, max(idle - since_ms, 0) if since_ms < idle else idle)
+        return wait_ms
 
     # --- requests ---
 

@@ -6,19 +6,43 @@ fences a broker for its own slowness (KAFKA-15019).
 
 from __future__ import annotations
 
+import heapq
 from typing import Final
 
 NEVER: Final = -1
-CHECKS_PER_SESSION: Final = 8
+PULSES_PER_SESSION: Final = 8
+
+
+class HearingTime:
+    """The time during which this controller could hear, in ms. It is monotonic time without the gaps.
+
+    The owner calls `at` at least once in each `pulse_ms`. When a call comes later, the controller did not run, or
+    somebody has moved its clock: of such a gap only one pulse counts. So nobody is fenced for a silence that no one
+    could have heard.
+    """
+
+    __slots__ = ("_heard_ms", "_last_ms", "pulse_ms")
+
+    def __init__(self, pulse_ms: int) -> None:
+        self.pulse_ms = pulse_ms
+        self._heard_ms = 0
+        self._last_ms: int | None = None
+
+    def at(self, now_ms: int) -> int:
+        if self._last_ms is not None:
+            self._heard_ms += min(max(now_ms - self._last_ms, 0), self.pulse_ms)
+        self._last_ms = now_ms
+        return self._heard_ms
 
 
 class Contact:
     """`heard`: a heartbeat came while this controller is active; else the broker is only assumed to live. Others must
-    have read up to `shutdown_offset` before the broker may leave."""
+    have read up to `shutdown_offset` before the broker may leave. `last_ms` is hearing time."""
 
-    __slots__ = ("epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = ("broker_id", "epoch", "heard", "last_ms", "metadata_offset", "shutdown_offset")
 
-    def __init__(self, epoch: int, last_ms: int) -> None:
+    def __init__(self, broker_id: int, epoch: int, last_ms: int) -> None:
+        self.broker_id = broker_id
         self.epoch = epoch
         self.last_ms = last_ms
         self.heard = False
@@ -26,22 +50,23 @@ class Contact:
 
 
 class Liveness:
-    """State of an active controller. Times are monotonic milliseconds."""
+    """State of an active controller. The times of calls are monotonic milliseconds."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self.session_timeout_ms = session_timeout_ms
+        self._time = HearingTime(max(1, session_timeout_ms // PULSES_PER_SESSION))
         self._contacts: dict[int, Contact] = {}
-        self._checked_ms = NEVER
-
-    @property
-    def check_interval_ms(self) -> int:
-        return max(1, self.session_timeout_ms // CHECKS_PER_SESSION)
+        # One entry for each contact, with the earliest end of its session. A heartbeat leaves the entry in place; it
+        # moves when it comes up.
+        self._ends: list[tuple[int, int, Contact]] = []
+        self._entries = 0
 
     def registered(self, broker_id: int, epoch: int, now_ms: int, leaving: bool = False) -> None:
         """A broker is in the image at `epoch`, and its session begins. `leaving`: it is in controlled shutdown."""
         known = self._contacts.get(broker_id)
         if known is None or known.epoch != epoch:
-            self._contacts[broker_id] = Contact(epoch, now_ms)
+            contact = self._contacts[broker_id] = Contact(broker_id, epoch, self._time.at(now_ms))
+            self._push(contact.last_ms + self.session_timeout_ms, contact)
         elif not leaving:
             known.shutdown_offset = NEVER
 
@@ -52,7 +77,7 @@ class Liveness:
         """A heartbeat has arrived; it may still wait for its decision."""
         contact = self._contacts.get(broker_id)
         if contact is not None and contact.epoch == epoch:
-            contact.last_ms, contact.heard = now_ms, True
+            contact.last_ms, contact.heard = self._time.at(now_ms), True
 
     def has_session(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Whether this incarnation has sent a heartbeat in time. A new controller has heard of no broker yet: a broker
@@ -60,23 +85,36 @@ class Liveness:
         contact = self._contacts.get(broker_id)
         return (
             contact is not None and contact.heard and contact.epoch == epoch
-            and now_ms - contact.last_ms < self.session_timeout_ms
+            and self._time.at(now_ms) - contact.last_ms < self.session_timeout_ms
         )  # fmt: skip
 
+    def wait_ms(self, now_ms: int) -> int:
+        """Milliseconds until `expired` must be called again: when the next session may end, and in each pulse."""
+        time_ms = self._time.at(now_ms)
+        until_end = self._ends[0][0] - time_ms if self._ends else self._time.pulse_ms
+        return max(0, min(until_end, self._time.pulse_ms))
+
     def expired(self, now_ms: int) -> list[tuple[int, int]]:
-        """Id and epoch of the brokers whose session is over, sorted by id. Time in which this process did not run does
-        not count."""
-        if self._checked_ms != NEVER:
-            lost_ms = now_ms - self._checked_ms - 2 * self.check_interval_ms
-            if lost_ms > 0:
-                for contact in self._contacts.values():
-                    contact.last_ms += lost_ms
-        self._checked_ms = now_ms
-        return [
-            (broker_id, contact.epoch)
-            for broker_id, contact in sorted(self._contacts.items())
-            if now_ms - contact.last_ms >= self.session_timeout_ms
-        ]
+        """Id and epoch of the brokers whose session is over, sorted by id, until each of them is `gone` or heard."""
+        time_ms = self._time.at(now_ms)
+        over: list[Contact] = []
+        while self._ends and self._ends[0][0] <= time_ms:
+            contact = heapq.heappop(self._ends)[2]
+            if self._contacts.get(contact.broker_id) is not contact:
+                continue
+            end_ms = contact.last_ms + self.session_timeout_ms
+            if end_ms > time_ms:
+                self._push(end_ms, contact)
+            else:
+                over.append(contact)
+        for contact in over:
+            # One that cannot be fenced now comes up again.
+            self._push(time_ms + self._time.pulse_ms, contact)
+        return sorted((contact.broker_id, contact.epoch) for contact in over)
+
+    def _push(self, end_ms: int, contact: Contact) -> None:
+        self._entries += 1
+        heapq.heappush(self._ends, (end_ms, self._entries, contact))
 
     def read_up_to(self, broker_id: int, offset: int) -> None:
         contact = self._contacts.get(broker_id)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import ModuleType
 from typing import Final
 
 from kafkacore import __version__
@@ -36,11 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="kafkacore", description="An Apache Kafka node: broker and controller.")
     parser.add_argument("--version", action="version", version=f"kafkacore {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    # With `prog`, argparse formats no usage line to find the name of a command, and imports nothing to format it.
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", prog="kafkacore")
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if given[:1] == [name]:
-            module = import_module(f"kafkacore.tools.{name.replace('-', '_')}")
+            module = _import(f"kafkacore.tools.{name.replace('-', '_')}", own_process=argv is None)
             command.description = module.DESCRIPTION
             command.set_defaults(run=module.run)
             module.add_arguments(command)
@@ -52,6 +55,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _import(name: str, *, own_process: bool) -> ModuleType:
+    """Imports a command's module. In a process of its own the garbage collector rests meanwhile and never looks at the
+    modules later: they live as long as the process, and looking at them takes a tenth of a start."""
+    if not own_process:
+        return import_module(name)
+    gc.disable()
+    try:
+        return import_module(name)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from kafkacore import __version__
+from kafkacore.controller import quorum
 from kafkacore.tools import main as command_line
 
 
@@ -89,7 +90,18 @@ def test_version_is_printed(capsys):
 HEAVY = ("aiokafka", "confluent_kafka", "hypothesis", "numpy", "prometheus_client", "pytest")
 
 
-def test_start_imports_no_client_and_no_test_library():
-    program = f"import json, sys, kafkacore.tools.start; print(json.dumps(sorted(set({HEAVY!r}) & set(sys.modules))))"
+def test_start_imports_no_client_no_test_library_and_no_module_of_a_later_request():
+    unwanted = {*HEAVY, *(f"{quorum.__name__}.{name}" for name in quorum.ON_REQUEST)}
+    program = f"import json, sys, kafkacore.tools.start; print(json.dumps(sorted({unwanted!r} & set(sys.modules))))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize("name", sorted(quorum.ON_REQUEST))
+def test_a_late_module_of_the_controller_is_imported_when_its_attribute_is_used(name):
+    assert getattr(quorum, name).__name__ == f"{quorum.__name__}.{name}"
+
+
+def test_the_controller_package_raises_attribute_error_for_an_unknown_name():
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = quorum.nonsense

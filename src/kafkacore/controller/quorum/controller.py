@@ -16,23 +16,10 @@ from typing import Any, Final, Protocol
 
 from kafkacore.config import BrokerConfig
 from kafkacore.config.dynamic import adopted
-from kafkacore.controller.quorum import (
-    activation,
-    cluster,
-    deletion,
-    directories,
-    features,
-    producer_ids,
-    quotas,
-    reassignments,
-    scram_users,
-)
-from kafkacore.controller.quorum.configuration import ConfigAlteration
+from kafkacore.controller import quorum as on_request
+from kafkacore.controller.quorum import activation, cluster
 from kafkacore.controller.quorum.decisions import Decision, Settings
-from kafkacore.controller.quorum.elections import LeaderElection
 from kafkacore.controller.quorum.liveness import Liveness
-from kafkacore.controller.quorum.reassignments import Reassignment
-from kafkacore.controller.quorum.topics import PartitionGrowth, TopicCreation, TopicDescriptions
 from kafkacore.metadata.delta import MetadataDelta
 from kafkacore.metadata.edit import Edit, next_root
 from kafkacore.metadata.image import BROKER, EMPTY_IMAGE, MetadataImage
@@ -133,18 +120,22 @@ class QuorumController:
         """POLICY_VIOLATION for too much at once, REQUEST_TIMED_OUT."""
         return await self._user_write(
             request,
-            lambda: TopicCreation(self._head, self._settings, self._new_uuid, self._descriptions).decide(request),
+            lambda: on_request.topics.TopicCreation(
+                self._head, self._settings, self._new_uuid, self._descriptions
+            ).decide(request),
         )
 
     async def delete_topics(self, caller: Caller, request: Any) -> Any:
         """TOPIC_DELETION_DISABLED, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
         return await self._user_write(
-            request, lambda: deletion.delete_topics(self._head, self._settings, request, caller.api_version)
+            request, lambda: on_request.deletion.delete_topics(self._head, self._settings, request, caller.api_version)
         )
 
     async def create_partitions(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        return await self._user_write(request, lambda: PartitionGrowth(self._head, self._settings).decide(request))
+        return await self._user_write(
+            request, lambda: on_request.topics.PartitionGrowth(self._head, self._settings).decide(request)
+        )
 
     async def register_broker(self, caller: Caller, request: Any) -> Any:
         """DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION, INCONSISTENT_CLUSTER_ID."""
@@ -180,50 +171,60 @@ class QuorumController:
 
     async def allocate_producer_ids(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
-        return await self._write(lambda: producer_ids.allocate(self._head, request))
+        return await self._write(lambda: on_request.producer_ids.allocate(self._head, request))
 
     async def assign_replicas_to_dirs(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
-        return await self._write(lambda: directories.assign(self._head, self._settings, request))
+        return await self._write(lambda: on_request.directories.assign(self._head, self._settings, request))
 
     async def alter_configs(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
         return await self._write(
-            lambda: ConfigAlteration(self._head, self._settings, forwarded=caller.forwarded).legacy(request)
+            lambda: on_request.configuration.ConfigAlteration(
+                self._head, self._settings, forwarded=caller.forwarded
+            ).legacy(request)
         )
 
     async def incremental_alter_configs(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
         return await self._write(
-            lambda: ConfigAlteration(self._head, self._settings, forwarded=caller.forwarded).incremental(request)
+            lambda: on_request.configuration.ConfigAlteration(
+                self._head, self._settings, forwarded=caller.forwarded
+            ).incremental(request)
         )
 
     async def alter_client_quotas(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
-        return await self._write(lambda: quotas.alter_client_quotas(self._head, request))
+        return await self._write(lambda: on_request.quotas.alter_client_quotas(self._head, request))
 
     async def alter_user_scram_credentials(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION."""
-        return await self._write(lambda: scram_users.alter_users(self._head, request))
+        return await self._write(lambda: on_request.scram_users.alter_users(self._head, request))
 
     async def elect_leaders(self, caller: Caller, request: Any) -> Any:
         """INVALID_REQUEST, POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        return await self._user_write(request, lambda: LeaderElection(self._head, self._settings).decide(request))
+        return await self._user_write(
+            request, lambda: on_request.elections.LeaderElection(self._head, self._settings).decide(request)
+        )
 
     async def alter_partition_reassignments(self, caller: Caller, request: Any) -> Any:
         """POLICY_VIOLATION, REQUEST_TIMED_OUT."""
-        return await self._user_write(request, lambda: Reassignment(self._head, self._settings).decide(request))
+        return await self._user_write(
+            request, lambda: on_request.reassignments.Reassignment(self._head, self._settings).decide(request)
+        )
 
     async def list_partition_reassignments(self, caller: Caller, request: Any) -> Any:
         self._require_active()
-        return reassignments.list_reassignments(self.image, request)
+        return on_request.reassignments.list_reassignments(self.image, request)
 
     async def update_features(self, caller: Caller, request: Any) -> Any:
         """REQUEST_TIMED_OUT."""
 
         def decide() -> Decision:
             kraft_version = self._quorum.kraft_version
-            return features.update_features(self._head, self._settings, request, caller.api_version, kraft_version)
+            return on_request.features.update_features(
+                self._head, self._settings, request, caller.api_version, kraft_version
+            )
 
         return await self._user_write(request, decide)
 
@@ -322,8 +323,8 @@ class QuorumController:
     # --- inside ---
 
     @cached_property
-    def _descriptions(self) -> TopicDescriptions:
-        return TopicDescriptions(self._settings.config)
+    def _descriptions(self) -> on_request.topics.TopicDescriptions:
+        return on_request.topics.TopicDescriptions(self._settings.config)
 
     def _commit(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         self.image = image

@@ -313,7 +313,7 @@ def test_follower_takes_a_snapshot_when_it_is_too_far_behind() -> None:
     leader.log.trim(snapshot.offset)
     world.append()
     behind.start()
-    assert world.run_until(world.now + 30_000, lambda: behind.raft.loaded_snapshot == snapshot)
+    assert world.run_until(world.now + 30_000, lambda: behind.raft.replica.loaded_snapshot == snapshot)
     assert world.run_until(world.now + 30_000, lambda: behind.log.end_offset == leader.log.end_offset)
     assert behind.log.start_offset == snapshot.offset
     assert behind.log.read_snapshot(snapshot, 0, 1000) == SNAPSHOT

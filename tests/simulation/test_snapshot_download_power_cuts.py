@@ -52,7 +52,7 @@ class Run:
     def follow_the_new_leader(self) -> None:
         """Until the follower has the leader's log and knows that all of it is committed."""
         replica = Replica(1, 2, 3, log=self.log)
-        replica.raft.become_follower(NEW_EPOCH, 2, ("n2", 9093))
+        replica.raft.replica.become_follower(NEW_EPOCH, 2, ("n2", 9093))
         snapshot_id = self.snapshot_id
         for _ in range(200):
             request = replica.peek()

@@ -77,7 +77,7 @@ class Replica:
 
     def follow(self, epoch: int, *values: bytes) -> None:
         """Follows node 2 in `epoch`, with `values` in the log, committed but for the last."""
-        self.raft.become_follower(epoch, 2, ("n2", 9093))
+        self.raft.replica.become_follower(epoch, 2, ("n2", 9093))
         if values:
             first = self.log.end_offset
             for value in values:

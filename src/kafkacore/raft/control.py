@@ -21,6 +21,7 @@ from kafkacore.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 
 Value = bytes | RecordRows  # the value of one record, or the rows of several
 
+NO_OFFSET: Final = -1
 MAX_BATCH_BYTES: Final = (
     8 << 20
 )  # the default of internal.metadata.max.batch.size.in.bytes, and KafkaRaftClient's limit
@@ -59,6 +60,14 @@ def data_batch(
         if not fits:
             return None
     return builder.build()
+
+
+def next_offset(data: bytes) -> int:
+    """The offset after the last batch."""
+    end = NO_OFFSET
+    for batch in Batches(data):
+        end = batch.next_offset
+    return end
 
 
 def control_records(data: bytes | memoryview) -> Iterator[tuple[int, Message]]:

@@ -339,7 +339,7 @@ class RaftDriver:
 
     def _deliver(self) -> None:
         raft = self.raft
-        loaded, raft.loaded_snapshot = raft.loaded_snapshot, None
+        loaded = raft.take_loaded_snapshot()
         if loaded is not None:
             self._deliver_snapshot(loaded)
         if self._delivered >= raft.high_watermark:

@@ -2,79 +2,89 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkacore.protocol import messages as classes
 from kafkacore.protocol.errors import ErrorCode
-from kafkacore.raft import election, messages, replication
+from kafkacore.raft import messages
 from kafkacore.raft.answer_checks import ImpossibleAnswerError
+from kafkacore.raft.election import Elections
 from kafkacore.raft.log import OffsetAndEpoch
+from kafkacore.raft.replica import Replica
+from kafkacore.raft.replication import Replication
+from kafkacore.raft.requests import InFlight
 from kafkacore.raft.roles import Follower, Leader
 
-if TYPE_CHECKING:
-    from kafkacore.raft.core import InFlight, Raft
 
+class Transfers:
+    """Both sides of FetchSnapshot."""
 
-def on_fetch_snapshot(raft: Raft, token: Any, request: Any) -> None:
-    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-        raft.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
-        return
-    asked = messages.only(request, request.topics, lambda each: each.partition)
-    if asked is None:
-        raft.reply(token, request, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return
-    error = replication.leader_only_error(raft, asked.current_leader_epoch)
-    if error:
-        raft.reply(token, request, error_code=error)
-        return
-    wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-    # The checkpoint at offset 0 is not sent: the first leader wrote its records to the log (KIP-853).
-    if wanted.offset == 0 or wanted not in raft.log.snapshots():
-        raft.reply(token, request, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
-        return
-    size = raft.log.snapshot_size(wanted)
-    if not 0 <= asked.position < size:
-        raft.reply(token, request, error_code=ErrorCode.POSITION_OUT_OF_RANGE)
-        return
-    role = raft.role
-    assert isinstance(role, Leader)
-    if request.replica_id in role.voters:
-        election.heard_of_voter(raft, role, request.replica_id)
-    raft.reply(
-        token,
-        request,
-        error_code=ErrorCode.NONE,
-        snapshot_id=classes.FetchSnapshotResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
-        size=size,
-        position=asked.position,
-        unaligned_records=raft.log.read_snapshot(wanted, asked.position, messages.bounded_bytes(request.max_bytes)),
-    )
+    def __init__(self, replica: Replica, elections: Elections, replication: Replication) -> None:
+        self._replica, self._elections, self._replication = replica, elections, replication
 
-
-def on_fetch_snapshot_response(raft: Raft, sent: InFlight, response: Any) -> None:
-    error, partition = messages.answered(response)
-    role = raft.role
-    if partition is not None:
-        leader_id, epoch = messages.leader_of(partition)
-        if raft.hear(epoch, leader_id, messages.endpoint_of(response, leader_id)):
+    def on_fetch_snapshot(self, token: Any, request: Any) -> None:
+        replica = self._replica
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            replica.answer(token, messages.refused(request, ErrorCode.INVALID_REQUEST))
             return
-    if not isinstance(role, Follower) or role.download is None:
-        return
-    if error or partition is None:
-        # The leader may have a newer snapshot now: the next Fetch names it.
-        role.download = None
-        raft._backoff_until[sent.to.node_id] = raft.now_ms + raft.config.retry_backoff_ms
-        return
-    data = _checked_part(role, role.download, partition)
-    role.fetch_deadline_ms = raft.now_ms + raft.config.fetch_timeout_ms
-    raft.log.write_snapshot(role.download, role.download_position, data)
-    role.download_position += len(data)
-    if role.download_position == partition.size:
-        snapshot_id, role.download = role.download, None
-        # A crash between these two leaves a log that the next start empties (`replaces_log`).
-        raft.log.finish_snapshot(snapshot_id)
-        raft.log.begin_at_snapshot(snapshot_id)
-        raft.snapshot_loaded(snapshot_id)
+        asked = messages.only(request, request.topics, lambda each: each.partition)
+        if asked is None:
+            replica.reply(token, request, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        error = self._replication.leader_only_error(asked.current_leader_epoch)
+        if error:
+            replica.reply(token, request, error_code=error)
+            return
+        wanted = OffsetAndEpoch(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        # The checkpoint at offset 0 is not sent: the first leader wrote its records to the log (KIP-853).
+        if wanted.offset == 0 or wanted not in replica.log.snapshots():
+            replica.reply(token, request, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+            return
+        size = replica.log.snapshot_size(wanted)
+        if not 0 <= asked.position < size:
+            replica.reply(token, request, error_code=ErrorCode.POSITION_OUT_OF_RANGE)
+            return
+        role = replica.role
+        assert isinstance(role, Leader)
+        if request.replica_id in role.voters:
+            self._elections.heard_of_voter(role, request.replica_id)
+        replica.reply(
+            token,
+            request,
+            error_code=ErrorCode.NONE,
+            snapshot_id=classes.FetchSnapshotResponse.SnapshotId(end_offset=wanted.offset, epoch=wanted.epoch),
+            size=size,
+            position=asked.position,
+            unaligned_records=replica.log.read_snapshot(
+                wanted, asked.position, messages.bounded_bytes(request.max_bytes)
+            ),
+        )
+
+    def on_fetch_snapshot_response(self, sent: InFlight, response: Any) -> None:
+        replica = self._replica
+        error, partition = messages.answered(response)
+        role = replica.role
+        if partition is not None:
+            leader_id, epoch = messages.leader_of(partition)
+            if replica.hear(epoch, leader_id, messages.endpoint_of(response, leader_id)):
+                return
+        if not isinstance(role, Follower) or role.download is None:
+            return
+        if error or partition is None:
+            # The leader may have a newer snapshot now: the next Fetch names it.
+            role.download = None
+            replica.back_off(sent)
+            return
+        data = _checked_part(role, role.download, partition)
+        role.fetch_deadline_ms = replica.now_ms + replica.config.fetch_timeout_ms
+        replica.log.write_snapshot(role.download, role.download_position, data)
+        role.download_position += len(data)
+        if role.download_position == partition.size:
+            snapshot_id, role.download = role.download, None
+            # A crash between these two leaves a log that the next start empties (`replaces_log`).
+            replica.log.finish_snapshot(snapshot_id)
+            replica.log.begin_at_snapshot(snapshot_id)
+            replica.snapshot_loaded(snapshot_id)
 
 
 def _checked_part(role: Follower, wanted: OffsetAndEpoch, partition: Any) -> bytes:

@@ -330,7 +330,7 @@ def test_leader_elsewhere_is_none_when_this_replica_leads(run) -> None:
         driver = harness.driver
         assert driver.leader_elsewhere is None
         assert driver.raft.leader_endpoint is not None
-        driver.raft.become_follower(driver.epoch + 1, 7, ("there", 9093))
+        driver.raft.replica.become_follower(driver.epoch + 1, 7, ("there", 9093))
         assert driver.leader_elsewhere == ("there", 9093)
 
     run(story)

@@ -112,11 +112,10 @@ def test_answer_to_a_voter_update_that_names_an_impossible_leader_changes_nothin
     replica.follow(5, b"a")
     send = replica.next_send()
     epoch, written = replica.raft.epoch, list(replica.states)
-    in_flight = replica.raft._in_flight
-    in_flight[send.to.node_id] = in_flight[send.to.node_id]._replace(request=UpdateRaftVoterRequest())
+    correlation = replica.raft.replica.requests.begin(send.to, UpdateRaftVoterRequest(), replica.now)
     caplog.clear()
     named = UpdateRaftVoterResponse.CurrentLeader(leader_id=leader[0], leader_epoch=leader[1], host="n2", port=9093)
-    replica.raft.response(send.correlation, UpdateRaftVoterResponse(current_leader=named), replica.now)
+    replica.raft.response(correlation, UpdateRaftVoterResponse(current_leader=named), replica.now)
     replica.settle()
     assert replica.raft.epoch == epoch
     assert replica.states == written
@@ -148,7 +147,7 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
 ) -> None:
     replica = Replica(1, 2, 3)
     replica.follow(3, b"a", b"b", b"c")
-    replica.raft.become_follower(4, 2, ("n2", 9093))
+    replica.raft.replica.become_follower(4, 2, ("n2", 9093))
     before = replica.log.read(0, 1 << 20)
     replica.answer(**values, high_watermark=3)
     role = replica.raft.role
@@ -156,7 +155,7 @@ def test_fetch_answer_that_cannot_be_true_changes_nothing(
     assert (replica.log.read(0, 1 << 20), replica.raft.high_watermark) == (before, 2)
     [line] = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert "is impossible" in line.getMessage()
-    assert replica.raft._backoff_until[2] > replica.now
+    assert replica.raft.replica.requests.is_left_alone(2, replica.now)
     # The replica asks again and takes a correct answer.
     replica.answer(records=data_batch([b"d"], 3, 4, 0), high_watermark=4)
     assert (replica.log.end_offset, replica.raft.high_watermark) == (4, 4)
@@ -197,7 +196,7 @@ def test_epoch_without_a_successor_is_never_entered_whatever_names_it() -> None:
     replica.follow(3, b"a")
     for leader_id in (-1, 2, 3):
         with pytest.raises(ImpossibleAnswerError):
-            replica.raft.hear(LAST_EPOCH, leader_id)
+            replica.raft.replica.hear(LAST_EPOCH, leader_id)
     assert (replica.raft.epoch, replica.raft.leader_id) == (3, 2)
 
 

@@ -52,7 +52,7 @@ def test_follower_stops_rather_than_truncate_what_is_committed(end: tuple[int, i
     replica = Replica(1, 2, 3)
     replica.follow(1, b"a", b"b", b"c")
     before = replica.log.read(0, 1 << 20)
-    replica.raft.become_follower(2, 3, ("n3", 9093))
+    replica.raft.replica.become_follower(2, 3, ("n3", 9093))
     assert replica.raft.high_watermark == 2
     with pytest.raises(RaftFault, match=f"no record at {end[0]}, but all below 2 is committed"):
         replica.answer(**diverging(*end))
@@ -62,7 +62,7 @@ def test_follower_stops_rather_than_truncate_what_is_committed(end: tuple[int, i
 def test_follower_truncates_down_to_what_is_committed() -> None:
     replica = Replica(1, 2, 3)
     replica.follow(1, b"a", b"b", b"c")
-    replica.raft.become_follower(2, 3, ("n3", 9093))
+    replica.raft.replica.become_follower(2, 3, ("n3", 9093))
     replica.answer(**diverging(2, 1))
     assert (replica.log.end_offset, replica.raft.high_watermark) == (2, 2)
     replica.answer(records=data_batch([b"x"], 2, 2, 0), high_watermark=3)

@@ -46,7 +46,7 @@ def sent(raft: Raft) -> tuple[int, Message]:
 
 def test_follower_asks_for_the_configured_number_of_bytes() -> None:
     raft = replica(2, fetch_max_bytes=4321, fetch_snapshot_max_bytes=99)
-    raft.become_follower(1, 1, ("h", 9093))
+    raft.replica.become_follower(1, 1, ("h", 9093))
     correlation, request = sent(raft)
     assert request.NAME == "FetchRequest" and request.max_bytes == 4321
     snapshot = FetchResponse.SnapshotId(end_offset=10, epoch=1)

@@ -60,10 +60,10 @@ LATER_EPOCH = OffsetAndEpoch(2, 4)  # the log ends above it, in an earlier epoch
 def test_whole_snapshot_takes_the_place_of_the_log(file_log: FileLog, snapshot_id: OffsetAndEpoch) -> None:
     replica = Replica(1, 2, 3, log=file_log)
     replica.follow(3, b"a", b"b", b"c")
-    replica.raft.become_follower(4, 2, ("n2", 9093))
+    replica.raft.replica.become_follower(4, 2, ("n2", 9093))
     offer(replica, snapshot_id)
     send_parts(replica, snapshot_id, snapshot_of(snapshot_id, b"a", b"b"))
-    assert file_log.snapshots() == [snapshot_id] == [replica.raft.loaded_snapshot]
+    assert file_log.snapshots() == [snapshot_id] == [replica.raft.replica.loaded_snapshot]
     assert (file_log.start_offset, file_log.end_offset) == (snapshot_id.offset, snapshot_id.offset)
     replica.answer(records=data_batch([b"x"], snapshot_id.offset, 4, 0), high_watermark=snapshot_id.offset + 1)
     assert replica.raft.high_watermark == snapshot_id.offset + 1
@@ -75,10 +75,10 @@ def test_snapshot_of_an_earlier_epoch_takes_the_place_of_a_log_that_ends_below_i
     replica = Replica(1, 2, 3, log=file_log)
     replica.follow(3, b"a", b"b")
     replica.follow(5, b"c")
-    replica.raft.become_follower(6, 2, ("n2", 9093))
+    replica.raft.replica.become_follower(6, 2, ("n2", 9093))
     offer(replica, AHEAD)
     send_parts(replica, AHEAD, snapshot_of(AHEAD, b"a", b"b"))
-    assert file_log.snapshots() == [AHEAD] == [replica.raft.loaded_snapshot]
+    assert file_log.snapshots() == [AHEAD] == [replica.raft.replica.loaded_snapshot]
     assert (file_log.start_offset, file_log.end_offset) == (AHEAD.offset, AHEAD.offset)
     replica.answer(records=data_batch([b"x"], AHEAD.offset, 6, 0), high_watermark=AHEAD.offset + 1)
     assert replica.raft.high_watermark == AHEAD.offset + 1
@@ -134,10 +134,10 @@ def test_damaged_snapshot_leaves_the_log_as_it_was(
     replica = Replica(1, 2, 3, log=file_log)
     replica.follow(3, b"a", b"b", b"c")
     before = file_log.read(0, 1 << 20)
-    replica.raft.become_follower(4, 2, ("n2", 9093))
+    replica.raft.replica.become_follower(4, 2, ("n2", 9093))
     offer(replica, AHEAD)
     send_parts(replica, AHEAD, data, size)
-    assert file_log.snapshots() == [] and replica.raft.loaded_snapshot is None
+    assert file_log.snapshots() == [] and replica.raft.replica.loaded_snapshot is None
     assert file_log.read(0, 1 << 20) == before
     assert not list(tmp_path.glob("*/*.checkpoint"))
     role = replica.raft.role

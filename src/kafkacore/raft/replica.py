@@ -1,0 +1,227 @@
+"""The state that all rules of Raft share: the role, the epoch, the log, the voters. And the changes of role."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from kafkacore.protocol.messages import Message
+from kafkacore.raft import control, messages
+from kafkacore.raft.answer_checks import check_leader
+from kafkacore.raft.log import OffsetAndEpoch, RaftLog
+from kafkacore.raft.outbox import Outbox
+from kafkacore.raft.requests import InFlight, Requests
+from kafkacore.raft.roles import NOBODY, Destination, Follower, Leader, Prospective, Resigned, Role, Unattached
+from kafkacore.raft.syncs import Syncs
+from kafkacore.raft.term import Term
+from kafkacore.raft.voter_log import voters_of
+from kafkacore.raft.voters import NO_VOTERS, Endpoints, ReplicaKey, Voter, VoterHistory, VoterSet
+
+LOG: Final = logging.getLogger("kafkacore.raft")
+
+
+class RaftConfig(NamedTuple):
+    """`endpoints` are this node's controller listeners. An observer that knows no leader asks the `bootstrap` servers.
+    The node id of an observer may be NOBODY: then no leader counts it."""
+
+    node_id: int
+    directory_id: Any
+    cluster_id: str
+    voters: VoterSet = NO_VOTERS
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    can_vote: bool = True
+    auto_join: bool = False
+    listener: str = "CONTROLLER"
+    endpoints: Endpoints = ()
+    election_timeout_ms: int = 1000
+    election_backoff_max_ms: int = 1000
+    fetch_timeout_ms: int = 2000
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_max_bytes: int = messages.FETCH_MAX_BYTES
+    fetch_snapshot_max_bytes: int = messages.FETCH_MAX_BYTES
+    max_batch_bytes: int = control.MAX_BATCH_BYTES
+
+
+class Replica:
+    """`on_role` is called after a change of role with the former one, `on_append` after each append to the log. Both
+    belong to the rules that are made after this object."""
+
+    def __init__(
+        self,
+        config: RaftConfig,
+        log: RaftLog,
+        voters: VoterHistory,
+        term: Term,
+        random: Random,
+        now_ms: int,
+        wall_ms: Callable[[], int],
+        *,
+        on_role: Callable[[Role], None],
+        on_append: Callable[[], None],
+    ) -> None:
+        self.config, self.log, self.voters, self.term = config, log, voters, term
+        self.random = random
+        self.now_ms = now_ms
+        self.wall_ms = wall_ms
+        self._on_role, self._on_append = on_role, on_append
+        self.me = ReplicaKey(config.node_id, config.directory_id)
+        self.requests = Requests(config.request_timeout_ms)
+        self.syncs = Syncs(log)
+        self.outbox = Outbox(term, self.syncs, self.requests)
+        # The records in a snapshot were committed when it was made.
+        snapshots = log.snapshots()
+        self.high_watermark = max(log.start_offset, snapshots[-1].offset if snapshots else 0)
+        self.loaded_snapshot: OffsetAndEpoch | None = None  # received from a leader; the driver takes it
+        self.role: Role = Unattached(self.election_deadline())
+        # A leader must not go on in its epoch after a restart: it may have lost what it sent then (KIP-595).
+        if term.leader_id == config.node_id != NOBODY:
+            self.role = Resigned(self.election_deadline(), set())
+
+    # --- state ---
+
+    @property
+    def epoch(self) -> int:
+        return self.term.epoch
+
+    @property
+    def leader_id(self) -> int:
+        return self.term.leader_id
+
+    @property
+    def leader_endpoint(self) -> tuple[str, int] | None:
+        return self.term.leader_endpoint
+
+    @property
+    def is_voter(self) -> bool:
+        return self.config.can_vote and self.me in self.voters.latest
+
+    @property
+    def is_only_voter(self) -> bool:
+        return self.config.can_vote and self.voters.latest.is_only(self.me)
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
+
+    # --- messages ---
+
+    def answer(self, token: Any, response: Message) -> None:
+        self.outbox.answer(token, response)
+
+    def reply(self, token: Any, request: Any, **values: Any) -> None:
+        """Answers a request for the one partition, and names the leader."""
+        leader = self.term.leader_id, self.term.epoch
+        self.outbox.answer(token, messages.answer(request, leader, self.term.leader_endpoint, **values))
+
+    def can_send(self, node_id: int) -> bool:
+        return self.requests.is_free(node_id, self.now_ms)
+
+    def send(self, to: Destination, request: Message, after_sync: bool = False) -> None:
+        """One request to a node at a time. `after_sync`: it goes when all records in the log are durable."""
+        self.outbox.send(to, request, self.now_ms, self.log.end_offset if after_sync else 0)
+
+    def back_off(self, sent: InFlight) -> None:
+        """The node could not do what it was asked. It is asked again after a while."""
+        self.requests.leave_alone(sent.to.node_id, self.now_ms + self.config.retry_backoff_ms)
+
+    def destination(self, voter: Voter) -> Destination | None:
+        endpoint = voter.endpoint(self.config.listener)
+        return None if endpoint is None else Destination(voter.key.replica_id, *endpoint)
+
+    def anybody(self) -> Destination | None:
+        """A voter or a bootstrap server that may know the leader, another one each time."""
+        known = [
+            self.destination(voter)
+            for voter in self.voters.latest.voters()
+            if voter.key.replica_id != self.me.replica_id
+        ]
+        asked = [each for each in known if each is not None] or [
+            Destination(-2 - index, host, port) for index, (host, port) in enumerate(self.config.bootstrap)
+        ]
+        ready = [each for each in asked if self.can_send(each.node_id)]
+        return self.random.choice(ready) if ready else None
+
+    # --- the log ---
+
+    def append(self, data: bytes) -> None:
+        """As leader: appends whole batches."""
+        self.log.append(data)
+        self._on_append()
+
+    def truncated(self) -> None:
+        """The log lost its end. A sync that is under way proves nothing about the records that come now."""
+        self.syncs.truncated()
+        self.voters.truncate(self.log.end_offset)
+
+    def snapshot_loaded(self, snapshot_id: OffsetAndEpoch) -> None:
+        """A snapshot has taken the place of the log."""
+        self.loaded_snapshot = snapshot_id
+        self.syncs.restarted(snapshot_id.offset)
+        self.high_watermark = max(self.high_watermark, snapshot_id.offset)
+        self.voters = voters_of(self.log, self.config.voters)
+
+    # --- roles and epochs ---
+
+    def election_deadline(self) -> int:
+        timeout = self.config.election_timeout_ms
+        return self.now_ms + timeout + self.random.randrange(timeout)
+
+    def backoff_ms(self) -> int:
+        """A random part of the longest election backoff, so that candidates do not collide again."""
+        return self.random.randint(1, self.config.election_backoff_max_ms)
+
+    def become(self, role: Role) -> None:
+        was, self.role = self.role, role
+        self.requests.give_up()
+        if type(was) is not type(role):
+            LOG.info("epoch %d: %s -> %s", self.epoch, type(was).__name__.lower(), type(role).__name__.lower())
+        self._on_role(was)
+
+    def become_unattached(self, epoch: int, delay_ms: int | None = None) -> None:
+        if epoch > self.epoch:
+            self.term.enter(epoch)
+        deadline = self.election_deadline() if delay_ms is None else self.now_ms + delay_ms
+        self.become(Unattached(deadline))
+
+    def become_follower(self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None) -> None:
+        if epoch > self.epoch:
+            self.term.enter(epoch, leader_id=leader_id)
+        self.term.leader_id = leader_id
+        self.term.leader_endpoint = endpoint or self._voter_endpoint(leader_id)
+        self.become(Follower(self.now_ms + self.config.fetch_timeout_ms))
+
+    def lose_leader(self) -> None:
+        """This replica knows of no leader in its epoch any more."""
+        self.term.leader_id = NOBODY
+        self.become_unattached(self.epoch)
+
+    def hear(
+        self, epoch: int, leader_id: int, endpoint: tuple[str, int] | None = None, from_leader: bool = False
+    ) -> bool:
+        """Takes an epoch, and maybe its leader, from another replica. True when this replica's role changed. Raises
+        ImpossibleAnswerError."""
+        check_leader(leader_id, epoch)
+        if epoch < self.epoch or leader_id == self.config.node_id != NOBODY:
+            return False
+        # A replica that doubts its leader does not believe others that still follow it.
+        doubts = isinstance(self.role, Prospective) and self.leader_id == leader_id and not from_leader
+        if leader_id >= 0 and (epoch > self.epoch or not (doubts or isinstance(self.role, (Follower, Leader)))):
+            known = endpoint or self._voter_endpoint(leader_id)
+            if known is None:
+                return self._hear_epoch(epoch)
+            self.become_follower(epoch, leader_id, known)
+            return True
+        return self._hear_epoch(epoch)
+
+    def _hear_epoch(self, epoch: int) -> bool:
+        if epoch > self.epoch:
+            self.become_unattached(epoch)
+            return True
+        return False
+
+    def _voter_endpoint(self, node_id: int) -> tuple[str, int] | None:
+        voter = self.voters.latest.get(node_id)
+        return voter.endpoint(self.config.listener) if voter else None

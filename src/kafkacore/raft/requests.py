@@ -1,0 +1,73 @@
+"""The requests that wait for an answer: one for each node, with its deadline, and how long a node is left alone."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from kafkacore.raft.roles import Destination
+
+
+class InFlight(NamedTuple):
+    correlation: int
+    deadline_ms: int
+    to: Destination
+    request: Any
+
+
+class Requests:
+    """Times are monotonic milliseconds. `finish` does not know a request that was given up."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._correlation = 0
+        self._in_flight: dict[int, InFlight] = {}
+        self._quiet_until: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._in_flight)
+
+    def is_free(self, node_id: int, now_ms: int) -> bool:
+        """Whether a request may go to that node now."""
+        return node_id not in self._in_flight and self._quiet_until.get(node_id, 0) <= now_ms
+
+    def begin(self, to: Destination, request: Any, now_ms: int) -> int:
+        """Returns the correlation of the answer. A request to the same node that still waits is given up."""
+        self._correlation += 1
+        self._in_flight[to.node_id] = InFlight(self._correlation, now_ms + self._timeout_ms, to, request)
+        return self._correlation
+
+    def waits(self, correlation: int) -> bool:
+        return any(sent.correlation == correlation for sent in self._in_flight.values())
+
+    def finish(self, correlation: int) -> InFlight | None:
+        """Takes the request of an answer out of the table; None when it was given up."""
+        for node_id, sent in self._in_flight.items():
+            if sent.correlation == correlation:
+                return self._in_flight.pop(node_id)
+        return None
+
+    def take_expired(self, now_ms: int) -> list[InFlight]:
+        due = [sent for sent in self._in_flight.values() if sent.deadline_ms <= now_ms]
+        for sent in due:
+            del self._in_flight[sent.to.node_id]
+        return due
+
+    def give_up(self) -> None:
+        """The role that asked has ended."""
+        self._in_flight.clear()
+
+    def leave_alone(self, node_id: int, until_ms: int) -> None:
+        self._quiet_until[node_id] = until_ms
+
+    def welcome(self, node_id: int) -> None:
+        """The node has answered: it need not be left alone."""
+        self._quiet_until.pop(node_id, None)
+
+    def is_left_alone(self, node_id: int, now_ms: int) -> bool:
+        return self._quiet_until.get(node_id, 0) > now_ms
+
+    def next_ms(self, now_ms: int) -> int | None:
+        """When a deadline passes or a node is not left alone any more; None: never."""
+        times = [sent.deadline_ms for sent in self._in_flight.values()]
+        times += [until for until in self._quiet_until.values() if until > now_ms]
+        return min(times, default=None)

@@ -1,0 +1,41 @@
+"""How much of a log survives power loss, and the syncs that make more of it durable."""
+
+from __future__ import annotations
+
+from kafkacore.raft.log import RaftLog
+
+Sync = tuple[int, int]  # a count of truncations, and the offset up to which the log is synced
+
+
+class Syncs:
+    """All of the log is durable when this is made. The owner of the disk takes a sync, does it, and reports it."""
+
+    def __init__(self, log: RaftLog) -> None:
+        self._log = log
+        self._tail = 0
+        self.durable_offset = log.end_offset
+
+    def take(self) -> Sync | None:
+        """The sync that is due; None when all of the log is durable."""
+        return (self._tail, self._log.end_offset) if self.durable_offset < self._log.end_offset else None
+
+    def is_moot(self, sync: Sync) -> bool:
+        """The log was truncated after the sync was taken: the sync proves nothing any more."""
+        return sync[0] != self._tail
+
+    def done(self, sync: Sync) -> bool:
+        """True when the sync proves that more of the log is durable."""
+        if self.is_moot(sync) or sync[1] <= self.durable_offset:
+            return False
+        self.durable_offset = sync[1]
+        return True
+
+    def truncated(self) -> None:
+        """The log has lost its end."""
+        self._tail += 1
+        self.durable_offset = min(self.durable_offset, self._log.end_offset)
+
+    def restarted(self, offset: int) -> None:
+        """The log is empty, behind a durable snapshot that ends at `offset`."""
+        self._tail += 1
+        self.durable_offset = offset

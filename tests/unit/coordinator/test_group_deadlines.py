@@ -98,3 +98,38 @@ def test_deadlines_after_a_failed_one_fire_in_the_next_turn() -> None:
     deadlines.advance(50)
     assert fired == ["other", "put off"]
     assert len(deadlines) == 0
+
+
+def test_deadline_with_patience_is_put_off_once_when_it_comes_up_late() -> None:
+    deadlines, fired = Deadlines(), []
+    deadlines.set(Deadline().call(fired.append, "chore"), 100)
+    deadlines.set(Deadline().call(fired.append, "client"), 100, 30)
+    deadlines.set(Deadline().call(fired.append, "slower client"), 105, 500)
+    deadlines.advance(140)
+    assert fired == ["chore"]
+    deadlines.advance(169)
+    assert fired == ["chore"]
+    assert deadlines.next_ms() == 170  # the lateness of 40 ms is more than its patience
+    deadlines.advance(170)
+    assert fired == ["chore", "client"]
+    deadlines.advance(300)  # late again, and its patience is over
+    assert fired == ["chore", "client", "slower client"]
+
+
+def test_deadline_has_its_patience_again_when_it_is_set_again() -> None:
+    deadlines, fired = Deadlines(), []
+    client = Deadline().call(fired.append, "client")
+    deadlines.set(client, 100, 50)
+    deadlines.advance(1_000)
+    deadlines.set(client, 1_100, 50)
+    deadlines.advance(2_000)
+    assert fired == []
+    deadlines.advance(2_050)
+    assert fired == ["client"]
+
+
+def test_deadline_with_patience_fires_at_once_when_it_comes_up_in_time() -> None:
+    deadlines, fired = Deadlines(), []
+    deadlines.set(Deadline().call(fired.append, "client"), 100, 50)
+    deadlines.advance(100)
+    assert fired == ["client"]

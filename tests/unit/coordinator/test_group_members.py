@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from group_log import SETTINGS, Client, GroupLog
+from group_log import SESSION_MS, SETTINGS, Client, GroupLog
 from kafkacore.protocol.errors import ErrorCode
 
 OLD = Client(api_version=3)
@@ -242,6 +242,38 @@ def test_departure_ends_a_rebalance_that_waited_for_it() -> None:
     log.join("leader", member=leader)
     log.leave("l", (follower, None))
     assert log.answers["leader"].generation_id == 2
+
+
+# --- time that passes at once ---
+
+
+def test_members_stay_when_an_hour_passes_at_once() -> None:
+    log = GroupLog()
+    (leader, follower), generation = log.form(2)
+    log.skip(3_600_000)
+    assert log.describe().group_state == "Stable"
+    assert [log.heartbeat(each, generation) for each in (leader, follower)] == [ErrorCode.NONE] * 2
+
+
+def test_member_that_stays_silent_after_an_hour_that_passed_at_once_is_removed() -> None:
+    log = GroupLog()
+    (leader, _), generation = log.form(2)
+    log.skip(3_600_000)
+    for _ in range(4):
+        log.wait(SESSION_MS // 4)
+        log.heartbeat(leader, generation)
+    assert log.describe().group_state == "PreparingRebalance"
+
+
+def test_rebalance_waits_on_when_an_hour_passes_at_once() -> None:
+    log = GroupLog()
+    (leader, follower), _ = log.form(2)
+    log.join("leader again", member=leader)
+    log.skip(3_600_000)
+    assert log.describe().group_state == "PreparingRebalance"
+    log.join("follower again", member=follower)
+    assert log.answers["leader again"].generation_id == 2
+    assert len(log.describe().members) == 2
 
 
 # --- unloading ---

@@ -79,3 +79,7 @@ class Core:
 
     def set_deadline(self, deadline: Deadline, after_ms: int) -> None:
         self.deadlines.set(deadline, self.now_ms + after_ms)
+
+    def await_client(self, deadline: Deadline, after_ms: int) -> None:
+        """The same for the silence of a client, which counts only while this coordinator can hear."""
+        self.deadlines.set(deadline, self.now_ms + after_ms, after_ms)

@@ -3,6 +3,9 @@
 Putting one off costs an assignment: its entry in the heap stays in place, and moves when it comes up. The heap holds
 one entry for each deadline, and the entries of deadlines that were drawn nearer or cancelled. Those are swept out when
 they outnumber the others.
+
+A deadline that waits for a client has patience. When it comes up late, this coordinator could not hear, or somebody has
+moved its clock: the client may have spoken meanwhile. Then the deadline is put off once.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ _SWEEP_ABOVE: Final = 64  # dead entries that are not worth a sweep
 class Deadline:
     """`call` sets the action that runs when the deadline has passed."""
 
-    __slots__ = ("action", "args", "due_ms", "queued_ms", "ticket")
+    __slots__ = ("action", "args", "due_ms", "patience_ms", "queued_ms", "ticket")
 
     def __init__(self) -> None:
         self.action: Callable[..., None] = _ignore
         self.args: tuple[Any, ...] = ()
         self.due_ms: int | None = None
+        self.patience_ms = 0  # the most by which it is put off when it comes up late
         self.queued_ms = 0
         self.ticket = 0  # the time of its entry in the heap; 0: it has none
 
@@ -43,8 +47,9 @@ class Deadlines:
         self._last_ticket = 0
         self._dead = 0
 
-    def set(self, deadline: Deadline, due_ms: int) -> None:
+    def set(self, deadline: Deadline, due_ms: int, patience_ms: int = 0) -> None:
         """Sets the time, whatever was set before."""
+        deadline.patience_ms = patience_ms
         was_ms, deadline.due_ms = deadline.due_ms, due_ms
         if deadline.ticket:
             if was_ms is None:
@@ -68,7 +73,8 @@ class Deadlines:
 
     def advance(self, now_ms: int) -> None:
         """Runs the action of each deadline that is due, in their order; deadlines that an action sets come up in the
-        next turn."""
+        next turn. The owner calls this when `next_ms` comes; if it calls later, deadlines with patience wait for the
+        same time once more."""
         due = self._take_due(now_ms)
         try:
             while due:
@@ -85,6 +91,7 @@ class Deadlines:
     def _take_due(self, now_ms: int) -> deque[Deadline]:
         due: deque[Deadline] = deque()
         heap = self._heap
+        late_ms = now_ms - heap[0][0] if heap else 0
         while heap and heap[0][0] <= now_ms:
             _, ticket, deadline = heapq.heappop(heap)
             if ticket != deadline.ticket:
@@ -93,10 +100,14 @@ class Deadlines:
             deadline.ticket = 0
             if deadline.due_ms is None:
                 self._dead -= 1
-            elif deadline.due_ms <= now_ms:
-                due.append(deadline)
-            else:
+            elif deadline.due_ms > now_ms:
                 self._push(deadline)
+            elif late_ms > 0 and deadline.patience_ms > 0:
+                deadline.due_ms = now_ms + min(late_ms, deadline.patience_ms)
+                deadline.patience_ms = 0
+                self._push(deadline)
+            else:
+                due.append(deadline)
         return due
 
     def __len__(self) -> int:

@@ -136,7 +136,7 @@ class Joining:
             return
         session = session_of(self._core, group, member_id)
         group.pending_members[member_id] = session
-        self._core.set_deadline(session, self._request.session_timeout_ms)
+        self._core.await_client(session, self._request.session_timeout_ms)
         self._refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
 
     def _add(self, group: ClassicGroup, member_id: str) -> None:
@@ -159,7 +159,7 @@ class Joining:
         group.add(member, self._parked)
         # A new member sends no heartbeats before it has its id, and a muted connection does not show that its peer is
         # gone. A parked JoinGroup of a lost client ends at last; a client that is still there comes again.
-        core.set_deadline(session, core.settings.new_member_join_timeout_ms)
+        core.await_client(session, core.settings.new_member_join_timeout_ms)
         prepare_or_complete(core, group, f"new member {member_id}{self._reason}")
 
     @property

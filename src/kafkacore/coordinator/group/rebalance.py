@@ -48,7 +48,7 @@ def session_of(core: Core, group: ClassicGroup, member_id: str) -> Deadline:
 
 
 def extend_session(core: Core, member: Member) -> None:
-    core.deadlines.set(member.session, core.now_ms + member.session_timeout_ms)
+    core.await_client(member.session, member.session_timeout_ms)
 
 
 def _was_heard(core: Core, member: Member) -> bool:
@@ -59,7 +59,7 @@ def _was_heard(core: Core, member: Member) -> bool:
     silence_ms = published.silence_ms(place)
     if silence_ms is None or silence_ms >= member.session_timeout_ms:
         return False
-    core.deadlines.set(member.session, core.now_ms - silence_ms + member.session_timeout_ms)
+    core.await_client(member.session, member.session_timeout_ms - silence_ms)
     return True
 
 
@@ -152,7 +152,7 @@ def complete_join(core: Core, group: ClassicGroup) -> None:
         LOG.info("Group %s: generation %d has %d members.", group.group_id, group.generation_id, len(group.members))
         _tell_joined(core, group)
         sync_timer = group.sync_timer.call(_pending_sync_expired, core, group, group.generation_id)
-        core.set_deadline(sync_timer, group.rebalance_timeout_ms)
+        core.await_client(sync_timer, group.rebalance_timeout_ms)
 
 
 def join_response(group: ClassicGroup, member_id: str, api_version: int) -> JoinGroupResponse:
@@ -192,7 +192,7 @@ def _tell_joined(core: Core, group: ClassicGroup) -> None:
 
 def _wait_for_joins(core: Core, group: ClassicGroup, at_least_ms: int = 0) -> None:
     wait_ms = max(group.rebalance_timeout_ms, at_least_ms)
-    core.set_deadline(group.join_timer.call(complete_join, core, group), wait_ms)
+    core.await_client(group.join_timer.call(complete_join, core, group), wait_ms)
 
 
 def _wait_for_more(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from kafkacore.controller.quorum import alter_partition as alter_partition
     from kafkacore.controller.quorum import configuration as configuration
     from kafkacore.controller.quorum import deletion as deletion
     from kafkacore.controller.quorum import directories as directories
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
     from kafkacore.controller.quorum import topics as topics
 
 ON_REQUEST: Final = {
-    "configuration", "deletion", "directories", "elections", "features", "producer_ids", "quotas", "reassignments",
-    "scram_users", "topics",
+    "alter_partition", "configuration", "deletion", "directories", "elections", "features", "producer_ids", "quotas",
+    "reassignments", "scram_users", "topics",
 }  # fmt: skip
 
 

@@ -173,6 +173,12 @@ class QuorumController:
         """STALE_BROKER_EPOCH."""
         return await self._write(lambda: on_request.producer_ids.allocate(self._head, request))
 
+    async def alter_partition(self, caller: Caller, request: Any) -> Any:
+        """STALE_BROKER_EPOCH."""
+        return await self._write(
+            lambda: on_request.alter_partition.IsrChange(self._head, self._settings, caller.api_version).decide(request)
+        )
+
     async def assign_replicas_to_dirs(self, caller: Caller, request: Any) -> Any:
         """STALE_BROKER_EPOCH."""
         return await self._write(lambda: on_request.directories.assign(self._head, self._settings, request))

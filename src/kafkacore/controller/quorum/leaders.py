@@ -40,7 +40,7 @@ class LeaderChanges:
 
     def _change(self, partition: Partition) -> Any | None:
         topic = self._image.topic_at(partition.topic_row)
-        least, unclean_allowed = self._rules_of(partition, topic)
+        least, unclean_allowed = self.rules_of(partition, topic)
         target = Target(
             isr=[each for each in partition.isr if each not in (self._removed, self._unclean)],
             unclean_shutdown=frozenset([self._unclean]) if self._unclean != NO_BROKER else frozenset(),
@@ -62,7 +62,8 @@ class LeaderChanges:
             return False
         return (broker_id == self._added or broker.active) and broker.has_online_directory(directory)
 
-    def _rules_of(self, partition: Partition, topic: Topic) -> tuple[int, bool]:
+    def rules_of(self, partition: Partition, topic: Topic) -> tuple[int, bool]:
+        """min.insync.replicas of a partition's topic, and whether it allows unclean elections."""
         known = self._topic_rules.get(partition.topic_row)
         if known is None:
             least = min_isr(self._image, self._settings, topic)

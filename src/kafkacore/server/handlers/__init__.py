@@ -80,6 +80,7 @@ CONTROLLER: Final[Mapping[int, str]] = {
     ApiKey.DESCRIBE_QUORUM: f"{_HERE}.controller.describe_quorum",
     ApiKey.UPDATE_FEATURES: f"{_HERE}.controller.decisions",
     ApiKey.ENVELOPE: f"{_HERE}.controller.envelope",
+    ApiKey.ALTER_PARTITION: f"{_HERE}.controller.decisions",
     ApiKey.FETCH_SNAPSHOT: f"{_HERE}.controller.raft",
     ApiKey.DESCRIBE_CLUSTER: f"{_HERE}.controller.describe_cluster",
     ApiKey.BROKER_REGISTRATION: f"{_HERE}.controller.decisions",

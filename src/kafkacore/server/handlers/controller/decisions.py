@@ -30,6 +30,7 @@ _METHODS: Final[dict[int, Any]] = {
     ApiKey.UNREGISTER_BROKER: QuorumController.unregister_broker,
     ApiKey.CONTROLLER_REGISTRATION: QuorumController.register_controller,
     ApiKey.ALLOCATE_PRODUCER_IDS: QuorumController.allocate_producer_ids,
+    ApiKey.ALTER_PARTITION: QuorumController.alter_partition,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: QuorumController.assign_replicas_to_dirs,
 }
 

@@ -1,4 +1,5 @@
-"""The end of a coordinator's log: a shard's decisions wait here, become batches, and are reported once committed.
+"""The writing end of a coordinator's log. A shard's decisions wait here, are appended in batches, and are reported once
+committed.
 
 The first decision in a turn of the loop is appended at once; the decisions that follow in the same turn share a batch.
 A lone request does not wait, and under load many requests share a batch. `linger_ms` lets every decision wait for more
@@ -21,9 +22,9 @@ from kafkacore._fast.record.batch import RecordBatchBuilder
 from kafkacore.protocol.errors import ErrorCode
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-MAX_WAITING: Final = 10_000  # writes that may wait to be appended; a shard must not decide more
+MAX_WAITING: Final = 10_000  # writes that may wait to be appended; while there are as many, the shard takes no requests
 _ALL_ACKS: Final = -1
-_TOO_LARGE: Final = -2  # stands where a write's offset would be
+_TOO_LARGE: Final = -2  # stands in place of a write's offset
 _PATIENCE_S: Final = 60.0  # the longest single wait for the high watermark; the journal then waits again
 
 Records = Collection[tuple[bytes, bytes | None]]
@@ -44,13 +45,13 @@ class WritableLog(Protocol):
 
 class JournalSettings(NamedTuple):
     linger_ms: int
-    timeout_ms: int  # a decision's time to be committed; after it, the waiter gets an answer
+    timeout_ms: int  # how long a commit may take; after it, the decision's waiter gets an error
     codec: int = 0
 
 
 class JournalPorts(NamedTuple):
-    """The world of a journal: the date, a thread that may wait, and a wait for its partition (kind, offset, seconds),
-    which returns False when nothing changed there in that time."""
+    """A journal's ports to the outside: the wall-clock time, a thread that may block, and a wait for its partition
+    (kind, offset, seconds), which returns False when nothing changed there in that time."""
 
     wall_ms: Callable[[], int]
     run_blocking: Callable[[Callable[[], AppendResult]], Awaitable[AppendResult]]
@@ -58,7 +59,7 @@ class JournalPorts(NamedTuple):
 
 
 class Outcome(Protocol):
-    """Receives the fate of each write, by its token and in the order of the writes."""
+    """Learns by token which writes were committed and which failed, in the order of the writes."""
 
     def committed(self, token: int, base_offset: int) -> None: ...
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
@@ -66,7 +67,7 @@ class Outcome(Protocol):
         independent write that is too large: it fails alone."""
 
     def timed_out(self, token: int) -> None:
-        """The time of the write is over. It may still be committed, or fail."""
+        """The write has taken too long. It may still be committed, or fail."""
 
 
 class _Write:
@@ -107,7 +108,7 @@ class Journal:
         self._acknowledging: asyncio.Task[None] | None = None
         self._closed = False
         self._telling = False  # while a batch is reported; decisions that the reports cause are appended after it
-        self._open: deque[_Write] = deque()  # writes whose fate nobody knows yet, oldest first
+        self._open: deque[_Write] = deque()  # writes that are neither committed nor failed, oldest first
         self._timer: asyncio.TimerHandle | None = None
         self.batches = 0
         self.records = 0
@@ -126,8 +127,8 @@ class Journal:
         return [task for task in (self._appending, self._acknowledging) if task is not None]
 
     def write(self, token: int, records: Records, independent: bool = False) -> None:
-        """Queues one write. `settle` appends its records in one batch, behind everything written before. No later write
-        counts on an `independent` one."""
+        """Queues one write. `settle` appends its records in one batch, after all earlier writes. No later write depends
+        on an `independent` one."""
         write = _Write(token, records, independent, self._loop.time() + self._settings.timeout_ms / 1000)
         self._waiting.append(write)
         self._open.append(write)
@@ -135,7 +136,7 @@ class Journal:
             self._arm()
 
     def settle(self) -> None:
-        """Appends the writes, or leaves them to wait for others to share their batch. Their fate may be reported before
+        """Appends the writes, or lets them wait for others to share their batch. The outcome may be reported before
         this returns."""
         if not self._waiting or self._telling or self._flush is not None or self._appending is not None or self._closed:
             return
@@ -146,7 +147,7 @@ class Journal:
             self._append_all()
 
     def close(self) -> None:
-        """Ends appends and reports."""
+        """Stops: appends and reports nothing more."""
         self._closed = True
         self._waiting.clear()
         self._appended.clear()
@@ -158,7 +159,7 @@ class Journal:
             self._acknowledging.cancel()
 
     async def closed(self) -> None:
-        """Waits until nothing of this journal can reach the log any more."""
+        """Waits for the appends under way. After that, nothing from this journal reaches the log."""
         if self._appending is not None:
             await asyncio.wait([self._appending])
 
@@ -206,7 +207,7 @@ class Journal:
         if self._closed:
             return
         if result is None:
-            # the log may have the batch; a client that repeats its request adds it a second time
+            # the log may have the batch; if the client repeats its request, the log has it twice
             self._fail(writes, ErrorCode.REQUEST_TIMED_OUT)
         else:
             self._appended_as(result, writes, len(batch))
@@ -224,7 +225,8 @@ class Journal:
         self._await_commit(writes, result.ack)
 
     def _fail_oldest(self) -> None:
-        """The oldest write fits into no batch. Its failure is reported after the writes that are already appended."""
+        """The oldest write is too large for any batch. Its failure is reported after the writes that are already
+        appended."""
         if self._waiting[0].independent:
             write = self._waiting.popleft()
             write.base_offset = _TOO_LARGE
@@ -233,8 +235,8 @@ class Journal:
             self._fail([], ErrorCode.MESSAGE_TOO_LARGE)
 
     def _fail(self, writes: list[_Write], error: ErrorCode) -> None:
-        """Fails `writes` and all that wait, because later decisions count on earlier ones. A write that only waited
-        behind one that is too large gets an error that its client retries."""
+        """Fails `writes` and all waiting writes, because later decisions depend on earlier ones. A write that only
+        waited behind one that is too large gets an error after which its client retries."""
         later, self._waiting = self._waiting, deque()
         if error == ErrorCode.MESSAGE_TOO_LARGE and not writes:
             writes = [later.popleft()]
@@ -272,7 +274,7 @@ class Journal:
             self._acknowledging = None
 
     def _tell_late(self) -> None:
-        """Reports the writes whose time is over, and looks again when the next one may be late."""
+        """Reports the writes that have taken too long, and sets a timer for the next one."""
         now, self._timer = self._loop.time(), None
         late = [write for write in self._open if write.deadline <= now and not write.told_late]
         for write in late:

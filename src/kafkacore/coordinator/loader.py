@@ -12,7 +12,7 @@ from kafkacore._fast.record.batch import Batch, Batches, ControlRecordType, Corr
 from kafkacore.protocol.errors import ErrorCode, KafkaError, ProtocolError, error_for
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-SLICE_RECORDS: Final = 100  # between two chunks the loop goes on with other work
+SLICE_RECORDS: Final = 100  # between two chunks the loop does other work
 NO_PRODUCER: Final = -1
 _READ_TO_LOG_END: Final = 2
 # what a shard may raise for a record; errors of the log itself end the load
@@ -20,7 +20,7 @@ _UNREADABLE: Final = (ProtocolError, KafkaError)
 
 
 class LoadSummary(NamedTuple):
-    """The amount that a load has read, and the offset behind its last batch."""
+    """How much a load has read, and the offset after its last batch."""
 
     records: int
     size_bytes: int

@@ -1,8 +1,8 @@
 """Runs one shard of a coordinator for each partition of its topic that this node leads: loads it, feeds it, carries out
 its decisions, and unloads it when the leadership goes.
 
-The module is generic over shards: groups and transactions run alike. A shard is deterministic: it knows no clock, loop
-or log. Everything here belongs to one loop.
+The module is generic over shards: groups and transactions run alike. A shard is deterministic: it has no clock, loop or
+log. Everything in this module belongs to one loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafkacore.runtime.clock import Clock
 from kafkacore.runtime.scheduler import Scheduled, Scheduler
 
 LOG: Final = logging.getLogger("kafkacore.coordinator")
-LOADS_AT_ONCE: Final = 2  # one reads its disk while the other is replayed
+LOADS_AT_ONCE: Final = 2  # one load reads from disk while the other is replayed
 ANSWERS_IN_A_TURN: Final = 256  # a large group's rebalance completes many answers
 _WATERMARK_PATIENCE_S: Final = 60.0
 # After these errors the shard may no longer write to the partition.
@@ -32,8 +32,8 @@ _LOST: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Effects(Protocol):
-    """The decisions of a shard. An append is (token, records, whether later appends count on it). An answer is (waiter,
-    response)."""
+    """The decisions of a shard. An append is (token, records, whether later appends depend on it). An answer is
+    (waiter, response)."""
 
     @property
     def appends(self) -> Sequence[tuple[int, Records, bool]]: ...
@@ -64,8 +64,8 @@ class RuntimeSettings(NamedTuple):
 
 
 class RuntimePorts(NamedTuple):
-    """The world: the clock, the loop's timers, a thread that may wait, a wait for a partition (log, kind, offset,
-    seconds), and the topic's max.message.bytes."""
+    """The runtime's ports to the outside: the clock, the loop's timers, a thread that may block, a wait for a partition
+    (log, kind, offset, seconds), and the topic's max.message.bytes."""
 
     clock: Clock
     scheduler: Scheduler
@@ -111,7 +111,7 @@ class CoordinatorRuntime(Generic[S]):
         self._start(made.load(self._loads, self._ending.get(index)))
 
     def resign(self, index: int) -> None:
-        """The partition has moved or is gone: its waiters get NOT_COORDINATOR."""
+        """This node no longer leads the partition, or it was deleted: its waiters get NOT_COORDINATOR."""
         self._leave(index, ErrorCode.NOT_COORDINATOR)
 
     def _leave(self, index: int, error: ErrorCode) -> None:
@@ -150,8 +150,8 @@ class CoordinatorRuntime(Generic[S]):
     # --- requests ---
 
     def now_ms(self) -> int:
-        """The time that shards see. Callers that pass a time to a shard use this one, or its sessions would have two
-        clocks."""
+        """The time that shards see. Callers that pass a time to a shard must use this one, so that a session is
+        measured with one clock only."""
         return self._ports.clock.wall_ms()
 
     def shard(self, index: int) -> S:
@@ -200,7 +200,7 @@ class CoordinatorRuntime(Generic[S]):
 
 
 async def _closed_after(before: asyncio.Task[None] | None, journal: Journal) -> None:
-    """A seat with nothing to append ends at once; the seat before it, of the same partition, may still append."""
+    """A seat with nothing to append ends at once, but the partition's earlier seat may still append."""
     if before is not None:
         await asyncio.wait([before])
     await journal.closed()
@@ -231,11 +231,11 @@ class _Seat(Generic[S]):
     # --- its life ---
 
     def left(self) -> bool:
-        """Whether the seat is unloaded: it decides nothing any more."""
+        """Whether the seat is unloaded and decides nothing more."""
         return self._left
 
     async def load(self, loads: asyncio.Semaphore, before: Awaitable[None] | None) -> None:
-        """`before` is the work that the seat of an earlier epoch has left."""
+        """`before` is the unfinished work of the partition's earlier seat."""
         if before is not None:
             await before
         async with loads:
@@ -251,7 +251,7 @@ class _Seat(Generic[S]):
             except Exception as error:  # noqa: BLE001 - whatever it is, this partition is refused and others are served
                 self._load_failed(error)
                 return
-        # The shard must not know records that another leader may take back.
+        # The shard must not see records that another leader may truncate.
         while not self.left() and not self.log.satisfies(ACKS, summary.end_offset):
             await self._ports.wait(self.log, ACKS, summary.end_offset, _WATERMARK_PATIENCE_S)
         if self.left():
@@ -277,7 +277,7 @@ class _Seat(Generic[S]):
         self.state = State.FAILED
 
     def unload(self, error: ErrorCode) -> None:
-        """Answers every waiter; the seat decides nothing any more."""
+        """Answers every waiter. After this the seat decides nothing."""
         if self._left:
             return
         self._left = True
@@ -317,8 +317,8 @@ class _Seat(Generic[S]):
         self.carry_out(self.shard.committed(token, base_offset, self._ports.clock.wall_ms()))
 
     def failed(self, failures: Sequence[tuple[int, ErrorCode]]) -> None:
-        """The shard's decisions may count on appends whose failure is not reported yet: those decisions fail as the
-        last append does."""
+        """The shard's decisions may depend on appends whose failure is not reported yet. Those decisions fail with the
+        last append."""
         left = deque(failures)
         error = left[0][1]
         LOG.warning("%s: %d appends of its coordinator failed: %s", self.name, len(left), error.name)
@@ -352,4 +352,4 @@ class _Seat(Generic[S]):
         try:
             self.carry_out(self.shard.tick(self._ports.clock.wall_ms()))
         finally:
-            self._arm()  # one deadline that fails must not end all the others
+            self._arm()  # an error in one deadline must not stop all others

@@ -1,4 +1,4 @@
-"""A date that takes no steps. If a step of the wall clock counted as silence, all sessions would end at once."""
+"""A wall clock without jumps. If a jump of the system's clock counted as silence, all sessions would end at once."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final
 
 from kafkacore.runtime.clock import Clock
 
-SLEW: Final = 0.1  # of the time that passes: how fast the distance to the wall clock shrinks
+SLEW: Final = 0.1  # the distance to the wall clock shrinks by this share of the time that passes
 _NS_OF_A_MS: Final = 1e6
-_SAME_NS: Final = 100_000  # several calls in one turn get the same date
+_SAME_NS: Final = 100_000  # several calls in one turn get the same time
 
 
 class SteadyClock:
-    """A clock whose `wall_ms` advances as the monotonic clock does. It starts at the wall clock; after a step of that
-    clock it approaches it by a tenth of the time that passes. It never goes back."""
+    """A clock whose `wall_ms` advances with the monotonic clock. It starts at the wall clock's time. After a jump of
+    the wall clock it approaches it by a tenth of the time that passes. It never goes back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -21,19 +21,19 @@ _PROTOCOL_TYPES: Final = {CONSUMER: "consumer", SHARE: "share", STREAMS: "stream
 
 
 def state_filter(names: Iterable[str]) -> Work[Collection[str]]:
-    """The states that a client names, in any case, as `list_groups` takes them."""
+    """The states that a client names, in upper or lower case, in the form that `list_groups` takes."""
     return distinct(name.lower().strip() for name in names)
 
 
 def type_filter(names: Iterable[str]) -> Work[Collection[str]]:
-    """The same of types. Kafka trims states alone."""
+    """The same for types. Kafka strips spaces around states, not around types."""
     return distinct(name.lower() for name in names)
 
 
 def list_groups(
     core: Core, states: Collection[str], types: Collection[str]
 ) -> Work[list[ListGroupsResponse.ListedGroup]]:
-    """Each group as it is when its turn comes. An empty filter lets everything through."""
+    """Lists each group as it is when its turn comes. An empty filter lets every group through."""
     shown = ListGroupsResponse.ListedGroup
     found = []
     for group_id, group in tuple(core.groups.items()):
@@ -48,7 +48,7 @@ def list_groups(
 
 
 def _listed(group: Group) -> tuple[str, str, str]:
-    """State, type and protocol type; no state for a group that is not recorded yet."""
+    """State, type and protocol type of a group. A group that is not recorded yet has no state."""
     if isinstance(group, ClassicGroup):
         return group.state if group.recorded else "", CLASSIC, group.protocol_type or ""
     return group.state, group.group_type, _PROTOCOL_TYPES[group.group_type]
@@ -85,7 +85,7 @@ def _described_member(member: Member, protocol_name: str | None) -> DescribeGrou
 
 
 def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
-    """Deletes the empty groups in one append; the answer is a list of DeletableGroupResult."""
+    """Deletes the groups that are empty, in one append. The answer is a list of DeletableGroupResult."""
     shown = DeleteGroupsResponse.DeletableGroupResult
     results: list[Any] = []
     ending: list[tuple[str, ClassicGroup | None, list[tuple[str, list[int]]]]] = []
@@ -125,7 +125,7 @@ def delete_groups(core: Core, group_ids: Sequence[str], waiter: Waiter) -> None:
 
 
 def _not_deletable(core: Core, group_id: str) -> ErrorCode:
-    """A group of a kind that does not run here is not an empty classic group, even without members."""
+    """Even without members, a group of a kind that this node does not run is not an empty classic group."""
     group = core.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         if group.deleting:
@@ -133,13 +133,13 @@ def _not_deletable(core: Core, group_id: str) -> ErrorCode:
         return ErrorCode.NONE if group.state == EMPTY else ErrorCode.NON_EMPTY_GROUP
     if group is not None and group.members:
         return ErrorCode.NON_EMPTY_GROUP
-    # Its first offset may be under way.
+    # An append with the group's first offset may be under way.
     simple = group is None and core.outbox.last_of(group_id) is not None
     return ErrorCode.NONE if simple else ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def _all_offsets(core: Core, group_id: str) -> list[tuple[str, list[int]]]:
-    """Offsets that are committed, being committed, or written by open transactions."""
+    """Whether the group has offsets: committed ones, ones being committed, or ones that open transactions wrote."""
     by_topic = {topic: set(partitions) for topic, partitions in core.offsets.of(group_id).items()}
     for topic, index in core.outbox.open_offsets(group_id) | set(core.offsets.open_of(group_id)):
         by_topic.setdefault(topic, set()).add(index)

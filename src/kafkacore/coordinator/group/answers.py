@@ -1,4 +1,4 @@
-"""Answers that need no group: requests that are refused before the group is looked up, and one error for a whole
+"""Answers that are made without a group: to requests that are refused before the look-up, and one error for a whole
 request."""
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def append_error(error: int) -> ErrorCode:
 
 
 def refusal(settings: GroupSettings, request: Any, api_version: int = 0) -> Message | None:
-    """The answer to a request that Kafka refuses before it looks for the group's coordinator: an empty group id where
-    members ask, or a session timeout out of range. `api_version` gives it the right form."""
+    """The answer to a request that Kafka refuses before it looks for the group's coordinator: a member's request with
+    an empty group id, or a session timeout out of range. The answer has the form of `api_version`."""
     error = ErrorCode.NONE
     if request.API_KEY in _MEMBER_APIS and not request.group_id:
         error = ErrorCode.INVALID_GROUP_ID
@@ -57,7 +57,7 @@ def refusal(settings: GroupSettings, request: Any, api_version: int = 0) -> Mess
 
 
 def whole_request(request: Message, error: int, api_version: int = 0) -> Message:
-    """The response of an API of one group that reports one error.
+    """The response that carries one error, for an API whose requests name one group.
 
     While a coordinator still loads, a heartbeat succeeds, as in Apache Kafka: the member has nothing to do yet.
     """
@@ -71,14 +71,14 @@ def join_error(api_version: int, error: int, member_id: str = "") -> JoinGroupRe
 
 
 def join_protocol_name(api_version: int, name: str | None) -> str | None:
-    """None where there is no name; before version 7 an empty text."""
+    """How a version writes a missing protocol name: as None, before version 7 as an empty text."""
     if api_version < 7:
         return name or ""
     return name or None
 
 
 def batched_leave(request: LeaveGroupRequest, api_version: int) -> LeaveGroupRequest:
-    """A request of any version, in the form of version 3."""
+    """Rewrites a request of any version in the form of version 3."""
     if api_version >= 3:
         return request
     member = LeaveGroupRequest.MemberIdentity(member_id=request.member_id)
@@ -86,7 +86,8 @@ def batched_leave(request: LeaveGroupRequest, api_version: int) -> LeaveGroupReq
 
 
 def single_leave(response: LeaveGroupResponse, api_version: int) -> LeaveGroupResponse:
-    """The response in the form of the request's version: before version 3 the one member's error stands at the top."""
+    """Rewrites the response in the form of the request's version: before version 3 the error of the one member is the
+    error of the whole response."""
     if api_version >= 3:
         return response
     error = response.error_code

@@ -24,8 +24,8 @@ DEAD: Final = "Dead"
 CONSUMER_PROTOCOL: Final = "consumer"
 UNKNOWN_MEMBER_ID: Final = ""
 NO_TIMESTAMP: Final = -1
-# Members that know their id and have not joined with it. group.max.size does not count them, and each one is kept for a
-# session.
+# Limits the members that know their id and have not joined with it. group.max.size does not count them, and the group
+# keeps each one for the length of a session.
 MAX_PENDING_MEMBERS: Final = 10_000
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]  # names and metadata, in the member's order of preference
@@ -83,7 +83,8 @@ class Member:
 
     @property
     def excused(self) -> bool:
-        """Whether it need not send heartbeats now, because it waits for the others. A new member may be gone."""
+        """Whether the member may be silent now, because its request waits for the other members. A new member may not
+        be: its client may have gone."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def metadata(self, protocol_name: str | None) -> bytes:
@@ -125,7 +126,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """Whether it only holds offsets of consumers that assign partitions themselves."""
+        """Whether the group only holds offsets, of consumers that assign partitions themselves."""
         return self.protocol_type is None and self.state == EMPTY and not self.pending_members
 
     @property
@@ -166,7 +167,7 @@ class ClassicGroup:
         return member
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols fits in: all other members support one of them."""
+        """Whether a member with these protocols fits in: at least one of them has the support of every other member."""
         if self.state == EMPTY:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
@@ -204,7 +205,8 @@ class ClassicGroup:
         return self._subscribed_topics
 
     def is_subscribed(self, topic: str) -> bool:
-        """A consumer group whose topics are unknown counts as subscribed to everything."""
+        """Whether the group consumes the topic. A consumer group whose topics are unknown counts as subscribed to every
+        topic."""
         topics = self.subscribed_topics
         return self.uses_consumer_protocol if topics is None else topic in topics
 
@@ -237,7 +239,7 @@ class ClassicGroup:
         self.pending_members.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> Member | None:
-        """Removes a member, or one that only knows its id. The caller owns its deadline."""
+        """Removes a member, also one that knows its id and has not joined with it. The caller cancels its deadline."""
         self.withdraw()
         member = self.members.pop(member_id, None)
         if member is not None:
@@ -272,8 +274,8 @@ class ClassicGroup:
         member.session_timeout_ms = session_ms
 
     def publish(self, published_groups: PublishedGroups) -> None:
-        """Publishes a stable group, once: processors answer its members' heartbeats and SyncGroups until
-        something changes."""
+        """Publishes a stable group, once per generation. From then on processors answer its members' heartbeats and
+        SyncGroups, until the group changes."""
         if self._published is None and self.state == STABLE:
             members = self.members.values()
             self._published = published_groups.publish(
@@ -293,8 +295,8 @@ class ClassicGroup:
             self._note_synced(published)
 
     def late_members(self) -> list[str]:
-        """The members that have not fetched their assignment in this generation, ordered by id. From now on they are
-        too late."""
+        """The members that have not fetched their assignment in this generation, ordered by id. After this call the
+        assignment is no longer published, so processors give it to nobody."""
         if self._published is not None:
             self._note_synced(self._published)
         if self.pending_sync:
@@ -302,7 +304,8 @@ class ClassicGroup:
         return sorted(self.pending_sync)
 
     def _note_synced(self, published: PublishedGroup) -> None:
-        """Notes the members that got their assignment from it."""
+        """Takes the members that got their assignment from the published group off the list of those who have yet to
+        fetch it."""
         for member_id in tuple(self.pending_sync):
             member = self.members.get(member_id)  # the old id of a static member that was replaced stays
             heard_by = None if member is None else member.heard_by
@@ -316,7 +319,7 @@ class ClassicGroup:
         return was
 
     def elect_joined_leader(self) -> bool:
-        """Keeps the leader if it has joined, else elects a member that has. False when none has joined."""
+        """Keeps the leader if it has joined, else elects a member that has. Returns False when no member has joined."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].awaiting_join is not None:

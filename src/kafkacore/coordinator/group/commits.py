@@ -60,7 +60,7 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
         core.outbox.answer(waiter, commit)
 
     def apply(base_offset: int) -> None:
-        """The first offset of an unknown group makes it a simple group."""
+        """The first committed offset of an unknown group makes a simple group."""
         note_group(core, commit.group_id)
         core.offsets.commit(commit)
 
@@ -68,7 +68,7 @@ def offset_commit(core: Core, commit: OffsetCommit, waiter: Waiter) -> None:
 
 
 class _Accepted:
-    """Topics and partitions of a commit, listed only on demand, which is seldom."""
+    """The topics and partitions of a commit. They are listed on demand, because most commits never need the list."""
 
     __slots__ = ("_commit",)
 
@@ -81,7 +81,7 @@ class _Accepted:
 
 
 def note_group(core: Core, group_id: str) -> None:
-    """Marks the group as recorded, by its offsets if by nothing else."""
+    """Marks the group as recorded: its offsets are in the log, even if nothing else of it is."""
     group = core.groups.get(group_id)
     if group is None:
         group = new_group(core, group_id)
@@ -121,8 +121,8 @@ def _validate_member(core: Core, group: ClassicGroup, commit: OffsetCommit) -> N
 
 
 def _validate_other(group: OtherGroup, member_id: str, epoch: int, api_version: int) -> None:
-    """Commits from outside are valid while the group has no members. Only its own coordinator would know its members'
-    epochs."""
+    """Accepts a commit from outside the group while the group has no members. Only the coordinator of that kind of
+    group would know its members' epochs."""
     if group.group_type == SHARE:
         raise error_for(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
     if epoch < 0 and not group.members:
@@ -278,7 +278,7 @@ def _validate_delete(group: ClassicGroup | OtherGroup | None, group_id: str, und
 
 def _is_subscribed(group: ClassicGroup | OtherGroup | None, topic: str) -> bool:
     if isinstance(group, OtherGroup):
-        return bool(group.members)  # only its coordinator knows to which topics
+        return bool(group.members)  # only a coordinator for that kind of group knows the subscribed topics
     return group is not None and group.is_subscribed(topic)
 
 

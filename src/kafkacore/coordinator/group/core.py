@@ -17,7 +17,7 @@ Group: TypeAlias = ClassicGroup | OtherGroup
 
 
 class Counts:
-    """Counts of the work of one broker's shards since its start, as Apache Kafka's metrics have them."""
+    """Counts what the shards of one broker have done since the broker's start, as Apache Kafka's metrics count it."""
 
     __slots__ = ("completed_rebalances", "deleted_offsets", "expired_offsets", "offset_commits")
 
@@ -49,7 +49,7 @@ class Core:
         self.outbox = Outbox()
 
     def new_member_id(self, prefix: str) -> str:
-        """A member id that ends with a UUID as Java writes it."""
+        """Makes a member id that ends with a UUID, written as Java writes one."""
         text = self._new_uuid().hex()
         return f"{prefix}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
@@ -58,11 +58,12 @@ class Core:
         return group if isinstance(group, ClassicGroup) else None
 
     def is_here(self, group: ClassicGroup) -> bool:
-        """Whether the group is still the one that its id names; a deadline may outlive a group."""
+        """Whether the group is still the one with its id. A deadline may outlive its group, and another group may then
+        have the id."""
         return self.groups.get(group.group_id) is group
 
     def drop(self, group: ClassicGroup) -> None:
-        """Removes a group whose waiters have been answered."""
+        """Removes a group. Its waiters must have their answers."""
         self.cancel_deadlines(group)
         group.withdraw()
         if self.is_here(group):

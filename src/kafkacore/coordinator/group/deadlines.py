@@ -1,11 +1,11 @@
-"""Deadlines that are put off far more often than they pass.
+"""Deadlines that are postponed far more often than they pass.
 
-Putting one off costs an assignment: its entry in the heap stays in place, and moves when it comes up. The heap holds
-one entry for each deadline, and the entries of deadlines that were drawn nearer or cancelled. Those are swept out when
-they outnumber the others.
+To postpone one costs an assignment: its entry stays in its place of the heap and moves only when its old time comes.
+The heap has one live entry for each deadline. A deadline that was cancelled or moved to an earlier time leaves a dead
+entry behind. When dead entries outnumber live ones, a sweep removes them.
 
-A deadline that waits for a client has patience. When it comes up late, this coordinator could not hear, or somebody has
-moved its clock: the client may have spoken meanwhile. Then the deadline is put off once.
+A deadline that waits for a client has patience. If it runs late, this coordinator could not hear its clients for a
+while, or somebody has moved its clock, and the client may have spoken meanwhile. So it is postponed once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Deadline:
 
 
 def _ignore() -> None:
-    """A deadline with nothing to do yet."""
+    """The action of a deadline that has none yet."""
 
 
 class Deadlines:
@@ -68,13 +68,13 @@ class Deadlines:
                 self._sweep()
 
     def next_ms(self) -> int | None:
-        """The earliest possible time; nothing is due before."""
+        """A time before which nothing is due. Nothing may be due at that time either."""
         return self._heap[0][0] if self._heap else None
 
     def advance(self, now_ms: int) -> None:
-        """Runs the action of each deadline that is due, in their order; deadlines that an action sets come up in the
-        next turn. The owner calls this when `next_ms` comes; if it calls later, deadlines with patience wait for the
-        same time once more."""
+        """Runs the actions of the deadlines that are due, in the order of their times. A deadline that an action sets
+        runs in a later call at the earliest. The owner calls this at `next_ms`. If it calls later, deadlines with
+        patience wait for the same time once more."""
         due = self._take_due(now_ms)
         try:
             while due:
@@ -84,7 +84,7 @@ class Deadlines:
                     deadline.due_ms = None
                     deadline.action(*deadline.args)
         finally:
-            for deadline in due:  # an action has raised: the others are still to come
+            for deadline in due:  # an action has raised: the others run in the next call
                 if not deadline.ticket and deadline.due_ms is not None:
                     self._push(deadline)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-# The waiter of a request, in the form of the shard's owner: a future, a slot, a name in a test. The shard hands it back
-# and never looks into it.
+# The waiter of a request. Its owner chooses the type: a future, a slot, in a test a name. The shard hands it back and
+# never looks into it.
 Waiter: TypeAlias = Any
 GroupRecord: TypeAlias = tuple[bytes, bytes | None]  # key and value; None deletes the record of the key
 
@@ -26,9 +26,10 @@ class Caller(Protocol):
 class Append(NamedTuple):
     """Records that go into one batch, in this order, after those of every earlier append.
 
-    The owner reports their fate by `GroupShard.committed`, `failed` or, while it is still open, `timed_out`, with this
-    token. Tokens count up from 1 and are committed in their order. One may fail while earlier ones still wait for the
-    replicas. No later append counts on an `independent` one: when it fails for its own sake, it fails alone.
+    The owner reports the batch's fate with this token: by `GroupShard.committed` or `failed`, and by `timed_out` while
+    neither is known yet. Tokens count up from 1, and appends are committed in that order. An append may fail while
+    earlier ones still wait for the replicas. No later append depends on an `independent` one, so if only that one
+    cannot be appended, it fails alone.
     """
 
     token: int
@@ -44,7 +45,8 @@ class Answer(NamedTuple):
 
 
 class Effects:
-    """The owner carries them out in any order, but appends in theirs. Falsy when there is nothing to do."""
+    """The owner may carry them out in any order, except that it appends in the order of the list. Falsy when there is
+    nothing to do."""
 
     __slots__ = ("answers", "appends")
 

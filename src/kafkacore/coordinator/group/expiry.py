@@ -74,7 +74,8 @@ def _held_count(core: Core, group: ClassicGroup) -> int:
 
 
 def _expire_in_parts(core: Core, group: ClassicGroup) -> Iterator[int]:
-    """The offsets of a group that has too many for one tick. Changes between two ticks are taken as they are."""
+    """Expires the offsets of a group that has too many for one tick. Each tick sees the group and its offsets as they
+    are then."""
     for part in _parts(core, group):
         expired = _expired(core, group, part) if _may_expire(core, group) else None
         if expired is None:
@@ -119,8 +120,8 @@ def _expire(core: Core, group: ClassicGroup) -> None:
 
 
 def _expired(core: Core, group: ClassicGroup, asked: _Removed) -> _Removed | None:
-    """The expired ones of these topics and partitions. None when nothing of this group expires in its present state,
-    not even the group."""
+    """Those of these topics and partitions that have expired. None when nothing of this group expires in its present
+    state, not even the group."""
     held = core.offsets.of(group.group_id)
     if not held:
         return []
@@ -176,7 +177,7 @@ def _append_expired(core: Core, group_id: str, expired: _Removed, ending: Classi
 
 
 def _append(core: Core, group_id: str, removed: _Removed, ending: ClassicGroup | None) -> None:
-    """Appends tombstones that nobody waits for; the last of them is the tombstone of the group that ends."""
+    """Appends tombstones; no client waits for them. If a group ends, its own tombstone is the last."""
     names = [(topic, index) for topic, indexes in removed for index in indexes]
     LOG.info("Group %s: %d offsets are deleted.", group_id, len(names))
     parts = [names[at : at + MAX_TOMBSTONES_PER_APPEND] for at in range(0, len(names), MAX_TOMBSTONES_PER_APPEND)]
@@ -203,7 +204,8 @@ def _append_part(core: Core, group_id: str, names: list[tuple[str, int]], ending
 
 
 def begin_deletion(core: Core, group: ClassicGroup) -> None:
-    """The group takes no requests from now on; members that know their id and have not joined must begin anew."""
+    """From now on the group takes no requests. Members that know their id and have not joined with it must ask for a
+    new id."""
     core.cancel_deadlines(group)
     group.pending_members.clear()
     group.deleting = True

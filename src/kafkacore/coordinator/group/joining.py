@@ -88,8 +88,8 @@ class Joining:
         self._parked.answer(join_error(self._parked.api_version, error, member_id))
 
     def _accepted(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether the group has room within `group.max.size`. While members join, only those that have joined count:
-        a lowered limit may be below the group's size, and the last to come are left out."""
+        """Whether the group has room within `group.max.size`. While members join, only those that have joined count. So
+        if the limit was lowered below the group's size, the members that join last are refused."""
         limit = self._core.settings.max_size
         if group.state == EMPTY:
             return True
@@ -99,7 +99,8 @@ class Joining:
         return member is not None or len(group.members) < limit
 
     def _record_new(self, group: ClassicGroup) -> None:
-        """A group that exists only in memory would be another group after a crash, so it is written at once, empty."""
+        """Writes the new group, still empty, at once. A group that exists only in memory would be gone after a
+        crash."""
         value = GroupMetadataValue(protocol=None, leader=None, current_state_timestamp=group.state_timestamp)
 
         def outcome(error: ErrorCode) -> None:
@@ -130,7 +131,7 @@ class Joining:
             self._add(group, member_id)
 
     def _promise(self, group: ClassicGroup, member_id: str) -> None:
-        """Reserves the id until the session is over; by then the member has joined with it."""
+        """Reserves the id for the length of a session. The member must join with it by then."""
         if len(group.pending_members) >= MAX_PENDING_MEMBERS:
             self._refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID)
             return
@@ -158,7 +159,8 @@ class Joining:
             group.new_member_added = True
         group.add(member, self._parked)
         # A new member sends no heartbeats before it has its id, and a muted connection does not show that its peer is
-        # gone. A parked JoinGroup of a lost client ends at last; a client that is still there comes again.
+        # gone. So this deadline ends the parked JoinGroup of a client that is lost; a client that is still there sends
+        # it again.
         core.await_client(session, core.settings.new_member_join_timeout_ms)
         prepare_or_complete(core, group, f"new member {member_id}{self._reason}")
 
@@ -172,7 +174,7 @@ class Joining:
         core, request, member_id = self._core, self._request, self._request.member_id
         if member_id in group.pending_members:
             if request.group_instance_id is not None:
-                # A static member never has to join again; Kafka fails here, too.
+                # The node never asks a static member to join with a given id. Apache Kafka fails here too.
                 self._refuse(ErrorCode.UNKNOWN_SERVER_ERROR, UNKNOWN_MEMBER_ID)
             else:
                 self._add(group, member_id)
@@ -188,10 +190,10 @@ class Joining:
         elif (group.state == COMPLETING_REBALANCE and same) or (
             group.state == STABLE and same and group.leader_id != member_id
         ):
-            # It missed the answer to its JoinGroup, or has nothing new to say.
+            # The member missed the answer to its JoinGroup, or its subscription is the same as before.
             self._parked.answer(join_response(group, member_id, self._parked.api_version))
         else:
-            # A leader may join only to reassign the partitions, when topics have changed.
+            # A leader also joins again when topics have changed, only to assign the partitions anew.
             group.update(member, self._protocols, self._rebalance_timeout_ms, request.session_timeout_ms)
             before = group.park_join(member, self._parked)
             if before is not None:  # sent again: the first sender is gone, or must go on
@@ -213,7 +215,8 @@ class Joining:
         if group.state == STABLE and group.select_protocol() == (group.protocol_name or ""):
             self._record_replaced(group, instance_id, old, member, leader_before)
         elif group.state in (STABLE, COMPLETING_REBALANCE):
-            # The leader got the old id and would assign to nobody, or the group would now choose another protocol.
+            # The leader knows the old id and would assign nothing to the new one, or the group would now choose another
+            # protocol.
             prepare(core, group, f"static member {instance_id} has a new id, {new_id}{self._reason}")
         else:
             complete_when_all_joined(core, group)
@@ -226,7 +229,7 @@ class Joining:
         core, version = self._core, self._parked.api_version
 
         def outcome(error: ErrorCode) -> None:
-            # A rebalance may have answered it meanwhile, and the member may have sent another request.
+            # A rebalance may have answered the request meanwhile, and the member may have sent another one.
             waits = member.awaiting_join is self._parked
             if waits:
                 group.park_join(member, None)
@@ -260,7 +263,8 @@ class Joining:
 
 
 def _offered(request: JoinGroupRequest) -> Protocols:
-    """Takes the first protocol of each name: counted twice, a protocol would seem to have every member's support."""
+    """Keeps the first protocol of each name. A name that counted twice would seem to have the support of one member too
+    many."""
     if len(request.protocols) == 1:
         return ((request.protocols[0].name, request.protocols[0].metadata),)
     offered: dict[str, bytes] = {}
@@ -295,7 +299,7 @@ def _fence(group: ClassicGroup, member: Member) -> None:
 
 
 def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, member: Member) -> None:
-    """The replacement of a static member is not in the log: the old member returns, unless the group has changed
+    """The replacement of a static member did not get into the log. The old member returns, unless the group has changed
     since."""
     if group.members.get(member.member_id) is not member:
         return
@@ -305,7 +309,7 @@ def _take_back(core: Core, group: ClassicGroup, instance_id: str, old: Member, m
 
 
 def _forget(core: Core, group: ClassicGroup) -> None:
-    """The group is not in the log. Members that have come since must look for it again."""
+    """The group did not get into the log. Members that have joined it since must look for its coordinator again."""
     for member in group.members.values():
         parked = group.park_join(member, None)
         if parked is not None:

@@ -66,12 +66,13 @@ def _differs(asked: str | None, agreed: str | None) -> bool:
 
 
 def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
-    """Stores the leader's assignment, and then gives it to all. A member that it leaves out gets nothing."""
+    """Stores the leader's assignment and then answers all members with it. A member that the leader left out gets an
+    empty assignment."""
     generation_id = group.generation_id
     assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
 
     def outcome(error: ErrorCode) -> None:
-        # Another rebalance may have begun meanwhile: then this one is over.
+        # If another rebalance has begun meanwhile, this assignment is out of date.
         if group.state != COMPLETING_REBALANCE or group.generation_id != generation_id or not core.is_here(group):
             return
         for member in group.members.values():
@@ -81,7 +82,7 @@ def _assign(core: Core, group: ClassicGroup, given: dict[str, bytes]) -> None:
             group.transition_to(STABLE, core.now_ms)
             core.counts.completed_rebalances += 1
             if core.published_groups is not None:
-                group.publish(core.published_groups)  # most members ask for their assignments now
+                group.publish(core.published_groups)  # most members fetch their assignment now
         else:
             prepare_or_complete(core, group, f"the assignment could not be stored: {error.name}")
 
@@ -102,7 +103,7 @@ def heartbeat(core: Core, request: HeartbeatRequest) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     extend_session(core, member)
     if core.published_groups is not None:
-        group.publish(core.published_groups)  # heartbeats of the others of this generation need not come here
+        group.publish(core.published_groups)  # from now on processors answer the heartbeats of the other members
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING_REBALANCE else ErrorCode.NONE
 
 

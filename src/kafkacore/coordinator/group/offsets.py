@@ -16,7 +16,8 @@ OffsetName: TypeAlias = tuple[str, str, int]  # group, topic, partition
 
 
 class Pending(NamedTuple):
-    """The offset that an open transaction would commit, or None if it no longer would; `at` is its record's offset."""
+    """The offset that an open transaction would commit; None if the transaction no longer commits one. `at` is the
+    offset of its record."""
 
     at: int
     offset: CommittedOffset | None
@@ -64,7 +65,7 @@ class Offsets:
         return held
 
     def remove(self, group_id: str, topic: str, partitions: Iterable[int]) -> None:
-        """Drops the offsets that open transactions would commit there, too."""
+        """Removes them, and also the offsets that open transactions would commit there."""
         topics = self._groups.get(group_id, {})
         held = topics.get(topic)
         for partition in partitions:

@@ -1,4 +1,5 @@
-"""Groups of kinds that do not run here. Their records make them known, so that no client takes their ids for free.
+"""Groups of kinds that this node does not run. It knows them from their records, so that no client creates a classic
+group with the id of one.
 
 Their records stay in the log as they are; this node deletes none of them (KIP-848, KIP-932, KIP-1071).
 """
@@ -21,7 +22,7 @@ class _Kind(NamedTuple):
     names_group: bool = False
 
 
-# By the number of a key's kind. A kind without a role only says that the group exists.
+# The role of each kind of key, by the kind's number. A record of a kind without a role only says that the group exists.
 _KINDS: Final = {
     3: _Kind(CONSUMER, names_group=True),
     4: _Kind(CONSUMER),
@@ -71,7 +72,7 @@ def type_of(kind: int) -> str:
 
 
 def group_id_of(key: bytes) -> str:
-    """The group id of a key of any of these kinds: they all begin with it. Raises ProtocolError."""
+    """The group id in a key of any of these kinds: each key begins with it. Raises ProtocolError."""
     return ConsumerGroupMetadataKey.decode_prefix(key[2:], 0)[0].group_id
 
 

@@ -1,4 +1,4 @@
-"""The effects of a turn of a shard, and the appends whose fate is open."""
+"""The effects of one turn of a shard, and the appends that have neither been committed nor failed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kafkacore.coordinator.group.answers import append_error
 from kafkacore.coordinator.group.effects import Answer, Append, Effects, GroupRecord, Waiter
 from kafkacore.protocol.errors import ErrorCode, error_for
 
-MAX_OPEN_APPENDS: Final = 10_000  # the clients of further requests must come again
+MAX_OPEN_APPENDS: Final = 10_000  # further requests get an error that makes the client repeat them
 
-# Called once with the fate of an append: NONE, or the error for clients.
+# Called once when an append is committed (NONE) or has failed (the error for clients).
 Outcome = Callable[[ErrorCode], None]
-# Topics and partitions by group. A group that is listed has some.
+# Topics and partitions by group. No group has an empty list.
 Touched = Mapping[str, Iterable[tuple[str, Iterable[int]]]]
 
 _NOTHING: Final[Touched] = MappingProxyType({})
@@ -23,10 +23,10 @@ _NO_EFFECTS: Final = Effects()
 
 
 class OpenAppend:
-    """An append whose fate is open. `outcome` is called once: for the commit, the failure, or when it takes too
-    long. `apply` makes the batch's content the recorded state, given the offset of its first record. `revert` undoes
-    the decision's changes to the state that is not recorded. `offsets` names the topics and partitions whose offsets
-    it commits or deletes, by group."""
+    """An append that has neither been committed nor failed. `outcome` is called once: when the append is committed,
+    when it fails, or when it takes too long. `apply` makes the batch's content the recorded state, given the offset of
+    its first record. `revert` undoes the decision's changes to the state that is not recorded. `offsets` names the
+    topics and partitions whose offsets it commits or deletes, by group."""
 
     __slots__ = ("apply", "offsets", "outcome", "revert", "waiting")
 
@@ -105,7 +105,7 @@ class Outbox:
         append.tell(ErrorCode.NONE)
 
     def failed(self, token: int, error: int) -> None:
-        """Appends before it may still wait for the replicas. Raises KeyError for a token that is not open."""
+        """Earlier appends may still wait for the replicas. Raises KeyError for a token that is not open."""
         append = self._close(token)
         append.tell(append_error(error))
         if append.revert is not None:
@@ -116,7 +116,7 @@ class Outbox:
             self._open[token].tell(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def give_up(self, error: ErrorCode) -> None:
-        """The fate of the open appends will never be known here."""
+        """This shard will never learn whether the open appends are committed."""
         while self._open:
             self._close(next(iter(self._open))).tell(error)
 

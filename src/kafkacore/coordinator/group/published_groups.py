@@ -1,8 +1,8 @@
-"""Heartbeats and SyncGroups that need no decision. Processors may answer for the members of a stable group without its
-shard. The shard asks the published group how long a member was silent when a session would end, and which members got
-their assignment when some would be late.
+"""Published groups: processors answer the heartbeats and SyncGroups of a stable group's members without its shard,
+because these need no decision. Before a shard ends a session, it asks the published group how long the member was
+silent. Before it removes members that did not fetch their assignment, it asks which members processors gave one.
 
-`_fast.hot.heartbeats` has the processors' own. A shard without published groups answers every request itself.
+`_fast.hot.heartbeats` implements this for processors. A shard without published groups answers every request itself.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Protocol
 
 
 class PublishedGroup(Protocol):
-    """The members of a group in one generation, as long as nothing about them changes."""
+    """The members of a group in one generation. It is valid until something about them changes."""
 
     def withdraw(self) -> None:
-        """The shard answers again. The times at which members were heard remain."""
+        """From now on the shard answers again. The times of the members' last heartbeats remain."""
 
     def silence_ms(self, place: int) -> int | None:
-        """How long ago the member was heard at this place of the list; None: never here."""
+        """How long ago processors heard the member at this place of the list, in ms; None if never."""
 
     def is_synced(self, place: int) -> bool:
-        """Whether that member got its assignment here."""
+        """Whether a processor gave that member its assignment."""
 
 
 class PublishedGroups(Protocol):
@@ -34,4 +34,4 @@ class PublishedGroups(Protocol):
         protocol_name: str | None,
     ) -> PublishedGroup:
         """From now on processors answer heartbeats and SyncGroups of these members (id, instance id, assignment) in
-        this generation. A group is published once at most."""
+        this generation. The caller withdraws a group before it publishes it again."""

@@ -1,7 +1,7 @@
-"""A group's rebalance: it is prepared, its members join, its leader assigns, and each step has a deadline.
+"""A group's rebalance: the group prepares it, the members join, the leader assigns. Each step has a deadline.
 
-The rules are those of Apache Kafka's GroupMetadataManager, classic part. This module answers parked requests only,
-never the request that is being served.
+The rules are those of Apache Kafka's GroupMetadataManager, classic part. This module answers parked requests only; its
+callers answer the request that is being served.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from kafkacore.protocol.errors import ErrorCode
 from kafkacore.protocol.messages import GroupMetadataValue, JoinGroupResponse, SyncGroupResponse
 
 LOG: Final = logging.getLogger("kafkacore.coordinator.group")
-# A client may set a rebalance timeout of 0, or less. Looking again at once, for as long as sessions last, would leave
-# the node no time for anything else.
+# A client may set a rebalance timeout of 0 or less. Without this lower bound the node would look again at once, over
+# and over until sessions end, and would have no time for anything else.
 MIN_WAIT_FOR_STATIC_MS: Final = 1_000
 
 
@@ -52,7 +52,7 @@ def extend_session(core: Core, member: Member) -> None:
 
 
 def _was_heard(core: Core, member: Member) -> bool:
-    """If processors have heard the member within its session, the session goes on from that time."""
+    """If processors have heard the member within its session, the session counts from that time."""
     if member.heard_by is None:
         return False
     published, place = member.heard_by
@@ -64,8 +64,8 @@ def _was_heard(core: Core, member: Member) -> bool:
 
 
 def remove_member(core: Core, group: ClassicGroup, member: Member) -> None:
-    """Its parked JoinGroup, if any, gets an error that makes the client begin anew: it may still be there
-    (KAFKA-7610)."""
+    """A parked JoinGroup of the member gets an error that makes the client begin anew, because the client may still be
+    there (KAFKA-7610)."""
     parked = group.park_join(member, None)
     if parked is not None:
         parked.answer(join_error(parked.api_version, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID))
@@ -97,7 +97,7 @@ def _session_expired(core: Core, group: ClassicGroup, member_id: str) -> None:
 
 
 def prepare_or_complete(core: Core, group: ClassicGroup, reason: str) -> None:
-    """Begins a rebalance or, when one is being prepared, goes on as soon as all members have joined."""
+    """Begins a rebalance. If one is being prepared already, completes it once all members have joined."""
     if group.can_rebalance:
         prepare(core, group, reason)
     else:
@@ -105,7 +105,8 @@ def prepare_or_complete(core: Core, group: ClassicGroup, reason: str) -> None:
 
 
 def prepare(core: Core, group: ClassicGroup, reason: str) -> None:
-    """All members have to join. The first rebalance of an empty group waits for more of them (KIP-134)."""
+    """Begins a rebalance that all members have to join. The first rebalance of an empty group waits for further members
+    (KIP-134)."""
     if group.state == COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
@@ -126,13 +127,13 @@ def prepare(core: Core, group: ClassicGroup, reason: str) -> None:
 
 
 def complete_when_all_joined(core: Core, group: ClassicGroup) -> None:
-    """Completes the join unless it is an initial rebalance, which takes its time."""
+    """Completes the join if all members have joined. An initial rebalance waits for its delay to end all the same."""
     if group.state == PREPARING_REBALANCE and group.previous_state != EMPTY and group.has_all_joined:
         complete_join(core, group)
 
 
 def complete_join(core: Core, group: ClassicGroup) -> None:
-    """Removes the members that have not joined, except static ones; the others are the new generation."""
+    """Removes the members that have not joined, except static ones. The others form the new generation."""
     core.deadlines.cancel(group.join_timer)
     if not core.is_here(group):
         return
@@ -141,7 +142,7 @@ def complete_join(core: Core, group: ClassicGroup) -> None:
         core.deadlines.cancel(member.session)
         group.remove(member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none of them joined: their sessions decide.
+        # Only static members are left, and none of them has joined. The group waits for them until their sessions end.
         _wait_for_joins(core, group, at_least_ms=MIN_WAIT_FOR_STATIC_MS)
         return
     group.next_generation(core.now_ms)
@@ -200,7 +201,7 @@ def _wait_for_more(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms:
 
 
 def _initial_delay_over(core: Core, group: ClassicGroup, delay_ms: int, remaining_ms: int) -> None:
-    """Each delay in which a member came is followed by another, within the rebalance timeout."""
+    """If a new member has come during a delay, another delay follows, within the rebalance timeout."""
     if not core.is_here(group):
         return
     if group.new_member_added and remaining_ms:
@@ -225,7 +226,7 @@ def append_group(core: Core, group: ClassicGroup, assignments: Mapping[str, byte
 
 
 def note_recorded(core: Core, group: ClassicGroup) -> None:
-    """Its record is committed: the group exists now, whatever came before it in the log."""
+    """The group's record is committed. The group exists now, even if the log has an earlier tombstone for its id."""
     group.recorded = True
     core.groups.setdefault(group.group_id, group)
 
@@ -274,7 +275,7 @@ def sync_response(group: ClassicGroup, member: Member) -> SyncGroupResponse:
 
 
 def synced(core: Core, group: ClassicGroup, member_id: str) -> None:
-    """The member has sent its SyncGroup; when all members have, none is late."""
+    """The member has sent its SyncGroup. Once all members have, the deadline for it is cancelled."""
     group.pending_sync.discard(member_id)
     if not group.pending_sync:
         core.deadlines.cancel(group.sync_timer)

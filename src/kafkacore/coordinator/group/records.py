@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
 
-A key is the number of its kind and a struct, a value the number of its version and a struct; both numbers take two
-bytes. `_fast.hot.offset_records` writes the records of each partition of a commit.
+A key is the number of its kind, in two bytes, and a struct. A value is the number of its version, in two bytes, and a
+struct. `_fast.hot.offset_records` writes the records of each partition of a commit.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def read_group(value: bytes) -> GroupMetadataValue:
 def value_version(value: bytes) -> int:
     """Raises ProtocolError."""
     if len(value) < _SHORT.size:
-        raise ProtocolError("a record of __consumer_offsets has a value of at least two bytes, or none")
+        raise ProtocolError("a record of __consumer_offsets has a value of at least two bytes, or no value")
     version: int = _SHORT.unpack_from(value)[0]
     return version
 

@@ -1,4 +1,4 @@
-"""Applies a record of `__consumer_offsets` to a shard that loads it."""
+"""Applies one record of `__consumer_offsets` to a shard that is being loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_REBALANCE_TIMEOUT: Final = -1  # version 0 has none
 
 
 def replay(core: Core, key: bytes, value: bytes | None, offset: int, producer_id: int) -> None:
-    """Raises ProtocolError, UnsupportedVersionError, InvalidRecordError; then nothing has changed."""
+    """Raises ProtocolError, UnsupportedVersionError or InvalidRecordError, and then has changed nothing."""
     kind = records.kind_of(key)
     if kind in (records.OFFSET_COMMIT, records.LEGACY_OFFSET_COMMIT):
         _replay_offset(core, key, value, offset, producer_id)
@@ -88,7 +88,7 @@ def _member(
 
 
 def _replay_other(core: Core, kind: int, key: bytes, present: bool) -> None:
-    """A group that its first offset made becomes one of the kind whose records follow."""
+    """The first offset of a group makes a simple group. Later records may show that the group is of another kind."""
     group_id = other_kinds.group_id_of(key)
     known = core.groups.get(group_id)
     if isinstance(known, ClassicGroup):

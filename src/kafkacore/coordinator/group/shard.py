@@ -1,13 +1,14 @@
 """A shard: all groups and offsets whose records are in one partition of `__consumer_offsets`.
 
-A shard's owner gives it one input at a time and carries out the effects of each. `now_ms` is the date as records have
-it, by a clock that takes no steps (`coordinator.steady_clock`); sessions are measured by it, too.
+A shard's owner gives it one input at a time and carries out the effects of each. `now_ms` is the wall-clock time, as
+records carry it, from a clock that never jumps (`coordinator.steady_clock`). Sessions are measured with it too.
 
 A shard's life: it is made empty; `replay` takes every record of its partition up to the high watermark; `loaded`
 follows; then come requests, `tick`, and the fate of its appends; `unload` ends it.
 
-The recorded state changes when an append is committed, never before. A decision that counts on an append in flight is
-in a later append. Therefore the owner fails all later appends when one fails, and reports them in their order.
+The recorded state changes when an append is committed, never before. A decision may depend on an append that is still
+open; it is then in a later append. So when one append fails, the owner fails all later ones too, and it reports their
+fate in order.
 """
 
 from __future__ import annotations
@@ -61,22 +62,22 @@ class GroupShard:
     # --- the recorded state ---
 
     def replay(self, key: bytes, value: bytes | None, offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """Takes a record of the partition on loading, in the order of the log; not for records that this shard appended
-        itself.
+        """Takes a record of the partition while the shard is loaded, in the order of the log. Not for records that this
+        shard appended itself.
 
-        `offset` is the record's; `producer_id` is the batch's when it is transactional, else -1. The shard remembers
-        records of kinds that do not run here as far as answers depend on them. A record that cannot be read changes
+        `offset` is the record's; `producer_id` is the batch's when it is transactional, else -1. From records of kinds
+        that this node does not run, the shard remembers what answers depend on. A record that cannot be read changes
         nothing and raises ProtocolError, UnsupportedVersionError or InvalidRecordError: the owner logs it with its
         offset and goes on.
         """
         replay.replay(self._core, key, value, offset, producer_id)
 
     def replay_end_of_transaction(self, producer_id: int, committed: bool) -> None:
-        """Takes a control record of the partition, on loading and when one is written later."""
+        """Takes a control record of the partition, while the shard is loaded and when one is written later."""
         replay.end_transaction(self._core, producer_id, committed)
 
     def loaded(self, now_ms: int) -> Effects:
-        """Everything is replayed: sessions of members begin now, and so does the regular search for expired offsets."""
+        """Everything is replayed. The sessions of members and the regular search for expired offsets begin now."""
         core = self._turn(now_ms)
         self._expiry.start()
         for group in list(core.groups.values()):
@@ -97,16 +98,16 @@ class GroupShard:
         return core.outbox.take()
 
     def failed(self, token: int, error: int, now_ms: int) -> Effects:
-        """The batch is not in the log. `error` is the reason; clients get the code that Kafka derives from it
-        (`answers.append_error`). The decision is undone. After NOT_LEADER_OR_FOLLOWER and KAFKA_STORAGE_ERROR the
-        owner also unloads the shard."""
+        """The batch did not get into the log, because of `error`. Clients get the code that Kafka derives from it
+        (`answers.append_error`), and the shard undoes the decision. After NOT_LEADER_OR_FOLLOWER and
+        KAFKA_STORAGE_ERROR the owner also unloads the shard."""
         core = self._turn(now_ms)
         core.outbox.failed(token, error)
         return core.outbox.take()
 
     def timed_out(self, token: int, now_ms: int) -> Effects:
-        """The append has taken longer than `offsets.commit.timeout.ms`: its waiters get COORDINATOR_NOT_AVAILABLE.
-        The batch may still be committed or fail; the token stays open."""
+        """The append has taken longer than `offsets.commit.timeout.ms`: its waiters get COORDINATOR_NOT_AVAILABLE. The
+        token stays open, because the batch may still be committed or fail."""
         core = self._turn(now_ms)
         core.outbox.timed_out(token)
         return core.outbox.take()
@@ -116,7 +117,7 @@ class GroupShard:
         COORDINATOR_NOT_AVAILABLE when the node stops."""
         core, code = self._core, ErrorCode(error)
         groups = [group for group in core.groups.values() if isinstance(group, ClassicGroup)]
-        core.groups.clear()  # appends that end later find no group to change
+        core.groups.clear()  # an append that ends later finds no group to change
         for group in groups:
             group.withdraw()
             for member in group.members.values():
@@ -133,7 +134,8 @@ class GroupShard:
     # --- time ---
 
     def next_deadline_ms(self) -> int | None:
-        """No earlier tick changes anything. The time may lie in the past, and may be earlier than the next change."""
+        """A tick before this time changes nothing. The time may be in the past, and it may be earlier than the next
+        change."""
         return self._core.deadlines.next_ms()
 
     def tick(self, now_ms: int) -> Effects:
@@ -175,8 +177,8 @@ class GroupShard:
     # --- offsets. Topics have their names, and ids where known, in every version; they exist and may be read. ---
 
     def offset_commit(self, commit: OffsetCommit, waiter: Waiter, now_ms: int) -> Effects:
-        """The answer is `commit` itself, once committed, with the error of each partition. Its topics have their
-        names; topics without an id leave it zero."""
+        """The answer is `commit` itself, once its offsets are committed, with the error of each partition. Its topics
+        have their names; topics without an id leave it zero."""
         core = self._turn(now_ms)
         try:
             commits.offset_commit(core, commit, waiter)
@@ -217,7 +219,7 @@ class GroupShard:
     def list_groups(
         self, states: Collection[str], types: Collection[str]
     ) -> Work[list[ListGroupsResponse.ListedGroup]]:
-        """The filters are made by `admin`, once for all shards; an empty one lets everything through."""
+        """`admin` makes the filters, once for all shards. An empty filter lets every group through."""
         return admin.list_groups(self._core, states, types)
 
     def describe_group(self, caller: Caller, group_id: str) -> DescribeGroupsResponse.DescribedGroup:

@@ -32,9 +32,10 @@ ALLOWED = {
     "observability": CLUSTER,
     "inspection": CLUSTER,
     "server": DECIDES | {"observability"},
-    "tools": DECIDES | {"observability", "inspection", "server"},
+    "simulation": DECIDES | {"observability", "server"},
+    "tools": DECIDES | {"observability", "inspection", "server", "simulation"},
     "spark": CLUSTER,
-    "testing": DECIDES | {"observability", "server", "tools"},
+    "testing": DECIDES | {"observability", "server", "simulation", "tools"},
 }
 
 # Inside `_fast`: the packages that each may import. Native code has floors too.

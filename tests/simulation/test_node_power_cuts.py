@@ -20,6 +20,7 @@ from forgetful_workload import Workload
 from kafkacore._fast.world.simulated_disk import SimulatedDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import KafkaError
+from kafkacore.runtime.world import World
 from kafkacore.server.node import Node, NodeFailed
 from kafkacore.storage.errors import LogDirectoryError
 from kafkacore.storage.format import FormatOptions, format_directories
@@ -49,7 +50,7 @@ def formatted(config: BrokerConfig) -> SimulatedDisk:
 @contextlib.contextmanager
 def running(config: BrokerConfig, disk: SimulatedDisk) -> Iterator[Dialogue]:
     """A node on this disk and a client, until the power fails."""
-    node = Node(config, environment=disk.environment(), files=disk)
+    node = Node(config, world=World(disk.environment(), disk))
     node.start()
     over = threading.Event()
     try:

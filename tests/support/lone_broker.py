@@ -26,6 +26,7 @@ from kafkacore.protocol.messages import (
 )
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.runtime.process import DATA, Runtime
+from kafkacore.runtime.world import World
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.storage.log_manager import LogManager
@@ -138,14 +139,13 @@ class Started:
 
     async def _start(self, config: BrokerConfig, make_logs: Callable[[Any], LogManager]) -> BrokerServer:
         publisher = MetadataPublisher()
-        environment = Environment()
         self.records = Records(publisher)
         blocking = ThreadPoolExecutor(4)
         logs = make_logs(lambda topic: broker.replicas.settings_of(publisher.image, topic))
         [(directory, _)] = logs.directories()
         broker = BrokerServer(
             config, "cluster", [DIRECTORY],
-            runtime=self.runtime, environment=environment, publisher=publisher, channel=self.records,
+            world=World(), runtime=self.runtime, publisher=publisher, channel=self.records,
             logs=BrokerLogs(logs, {DIRECTORY: directory}, blocking), blocking=blocking, read_kraft_version=lambda: 0,
         )  # fmt: skip
         await broker.start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -32,9 +31,9 @@ from kafkacore.protocol.response_errors import error_of_peer
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.replication.replica_manager import Placed, ReplicaManager
 from kafkacore.runtime.process import DATA, Runtime
-from kafkacore.runtime.randomness import randomness
 from kafkacore.runtime.scheduler import Scheduler
 from kafkacore.runtime.workers import Workers
+from kafkacore.runtime.world import World
 from kafkacore.server.auto_topics import AutoTopics
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ControllerChannel
@@ -73,8 +72,8 @@ class BrokerServer:
         cluster_id: str,
         directory_ids: Sequence[Uuid],
         *,
+        world: World,
         runtime: Runtime,
-        environment: Environment,
         publisher: MetadataPublisher,
         channel: ControllerChannel,
         logs: BrokerLogs,
@@ -85,6 +84,7 @@ class BrokerServer:
     ) -> None:
         self.config = config
         self.node_id = config.node_id
+        self._world, environment = world, world.environment
         self._publisher = publisher
         self._table = Table()
         self._awaiting: list[asyncio.Future[None]] = []
@@ -99,7 +99,7 @@ class BrokerServer:
         # loop's.
         self.timers = Scheduler(environment, asyncio.get_running_loop().call_later)
         self.cleaner: LogCleaner | None = None  # None until the logs' upkeep has started
-        sessions = _fetch_sessions(config)
+        sessions = _fetch_sessions(config, world)
         self._hot = HotState(sessions, config.fetch_max_bytes)
         self._channel = channel
         self.replicas = ReplicaManager(self.node_id, config, logs, self._publish_table, self._reconfigure)
@@ -121,7 +121,7 @@ class BrokerServer:
         )
         self.dispatcher = Dispatcher("broker", self.context, BROKER)
         self.context.api_ranges = self.dispatcher.api_ranges()
-        self.plane = self._make_plane(runtime, environment)
+        self.plane = self._make_plane(runtime)
         self.context.loggers_changed = self._set_gate
         self.context.values_in_effect = values_in_effect(self.plane)
         self._unenforced_quotas = UnenforcedQuotas()
@@ -140,7 +140,7 @@ class BrokerServer:
         return BrokerLifecycle(
             node_id=self.node_id,
             cluster_id=cluster_id,
-            incarnation_id=Uuid.random(),
+            incarnation_id=self._world.new_uuid(),
             rack=self.config.broker_rack,
             listeners=self._advertised(),
             log_dir_ids=directory_ids,
@@ -150,14 +150,14 @@ class BrokerServer:
             previous_broker_epoch=previous_epoch,
         )
 
-    def _make_plane(self, runtime: Runtime, environment: Environment) -> Plane:
-        plane = Plane(
+    def _make_plane(self, runtime: Runtime) -> Plane:
+        plane: Plane = (self._world.make_plane or Plane)(
             DATA,
             [Listener(each.listener, each.host, each.port) for each in self.config.data_plane_listeners],
             self.dispatcher.answer,
             self.dispatcher.known_ranges(),
             runtime=runtime,
-            environment=environment,
+            environment=self._world.environment,
             limits=limits_from(self.config),
             hot=(
                 (ApiKey.PRODUCE, produce.api(self._hot)),
@@ -212,7 +212,7 @@ class BrokerServer:
         """The listeners as clients see them: a port 0 becomes the bound one, the wildcard this machine's name."""
         told = []
         for each in self.config.advertised_listeners:
-            host = each.host or socket.getfqdn()
+            host = each.host or self._world.host_name()
             port = each.port or self.bound[each.listener][1]
             protocol = SECURITY_PROTOCOLS.index(each.security_protocol)
             told.append(AdvertisedListener(each.listener, host, port, protocol))
@@ -415,9 +415,9 @@ class BrokerServer:
         return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
 
 
-def _fetch_sessions(config: BrokerConfig) -> FetchSessionCache:
+def _fetch_sessions(config: BrokerConfig, world: World) -> FetchSessionCache:
     return FetchSessionCache(
         config.max_incremental_fetch_session_cache_slots,
-        randomness().getrandbits(192),
+        world.random.getrandbits(192),
         physical_memory_bytes() // SESSIONS_MEMORY_SHARE,
     )

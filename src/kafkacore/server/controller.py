@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Callable
 from typing import Final
 
@@ -25,8 +24,8 @@ from kafkacore.protocol.messages import ControllerRegistrationRequest
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.voters import Endpoints, ReplicaKey
 from kafkacore.runtime.process import CONTROLLER, Runtime
-from kafkacore.runtime.randomness import randomness
 from kafkacore.runtime.watched import watch
+from kafkacore.runtime.world import World
 from kafkacore.server.channel import ActiveController
 from kafkacore.server.controller_context import ControllerContext
 from kafkacore.server.dispatch import Answered, Dispatcher
@@ -56,6 +55,7 @@ class ControllerServer:
         cluster_id: str,
         directory_id: Uuid,
         *,
+        world: World,
         runtime: Runtime,
         environment: Environment,
         store: MetadataOnDisk,
@@ -64,8 +64,9 @@ class ControllerServer:
     ) -> None:
         self.config = config
         self.node_id = config.node_id
+        self._world = world
         listeners = [Listener(each.listener, each.host, each.port) for each in config.controller_listeners]
-        self.plane = Plane(
+        self.plane: Plane = (world.make_plane or Plane)(
             CONTROLLER, listeners, self._answer, apis.api_versions_for("controller"),
             runtime=runtime, environment=environment, limits=limits_from(config),
         )  # fmt: skip
@@ -73,12 +74,12 @@ class ControllerServer:
         self.endpoints = self._advertised()
         self.replica = MetadataReplica(
             config, cluster_id, ReplicaKey(config.node_id, directory_id), store, Quorum.configured(config), environment,
-            endpoints=self.endpoints, on_fault=on_fault,
+            world=world, endpoints=self.endpoints, on_fault=on_fault,
         )  # fmt: skip
-        settings = Settings(cluster_id, config, randomness())
+        settings = Settings(cluster_id, config, world.random)
         self._on_root, self._on_fault = on_root, on_fault
         self.quorum = QuorumController(
-            settings, self.replica.raft, store.bootstrap, self.replica.now_ms, on_root=self._root_committed
+            settings, self.replica.raft, store.bootstrap, self.replica.now_ms, world.new_uuid, self._root_committed
         )
         self.context = ControllerContext(self.node_id, cluster_id, self.quorum, self.replica.raft)
         self.dispatcher = self.context.dispatcher = Dispatcher("controller", self.context, HANDLERS)
@@ -104,7 +105,7 @@ class ControllerServer:
     def _advertised(self) -> Endpoints:
         """The listeners as other nodes see them: a port 0 becomes the bound one, the wildcard this machine's name."""
         return tuple(
-            (each.listener, each.host or socket.getfqdn(), each.port or self.bound[each.listener][1])
+            (each.listener, each.host or self._world.host_name(), each.port or self.bound[each.listener][1])
             for each in self.config.advertised_controller_listeners
         )
 
@@ -167,7 +168,7 @@ class ControllerServer:
         """Reports this controller's listeners to the active one (KIP-919)."""
         request = ControllerRegistrationRequest(
             controller_id=self.node_id,
-            incarnation_id=Uuid.random(),
+            incarnation_id=self._world.new_uuid(),
             listeners=[
                 ControllerRegistrationRequest.Listener(
                     name=name,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import Any, Final, NamedTuple
 
-from kafkacore._fast.base.thread_priority import enter_thread
 from kafkacore._fast.world.environment import Environment
 from kafkacore.config import BrokerConfig
 from kafkacore.metadata.records import decode_batch
@@ -16,7 +15,7 @@ from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.driver import RaftDriver
 from kafkacore.raft.snapshotting import CleanableLog, Contents, SnapshotLimits, Snapshotter
 from kafkacore.raft.voters import Endpoints, ReplicaKey, Voter, VoterSet
-from kafkacore.runtime.randomness import randomness
+from kafkacore.runtime.world import World
 from kafkacore.server.metadata_store import MetadataStore
 
 FORWARD_TIMEOUT_MS: Final = 30_000  # a client's own request.timeout.ms by default
@@ -26,8 +25,11 @@ THREADS: Final = 2  # one syncs the log, one writes votes and snapshots
 class QuorumClients:
     """Connections to controllers by their address. Belongs to one loop."""
 
-    def __init__(self, client_id: str, connection_setup_timeout_ms: float, request_timeout_ms: float) -> None:
+    def __init__(
+        self, client_id: str, connection_setup_timeout_ms: float, request_timeout_ms: float, randomness: Random
+    ) -> None:
         self._client_id = client_id
+        self._random = randomness
         self._connection_setup_timeout_ms = connection_setup_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._clients: dict[tuple[str, int], NodeClient] = {}
@@ -45,7 +47,7 @@ class QuorumClients:
         limits = ClientLimits(
             connection_setup_timeout_ms=self._connection_setup_timeout_ms, request_timeout_ms=self._request_timeout_ms
         )
-        return NodeClient(host, port, self._client_id, limits=limits)
+        return NodeClient(host, port, self._client_id, limits=limits, randomness=self._random)
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -93,12 +95,13 @@ class MetadataReplica:
         quorum: Quorum,
         environment: Environment,
         *,
+        world: World,
         endpoints: Endpoints,
         on_fault: Callable[[BaseException], None],
     ) -> None:
         self._config = config
         self._environment = environment
-        self._executor = ThreadPoolExecutor(THREADS, "kc-raft", enter_thread, ("kc-raft", True))
+        self._executor = world.executor(THREADS, "kc-raft")
         self._snapshotter: Snapshotter | None = None
         listener = config.controller_listener_names[0]
         timeout_ms = config.controller_quorum_request_timeout_ms
@@ -107,7 +110,7 @@ class MetadataReplica:
         # request that changes something is not repeated while its answer may still come: the controller would refuse it
         # as done already.
         self._fetching, self.own_requests, self.forwarded = (
-            QuorumClients(f"node-{config.node_id}", timeout_ms, each)
+            QuorumClients(f"node-{config.node_id}", timeout_ms, each, world.random)
             for each in (timeout_ms, FORWARD_TIMEOUT_MS, FORWARD_TIMEOUT_MS)
         )
         self.raft = RaftDriver(
@@ -136,7 +139,7 @@ class MetadataReplica:
             persist=store.persist,
             network=self._fetching,
             executor=self._executor,
-            random=randomness(),
+            random=world.random,
             now_ms=self.now_ms,
             wall_ms=environment.wall_ms,
             on_fault=on_fault,

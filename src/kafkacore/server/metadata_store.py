@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from kafkacore._fast.wait.io import LogDirectory
@@ -36,9 +37,15 @@ class MetadataStore(Protocol):
 class MetadataOnDisk:
     """`__cluster_metadata-0` in metadata.log.dir. Made on a thread that may wait: it loads the log. Raises OSError."""
 
-    def __init__(self, config: BrokerConfig, environment: Environment, files: Files = OS_FILES) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        files: Files = OS_FILES,
+        make_log: Callable[..., FileLog] = FileLog,
+    ) -> None:
         self._directory = LogDirectory(environment, config.metadata_log_dir, IO_THREADS, urgent=True)
-        self.log = FileLog(
+        self.log = make_log(
             self._directory,
             segment_bytes=config.metadata_log_segment_size_bytes,
             segment_ms=config.metadata_log_segment_ms,

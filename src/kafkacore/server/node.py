@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future, InvalidStateError
 from types import MappingProxyType
 from typing import Any, Final, Self
 
@@ -21,12 +21,13 @@ from kafkacore.observability.metrics import MetricRegistry, Sample, Source
 from kafkacore.observability.planes import plane_source
 from kafkacore.observability.prometheus import MetricsServer
 from kafkacore.protocol.uuid import Uuid
+from kafkacore.raft.file_log import FileLog
 from kafkacore.raft.roles import NOBODY
 from kafkacore.raft.voters import ReplicaKey
-from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.runtime.files import OS_FILES
 from kafkacore.runtime.loops import LoopThread
 from kafkacore.runtime.process import CONTROLLER, DATA, Runtime
-from kafkacore.runtime.workers import Workers
+from kafkacore.runtime.world import World
 from kafkacore.server.broker import BrokerServer
 from kafkacore.server.broker_logs import BrokerLogs
 from kafkacore.server.channel import ActiveController, ControllerChannel
@@ -71,22 +72,20 @@ class Node:
         config: BrokerConfig,
         *,
         lent_locks: bool = False,
-        environment: Environment | None = None,
-        files: Files = OS_FILES,
+        world: World | None = None,
     ) -> None:
-        """`lent_locks`: a process of this same node holds its directories, and lends them to this one.
-
-        `environment` is the world of its logs and clients: a clock that a test moves, a disk that fails. Such a node
-        has threads of its own. The quorum, the heartbeats and their log, which keep it in the cluster, live in the real
-        world: when a test lets an hour pass, the broker has not been silent. With `files`, which belong to the
-        environment's disk, the metadata and every small file lie on that disk too.
-        """
+        """`lent_locks`: a process of this same node holds its directories, and lends them to this one. `world` is the
+        real one, unless a test or a simulation hands in another."""
         self.config = config
         self._lent_locks = lent_locks
-        self._environment = environment
-        self._files = files
+        self._world = world = world or World()
+        self._files = world.files
+        # The clock and the disk of the quorum and its log. A test that moves the clock of a node with real files lets
+        # no time pass for the heartbeats.
+        moved = world.own_threads and world.files is OS_FILES
+        self._quorum_environment = Environment() if moved else world.environment
         self._isolated: dict[str, tuple[str, int]] = {}  # the controller's address, if it has a process of its own
-        self._undo: list[Callable[[], object]] = []
+        self._undo: list[Callable[[], Awaitable[object] | object]] = []
         self._mutex = threading.Lock()
         self._broker: BrokerServer | None = None
         self._controller: ControllerServer | None = None
@@ -102,19 +101,23 @@ class Node:
 
     def start(self) -> None:
         with self._mutex:
-            if self._undo:
-                raise RuntimeError(f"node {self.config.node_id} runs already")
-            self.fault, self._faulted = None, Future()
-            try:
-                self._start()
-            except BaseException:
-                self._stop()
-                raise
+            self._world.drive(self.begin())
 
     def stop(self) -> None:
         """Hands over its leaderships, answers the requests under way, and marks its directories clean. Idempotent."""
         with self._mutex:
-            self._stop()
+            self._world.drive(self.end())
+
+    async def begin(self) -> None:
+        """The steps of `start`, for its world to run."""
+        if self._undo:
+            raise RuntimeError(f"node {self.config.node_id} runs already")
+        self.fault, self._faulted = None, Future()
+        try:
+            await self._start()
+        except BaseException:
+            await self.end()
+            raise
 
     def __enter__(self) -> Self:
         self.start()
@@ -149,6 +152,16 @@ class Node:
         if self._broker is None:
             raise RuntimeError(f"node {self.config.node_id} runs no broker")
         return self._broker
+
+    @property
+    def controller_server(self) -> ControllerServer | None:
+        """The controller's role of this node while it runs."""
+        return self._controller
+
+    @property
+    def replica(self) -> MetadataReplica | None:
+        """The node's replica of the metadata log while it runs."""
+        return self.__dict__.get("_replica")
 
     def run_timers(self, limit_seconds: float) -> int | None:
         """Runs what is due on the broker's loop by the environment's clock; returns when something is due next, in ns.
@@ -191,19 +204,17 @@ class Node:
 
     # --- the start, in order; the stop undoes it in the opposite order ---
 
-    def _start(self) -> None:
-        config, environment, own, files = self.config, Environment(), self._environment, self._files
-        if own is not None and files is not OS_FILES:
-            environment = own
+    async def _start(self) -> None:
+        config, world, files = self.config, self._world, self._files
         refuse_what_is_missing(config)
-        directories = open_directories(config, environment.wall_ms(), files)
+        directories = open_directories(config, world.environment.wall_ms(), files, world.new_uuid)
         data_dirs = [path for path in directories.directory_ids if path != config.metadata_log_dir]
         locks = DirectoryLocks(directories.directory_ids, files, lent=self._lent_locks, dispensable=data_dirs)
         self._undo.append(locks.close)
         directories = directories.without(locks.failed)
         # An unset key leaves the number to the machine: Kafka's default of 3 is too many for few cores.
         processors = config.num_network_threads if config.is_set("num.network.threads") else None
-        runtime = Runtime.shared(processors) if own is None else Runtime(processors, environment=own)
+        runtime = world.runtime(processors)
         self._undo.append(runtime.release)
         # These defaults depend on the machine; DescribeConfigs reports the values in force.
         defaults = {
@@ -212,30 +223,31 @@ class Node:
         }
         config = self.config = config.with_node_defaults(defaults)
         if "controller" not in config.process_roles:
-            self._follow_controllers(runtime, environment, directories)
+            await self._follow_controllers(runtime, directories)
         elif config.isolation == "process" and "broker" in config.process_roles:
             locks.lend(config.metadata_log_dir)
-            self._start_isolated_controller(runtime, environment, directories)
+            await self._start_isolated_controller(runtime, directories)
         else:
-            self._start_controller(runtime, environment, directories)
+            await self._start_controller(runtime, directories)
         if config.metrics_port >= 0:
-            self._start_metrics(runtime)
+            await self._start_metrics(runtime)
         if "broker" in config.process_roles:
-            self._start_broker(runtime, own or environment, directories)
+            await self._start_broker(runtime, directories)
         self._show_planes()
         LOG.info("node %d is ready: %s", config.node_id, self.addresses)
 
-    def _start_controller(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
+    async def _start_controller(self, runtime: Runtime, directories: NodeDirectories) -> None:
 
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
-        store = self._open_metadata(environment)
+        store = self._open_metadata()
         controller = self._controller = ControllerServer(
             config,
             directories.cluster_id,
             directories.directory_ids[config.metadata_log_dir],
+            world=self._world,
             runtime=runtime,
-            environment=environment,
+            environment=self._quorum_environment,
             store=store,
             on_root=feed.on_root if "broker" in config.process_roles else _nobody_follows,
             on_fault=self._failed,
@@ -243,26 +255,24 @@ class Node:
         self._replica = controller.replica
         self._undo.append(controller.close)
         self._channel = ControllerChannel(controller.active, loop, config.controller_quorum_request_timeout_ms)
-        self._undo.append(lambda: loop.run(controller.stop(DRAIN_MS), _STOP_SECONDS))
-        self._run_start(loop, controller.start())
+        self._undo.append(lambda: self._world.on(loop, controller.stop(DRAIN_MS), _STOP_SECONDS))
+        await self._run_start(loop, controller.start())
 
-    def _open_metadata(self, environment: Environment) -> MetadataOnDisk:
-        config = self.config
-        store = MetadataOnDisk(config, environment, self._files)
+    def _open_metadata(self) -> MetadataOnDisk:
+        make_log = self._world.make_metadata_log or FileLog
+        store = MetadataOnDisk(self.config, self._quorum_environment, self._files, make_log)
         self._undo.append(store.close)
         return store
 
-    def _follow_controllers(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
+    async def _follow_controllers(self, runtime: Runtime, directories: NodeDirectories) -> None:
         """A broker without a controller beside it has a replica of the metadata that only follows."""
-        store = self._open_metadata(environment)
+        store = self._open_metadata()
         me = ReplicaKey(self.config.node_id, directories.directory_ids[self.config.metadata_log_dir])
-        replica = self._follow(runtime, environment, directories, me, store, Quorum.configured(self.config))
+        replica = await self._follow(runtime, directories, me, store, Quorum.configured(self.config))
         replica.make_snapshots(store.log, self._feed.snapshot)
-        self._run_start(runtime.loop(CONTROLLER), replica.start())
+        await self._run_start(runtime.loop(CONTROLLER), replica.start())
 
-    def _start_isolated_controller(
-        self, runtime: Runtime, environment: Environment, directories: NodeDirectories
-    ) -> None:
+    async def _start_isolated_controller(self, runtime: Runtime, directories: NodeDirectories) -> None:
         """The metadata log on disk belongs to the controller. This process follows it in memory, and the quorum does
         not know it."""
 
@@ -275,14 +285,13 @@ class Node:
         self._undo.append(self._isolated.clear)
         store = MetadataInMemory()
         quorum = Quorum.configured(config).with_controller(config.node_id, listener.listener, address)
-        replica = self._follow(runtime, environment, directories, ReplicaKey(NOBODY), store, quorum)
+        replica = await self._follow(runtime, directories, ReplicaKey(NOBODY), store, quorum)
         replica.raft.add_listener(store.log)
-        self._run_start(runtime.loop(CONTROLLER), replica.start())
+        await self._run_start(runtime.loop(CONTROLLER), replica.start())
 
-    def _follow(
+    async def _follow(
         self,
         runtime: Runtime,
-        environment: Environment,
         directories: NodeDirectories,
         me: ReplicaKey,
         store: MetadataStore,
@@ -292,8 +301,9 @@ class Node:
         config, loop = self.config, runtime.loop(CONTROLLER)
         feed = self._feed = MetadataFeed(MetadataPublisher(), runtime.loop(DATA), self._failed)
         replica = self._replica = MetadataReplica(
-            config, directories.cluster_id, me, store, quorum, environment, endpoints=(), on_fault=self._failed
-        )
+            config, directories.cluster_id, me, store, quorum, self._quorum_environment, world=self._world,
+            endpoints=(), on_fault=self._failed,
+        )  # fmt: skip
         self._undo.append(replica.close)
 
         async def join() -> None:
@@ -303,16 +313,15 @@ class Node:
             replica.raft.add_listener(feed)
             replica.raft.add_listener(active)
 
-        loop.run(join())
-        self._undo.append(lambda: loop.run(replica.stop(), _STOP_SECONDS))
+        await self._world.on(loop, join())
+        self._undo.append(lambda: self._world.on(loop, replica.stop(), _STOP_SECONDS))
         return replica
 
-    def _start_broker(self, runtime: Runtime, environment: Environment, directories: NodeDirectories) -> None:
-
-        config, loop = self.config, runtime.loop(DATA)
+    async def _start_broker(self, runtime: Runtime, directories: NodeDirectories) -> None:
+        config, loop, environment = self.config, runtime.loop(DATA), self._world.environment
         publisher = self._feed.publisher
         # For handlers that wait for a disk; further ones wait for a free thread.
-        blocking = Workers(config.num_io_threads, "kafkacore-io")
+        blocking = self._world.workers(config.num_io_threads, "kafkacore-io")
         self._undo.append(lambda: blocking.shutdown(cancel_futures=True))
         ids = {directories.directory_ids[path]: path for path in directories.serving(config.log_dirs)}
         # A missing directory may not have been closed cleanly.
@@ -336,8 +345,8 @@ class Node:
                 config,
                 directories.cluster_id,
                 list(ids),
+                world=self._world,
                 runtime=runtime,
-                environment=environment,
                 publisher=publisher,
                 channel=self._channel,
                 logs=BrokerLogs(manager, ids, blocking),
@@ -347,10 +356,10 @@ class Node:
                 on_fault=self._failed,
             )
 
-        broker = self._broker = loop.run(make())
+        broker = self._broker = await self._world.on(loop, make())
         self._undo.append(lambda: self._close_logs(manager, broker, previous_epoch))
-        self._undo.append(lambda: loop.run(broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
-        self._run_start(loop, broker.start())
+        self._undo.append(lambda: self._world.on(loop, broker.stop(self._hand_over_ms(), DRAIN_MS), _STOP_SECONDS))
+        await self._run_start(loop, broker.start())
         self._start_upkeep(manager, environment, broker)
 
     def _start_upkeep(self, manager: LogManager, environment: Environment, broker: BrokerServer) -> None:
@@ -365,20 +374,16 @@ class Node:
         """A node that cannot go on waits for nobody, least of all for a controller that may be the reason."""
         return 0 if self.fault is not None else CONTROLLED_SHUTDOWN_MS
 
-    def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
+    async def _run_start(self, loop: LoopThread, start: Coroutine[Any, Any, None]) -> None:
         """Waits as long as server.max.startup.time.ms allows: the recovery of many logs may take long. A fault ends
         the wait."""
         limit_ms = self.config.server_max_startup_time_ms
-        future = loop.submit(start)
-        wait([future, self._faulted], min(limit_ms / 1000, threading.TIMEOUT_MAX), FIRST_COMPLETED)
-        if not future.done():
-            future.cancel()
+        if not await self._world.first(loop, start, self._faulted, limit_ms / 1000):
             self.raise_fault()
             raise TimeoutError(
                 f"node {self.config.node_id} was not ready within server.max.startup.time.ms={limit_ms}: "
                 "see in the log what it waits for, or raise the limit"
             )
-        future.result()
 
     def raise_fault(self) -> None:
         """Raises NodeFailed when there is one."""
@@ -407,7 +412,7 @@ class Node:
         manager.close(epoch if epoch >= 0 else previous_epoch)
         self._broker = None
 
-    def _start_metrics(self, runtime: Runtime) -> None:
+    async def _start_metrics(self, runtime: Runtime) -> None:
         """Starts before the broker, whose logs may take long to recover."""
 
         loop = runtime.loop(DATA if "broker" in self.config.process_roles else CONTROLLER)
@@ -415,8 +420,8 @@ class Node:
         # On the address of the first listener: a client that may connect there may read the metrics.
         host = self.config.listeners[0].host
         server = MetricsServer(self._metrics)
-        loop.run(server.start(host, self.config.metrics_port))
-        self._undo.append(lambda: loop.run(server.stop(), _STOP_SECONDS))
+        await self._world.on(loop, server.start(host, self.config.metrics_port))
+        self._undo.append(lambda: self._world.on(loop, server.stop(), _STOP_SECONDS))
         self.metrics_address = f"http://{host or 'localhost'}:{server.port}/metrics"
 
     def _show(self, source: Source) -> None:
@@ -446,11 +451,14 @@ class Node:
 
     # --- stopping ---
 
-    def _stop(self) -> None:
+    async def end(self) -> None:
+        """The steps of `stop`, for its world to run."""
         while self._undo:
             undo = self._undo.pop()
             try:
-                undo()
+                undone = undo()
+                if isinstance(undone, Awaitable):
+                    await undone
             except Exception:
                 LOG.exception("node %d: a part of the shutdown failed", self.config.node_id)
         self._broker = self._controller = self._upkeep = self.metrics_address = self._metrics = None

@@ -18,6 +18,7 @@ from kafkacore._fast.world.fault_disk import FAULT_KINDS, FaultDisk
 from kafkacore.config import BrokerConfig
 from kafkacore.protocol.errors import ErrorCode, error_for
 from kafkacore.runtime.temporary_directory import TemporaryDirectory
+from kafkacore.runtime.world import World
 from kafkacore.server.node import Node
 from kafkacore.testing.client import Client
 from kafkacore.testing.clock import BrokerClock
@@ -124,7 +125,7 @@ class Broker:
             raise RuntimeError("this broker is already running")
         config = self._config()
         dev.prepare(config)
-        node = Node(config, environment=self._disk.environment(self.clock.manual))
+        node = Node(config, world=World(self._disk.environment(self.clock.manual)))
         node.start()
         self._node = node
         self._port = int((node.bootstrap or "").rpartition(":")[2])

@@ -11,6 +11,7 @@ from kafkacore.config import BrokerConfig
 from kafkacore.protocol.uuid import Uuid
 from kafkacore.raft.core import RaftConfig
 from kafkacore.raft.voters import ReplicaKey
+from kafkacore.runtime.world import World
 from kafkacore.server.metadata_replica import MetadataReplica, Quorum
 from kafkacore.server.metadata_store import MetadataInMemory
 
@@ -33,6 +34,7 @@ def raft_config(path: Path, **properties: str) -> RaftConfig:
         MetadataInMemory(),
         Quorum.configured(config),
         Environment(),
+        world=World(),
         endpoints=(),
         on_fault=faults.append,
     )

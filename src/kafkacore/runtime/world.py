@@ -1,0 +1,92 @@
+"""The world of a node: its clock, disk, threads, loops, random numbers and UUIDs. A node has exactly one.
+
+`World` is the real one. The simulated one (`simulation.world`) has the same methods, and runs a node on the thread and
+the virtual time of its caller.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
+
+from kafkacore._fast.base.thread_priority import enter_thread
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.world.environment import Environment
+from kafkacore.runtime.files import OS_FILES, Files
+from kafkacore.runtime.loops import LoopThread
+from kafkacore.runtime.process import Runtime
+from kafkacore.runtime.randomness import randomness
+from kafkacore.runtime.workers import Workers
+
+T = TypeVar("T")
+
+
+class World:
+    """The real world. `environment` replaces the clock and disk of native code, `files` those of Python's small files;
+    a node with an environment of its own gets threads of its own, since they read its clock.
+
+    `make_plane` makes the planes of this world, with the arguments of `network.plane.Plane`; None: that class does.
+    Likewise `make_metadata_log`, for `raft.file_log.FileLog`.
+    """
+
+    make_plane: Callable[..., Any] | None = None
+    make_metadata_log: Callable[..., Any] | None = None
+
+    def __init__(self, environment: Environment | None = None, files: Files = OS_FILES) -> None:
+        self.own_threads = environment is not None
+        self.environment = environment or Environment()
+        self.files = files
+        self.random: random.Random = randomness()
+
+    def new_uuid(self) -> Uuid:
+        return Uuid.random()
+
+    def host_name(self) -> str:
+        """The name by which other machines know this one."""
+        return socket.getfqdn()
+
+    # --- threads and loops ---
+
+    def runtime(self, data_processors: int | None) -> Runtime:
+        """A share of the threads for planes; the caller owes it a `release`."""
+        if self.own_threads:
+            return Runtime(data_processors, environment=self.environment)
+        return Runtime.shared(data_processors)
+
+    def executor(self, threads: int, name: str) -> Executor:
+        """Threads that run as soon as they are woken, for work that a loop's decisions wait for."""
+        return ThreadPoolExecutor(threads, name, enter_thread, (name, True))
+
+    def workers(self, threads: int, name: str) -> Workers:
+        """Threads for handlers that wait for a disk."""
+        return Workers(threads, name)
+
+    # --- starts and stops, which wait for loops ---
+
+    def drive(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Runs the steps of a start or stop on the caller's thread, which waits where they wait."""
+        try:
+            steps.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        steps.close()
+        raise RuntimeError("a step of a start or stop has awaited something other than its world")
+
+    async def on(self, loop: LoopThread, work: Coroutine[Any, Any, T], limit_s: float | None = None) -> T:
+        """Awaits the result of work on a loop. Raises TimeoutError."""
+        return loop.run(work, limit_s)
+
+    async def first(self, loop: LoopThread, work: Coroutine[Any, Any, None], end: Future[None], limit_s: float) -> bool:
+        """Awaits work on a loop, or the `end`. False, and the work is cancelled, if neither comes in time or the end
+        comes first. Raises what the work raises."""
+        future = loop.submit(work)
+        wait([future, end], min(limit_s, threading.TIMEOUT_MAX), FIRST_COMPLETED)
+        if not future.done():
+            future.cancel()
+            return False
+        future.result()
+        return True

@@ -1,0 +1,1 @@
+"""A simulated world: whole nodes on one thread, under virtual time, repeated exactly by their seed."""

@@ -1,0 +1,55 @@
+"""A client in the simulated world: any request to any node, over connections that may break."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from random import Random
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkacore.network.client import ClientLimits, NodeClient
+from kafkacore.protocol.messages import Message
+from kafkacore.simulation.machine import Machine
+
+if TYPE_CHECKING:
+    from kafkacore.simulation.cluster import SimulatedCluster
+
+T = TypeVar("T")
+
+
+class SimulatedClient:
+    """A machine of its own, with one connection to each listener that it asks."""
+
+    def __init__(self, cluster: SimulatedCluster, machine: Machine, random: Random) -> None:
+        self.cluster = cluster
+        self.machine = machine
+        self.name = machine.name
+        self.random = random
+        self.loop = machine.loop("client")
+        self._connections: dict[tuple[str, int], NodeClient] = {}
+
+    def start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs a coroutine on this client's machine."""
+        return self.loop.create_task(work)
+
+    async def send(
+        self,
+        node_id: int,
+        request: Message,
+        *,
+        listener: str | None = None,
+        version: int | None = None,
+        timeout_ms: float = 30_000,
+    ) -> Any:
+        """The node's answer. `listener`: CLIENTS or CONTROLLERS of `simulation.cluster`; None: the first that the node
+        has for clients, else its controllers'.
+
+        Raises OSError, TimeoutError, KafkaError, as `NodeClient.request` does.
+        """
+        address = self.cluster.address_of(node_id, listener)
+        client = self._connections.get(address)
+        if client is None:
+            limits = ClientLimits(request_timeout_ms=timeout_ms, connection_setup_timeout_ms=timeout_ms)
+            client = NodeClient(*address, self.name, limits=limits, randomness=self.random)
+            self._connections[address] = client
+        return await client.request(request, version, timeout_ms)

@@ -1,0 +1,279 @@
+"""A cluster of whole nodes in the simulated world, and the hands on it: time, faults, clients, observers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self, TypeVar
+from zlib import crc32
+
+from kafkacore.config import BrokerConfig
+from kafkacore.protocol.messages import Message
+from kafkacore.simulation.client import SimulatedClient
+from kafkacore.simulation.machine import Machine
+from kafkacore.simulation.network import End, SimulatedNetwork
+from kafkacore.simulation.node import SimulatedNode, State
+from kafkacore.simulation.schedule import NS_OF_A_S, Schedule
+from kafkacore.simulation.world import seeded_uuid
+from kafkacore.storage.format import FormatOptions, format_directories
+
+T = TypeVar("T")
+
+CLIENTS: Final = "PLAINTEXT"
+CONTROLLERS: Final = "CONTROLLER"
+CLIENT_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+DIRECTORY: Final = "/data"
+KEPT_EVENTS: Final = 1_000
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+# Keys that a simulated node needs, and those that make a short run interesting.
+CONFIGS: Final = MappingProxyType(
+    {
+        "metrics.port": "-1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.enable": "false",
+    }
+)
+
+
+class Event(NamedTuple):
+    """`at_ns` is virtual time since the beginning."""
+
+    at_ns: int
+    kind: str
+    details: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.at_ns / NS_OF_A_S:12.6f} {self.kind:10} {' '.join(map(str, self.details))}"
+
+
+class SimulationTimeout(TimeoutError):
+    """The virtual time of a wait is over, and the awaited thing has not happened."""
+
+
+class SimulatedCluster:
+    """`controllers` and `brokers` are numbers of nodes with one role, `combined` of nodes with both. Ids count from 1:
+    combined nodes first, then controllers, then brokers. `static` voters stand in the configuration
+    (kraft.version 0); others in the log. `configs` are keys for every node, `of_node` for one.
+
+    The seed decides everything. `observers` are called with each Event as it happens.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        controllers: int = 0,
+        brokers: int = 0,
+        combined: int = 0,
+        static: bool = False,
+        configs: Mapping[str, str] = _NOTHING,
+        of_node: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        self.seed = seed
+        self.observers: list[Callable[[Event], None]] = []
+        self.events: deque[Event] = deque(maxlen=KEPT_EVENTS)
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.schedule = Schedule(self.random_of("schedule"))
+        self.network = SimulatedNetwork(self.schedule, self.random_of("network"), self._delivered)
+        self._work_random = self.random_of("work").uniform
+        ids = self.random_of("ids")
+        self.cluster_id = str(seeded_uuid(ids))
+        roles = ["broker,controller"] * combined + ["controller"] * controllers + ["broker"] * brokers
+        voters = [number for number, each in enumerate(roles, 1) if "controller" in each]
+        if not voters:
+            raise ValueError("a cluster needs a node with the role of a controller")
+        directories = {number: seeded_uuid(ids) for number in voters}
+        self.nodes: dict[int, SimulatedNode] = {}
+        for number, role in enumerate(roles, 1):
+            properties = self._properties(number, role, voters, static=static)
+            config = BrokerConfig(properties | CONFIGS | dict(configs) | dict(of_node.get(number, _NOTHING)))
+            node = self.nodes[number] = SimulatedNode(self, config)
+            initial = ",".join(f"{each}@node-{each}:{CONTROLLER_PORT}:{directories[each]}" for each in voters)
+            options = FormatOptions(
+                self.cluster_id, initial_controllers=initial if not static and number in voters else None
+            )
+            machine = Machine(self.schedule, node.name)
+            format_directories(
+                config, options, machine.clock.wall_ms(), lambda line: None, node.disk, lambda: seeded_uuid(ids)
+            )
+        self._clients: dict[str, SimulatedClient] = {}
+
+    def _properties(self, number: int, role: str, voters: list[int], *, static: bool) -> dict[str, str]:
+        listeners = []
+        if "broker" in role:
+            listeners.append(f"{CLIENTS}://node-{number}:{CLIENT_PORT}")
+        if "controller" in role:
+            listeners.append(f"{CONTROLLERS}://node-{number}:{CONTROLLER_PORT}")
+        properties = {
+            "process.roles": role,
+            "node.id": str(number),
+            "listeners": ",".join(listeners),
+            "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{CONTROLLERS}:PLAINTEXT",
+            "controller.listener.names": CONTROLLERS,
+            "log.dirs": DIRECTORY,
+        }
+        if static:
+            entries = (f"{each}@node-{each}:{CONTROLLER_PORT}" for each in voters)
+            return properties | {"controller.quorum.voters": ",".join(entries)}
+        servers = (f"node-{each}:{CONTROLLER_PORT}" for each in voters)
+        return properties | {"controller.quorum.bootstrap.servers": ",".join(servers)}
+
+    # --- nodes ---
+
+    def __getitem__(self, node_id: int) -> SimulatedNode:
+        return self.nodes[node_id]
+
+    def __iter__(self) -> Iterator[SimulatedNode]:
+        return iter(self.nodes.values())
+
+    @property
+    def controllers(self) -> list[SimulatedNode]:
+        return [node for node in self if "controller" in node.roles]
+
+    @property
+    def brokers(self) -> list[SimulatedNode]:
+        return [node for node in self if "broker" in node.roles]
+
+    @property
+    def active_controller(self) -> SimulatedNode | None:
+        """The node that believes so in the newest epoch."""
+        active = [node for node in self if node.is_active_controller and node.raft is not None]
+        return max(active, key=lambda node: 0 if node.raft is None else node.raft.epoch, default=None)
+
+    def start(self, nodes: Iterable[SimulatedNode] | None = None) -> None:
+        """Begins the start of every node that is not up."""
+        for node in list(self if nodes is None else nodes):
+            if not node.is_up:
+                node.start()
+
+    # --- the network ---
+
+    def partition(self, *groups: Iterable[int]) -> None:
+        """Cuts every link between nodes of different groups, in both directions."""
+        sets = [list(group) for group in groups]
+        for number, group in enumerate(sets):
+            for other in sets[number + 1 :]:
+                for one in group:
+                    for two in other:
+                        self.cut(one, two)
+                        self.cut(two, one)
+
+    def cut(self, source: int, destination: int) -> None:
+        """Cuts one direction."""
+        self.trace("cut", source, destination)
+        self.network.cut(self[source].name, self[destination].name)
+
+    def heal(self) -> None:
+        """Mends every link."""
+        self.trace("heal")
+        self.network.heal()
+
+    def address_of(self, node_id: int, listener: str | None = None) -> tuple[str, int]:
+        node = self[node_id]
+        chosen = listener or (CLIENTS if "broker" in node.roles else CONTROLLERS)
+        return node.name, CLIENT_PORT if chosen == CLIENTS else CONTROLLER_PORT
+
+    # --- clients ---
+
+    def client(self, name: str = "client") -> SimulatedClient:
+        """The client of a name; the first call makes it."""
+        made = self._clients.get(name)
+        if made is None:
+            made = SimulatedClient(self, self.new_machine(name), self.random_of(name, "client"))
+            self._clients[name] = made
+        return made
+
+    def ask(self, node_id: int, request: Message, limit_s: float = 30.0, listener: str | None = None) -> Any:
+        """Sends a request of the client "client" and lets time run until the answer is there. Raises as
+        `SimulatedClient.send` does."""
+        client = self.client()
+        sent = client.send(node_id, request, listener=listener, timeout_ms=limit_s * 1000)
+        return self.run(client, sent, limit_s + 1)
+
+    def run(self, client: SimulatedClient, work: Coroutine[Any, Any, T], limit_s: float = 60.0) -> T:
+        """Runs a client's coroutine to its end, and returns its result."""
+        task = client.start(work)
+        self.run_until(task.done, limit_s, f"the end of {task.get_coro()}")
+        return task.result()
+
+    # --- time ---
+
+    @property
+    def now_s(self) -> float:
+        return self.schedule.now_ns / NS_OF_A_S
+
+    def run_for(self, seconds: float) -> None:
+        """Lets virtual time pass."""
+        until_ns = self.schedule.now_ns + int(seconds * NS_OF_A_S)
+        while self.schedule.now_ns < until_ns and self._step(until_ns):
+            continue
+
+    def run_until(self, happened: Callable[[], object], limit_s: float = 60.0, what: str = "") -> None:
+        """Lets time pass until `happened` returns something true. Raises SimulationTimeout with what was seen last."""
+        until_ns = self.schedule.now_ns + int(limit_s * NS_OF_A_S)
+        while not happened():
+            if self.schedule.now_ns >= until_ns or not self._step(until_ns):
+                if happened():
+                    return
+                last = "\n".join(map(str, list(self.events)[-20:]))
+                raise SimulationTimeout(
+                    f"seed {self.seed}: {what or 'what was awaited'} did not happen within {limit_s:g} s. "
+                    f"Nodes: {self._states()}. Last events:\n{last}"
+                )
+
+    def _step(self, until_ns: int) -> bool:
+        return self.schedule.step(until_ns)
+
+    def _states(self) -> str:
+        return ", ".join(
+            f"{node.name} {node.state.value}{' (active)' if node.is_active_controller else ''}"
+            + (f" ({node.error})" if node.error is not None else "")
+            for node in self
+        )
+
+    # --- the trace ---
+
+    def trace(self, kind: str, *details: Any) -> None:
+        """Adds an event to the trace. Its details are plain values whose text depends on the seed alone."""
+        event = Event(self.schedule.now_ns, kind, details)
+        self._hash.update(repr(event).encode())
+        self.events.append(event)
+        for observer in self.observers:
+            observer(event)
+
+    @property
+    def trace_hash(self) -> str:
+        return self._hash.hexdigest()
+
+    def _delivered(self, end: End, data: bytes) -> None:
+        self.trace("delivered", *end.here, *end.there, len(data), crc32(data))
+
+    # --- seeds and machines ---
+
+    def random_of(self, *names: object) -> Random:
+        """A source of its own for each purpose, so that one does not change what another one decides."""
+        return Random("/".join(map(str, (self.seed, *names))))
+
+    def new_machine(self, name: str, rate: float = 1.0, offset_ms: int = 0) -> Machine:
+        return Machine(self.schedule, name, rate, offset_ms, self.network, self._work_random)
+
+    def close(self) -> None:
+        """Ends every node where it is, and frees what native code holds."""
+        for node in self:
+            if node.is_up:
+                node.kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def running(cluster: SimulatedCluster) -> bool:
+    """Whether every node has started."""
+    return all(node.state is State.RUNNING for node in cluster)

@@ -1,0 +1,235 @@
+"""An asyncio loop under virtual time. Each machine has several; the schedule runs all of them on one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import logging
+from asyncio import events
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from kafkacore.simulation.machine import Machine
+
+T = TypeVar("T")
+LOG: Final = logging.getLogger("kafkacore.simulation")
+# How long work on another thread takes, beside what its disk takes.
+_WORK_S: Final = (0.000_02, 0.001)
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """A loop with everything that the tasks of a node need. Work for executors runs on the machine's loop "work",
+    after a delay that the seed chooses.
+
+    A bell of native code is a descriptor: the machine looks at all of them after each of its turns. One that
+    `Machine.new_bell` made is a number, which `Machine.ring` rings.
+    """
+
+    def __init__(self, machine: Machine, kind: str) -> None:
+        self.machine = machine
+        self.kind = kind
+        self._schedule = machine.schedule
+        self._ready: deque[asyncio.Handle] = deque()
+        self._is_listed = False  # among the loops that are ready
+        self._closed = False
+        self._looks = 0
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+
+    def __repr__(self) -> str:
+        return f"<SimulatedLoop {self.machine.name}/{self.kind}>"
+
+    # --- turns ---
+
+    def put(self, handle: asyncio.Handle) -> None:
+        """The handle runs in the next turn."""
+        self._ready.append(handle)
+        if not self._is_listed:
+            self.wake()
+
+    def wake(self) -> None:
+        if self._ready and not self._is_listed and not self.machine.is_paused and not self._closed:
+            self._is_listed = True
+            self._schedule.ready(self)
+
+    def run_turn(self) -> None:
+        """Runs the callbacks that are ready now; those that they add wait for the next turn. A machine that dies in
+        its turn has nothing left to run."""
+        self._is_listed = False
+        machine = self.machine
+        if machine.is_paused or self._closed:
+            return
+        machine.tell_time()
+        events._set_running_loop(self)
+        try:
+            for _ in range(len(self._ready)):
+                if not self._ready:
+                    break
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            events._set_running_loop(None)
+        machine.look_at_bells()
+        self.wake()
+
+    def abandon(self) -> None:
+        """Drops everything: the machine is off. Coroutines end where they are, and reach nobody any more."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.clear()
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            try:
+                if asyncio.iscoroutine(coroutine):
+                    coroutine.close()
+            except (RuntimeError, ValueError):  # it is running, or would wait at its end
+                LOG.debug("a coroutine of %s did not end", self)
+            except Exception:
+                LOG.debug("a coroutine of %s failed at its end", self, exc_info=True)
+
+    # --- callbacks and timers ---
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Any, *arguments: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, arguments, self, context)
+        if not self._closed:
+            self.put(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Any, *arguments: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(self.time() + delay, callback, arguments, self, context)
+        if not self._closed:
+            self._schedule.at(self.machine.after(delay), handle, self)
+        return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *arguments: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_later(when - self.time(), callback, *arguments, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """The schedule drops it when its time comes."""
+
+    def time(self) -> float:
+        self.machine.tell_time()
+        return self.machine.clock.monotonic_ns() / 1e9
+
+    def slice_clock(self) -> float:
+        """Time for `runtime.slices`: each look takes some microseconds, so slices end where the seed says."""
+        self._looks += 1
+        return self._looks * 0.000_02
+
+    # --- futures and tasks ---
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, work: Coroutine[Any, Any, T], *, name: str | None = None, context: contextvars.Context | None = None
+    ) -> asyncio.Task[T]:
+        task: asyncio.Task[T] = asyncio.Task(work, loop=self, name=name, context=context)
+        self._tasks[task] = None
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, work: Callable[..., T], *arguments: Any
+    ) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self.create_future()
+
+        def run() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = work(*arguments)
+            except Exception as error:  # noqa: BLE001 - goes to the one who waits
+                self.call_soon(_fail, future, error)
+            else:
+                self.call_soon(_end, future, result)
+
+        self.machine.loop("work").call_later(self.machine.work_random(*_WORK_S), run)
+        return future
+
+    # --- bells and connections ---
+
+    def add_reader(  # type: ignore[override]
+        self, fd: Any, callback: Callable[..., Any], *arguments: Any
+    ) -> None:
+        self.machine.watch_bell(fd, self, callback, arguments)
+
+    def remove_reader(self, fd: Any) -> bool:
+        return self.machine.forget_bell(fd)
+
+    def create_connection(self, factory: Any, host: Any = None, port: Any = None, **_: Any) -> Awaitable[Any]:  # type: ignore[override]
+        network = self.machine.network
+        assert network is not None
+        return network.connect(self, factory, host, port)
+
+    # --- life ---
+
+    def is_running(self) -> bool:
+        return not self._closed
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def get_debug(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.abandon()
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self._closed:
+            LOG.error("%s: %s", self, context.get("message"), exc_info=context.get("exception"))
+
+
+def _end(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+class SimulatedLoopThread:
+    """As `runtime.loops.LoopThread`, for a loop that has no thread."""
+
+    def __init__(self, loop: SimulatedLoop) -> None:
+        self.loop = loop
+        self.name = f"{loop.machine.name}/{loop.kind}"
+
+    def call(self, function: Callable[..., object], *arguments: object) -> None:
+        """Calls the function soon, on the loop."""
+        self.loop.call_soon(function, *arguments)
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def run(self, coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """Raises RuntimeError: nobody can wait on the one thread. Callers await `World.on`."""
+        coroutine.close()
+        raise RuntimeError(f"{self.name} is simulated: await its result")
+
+    @property
+    def inside(self) -> bool:
+        return events._get_running_loop() is self.loop
+
+    def idle_share(self) -> float:
+        return 1.0

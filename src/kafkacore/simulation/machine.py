@@ -1,0 +1,126 @@
+"""A machine: its clocks, which may run fast, slow or jump, and whether it runs, stands still or is off."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkacore._fast.world.environment import ManualClock
+from kafkacore.simulation.loop import SimulatedLoop
+from kafkacore.simulation.schedule import Schedule
+
+if TYPE_CHECKING:
+    from kafkacore.simulation.network import SimulatedNetwork
+
+WALL_MS: Final = 1_700_000_000_000  # the date at the beginning, in ms since 1970
+BOOT_NS: Final = 1_000_000_000  # a monotonic clock does not begin at 0
+
+
+class Machine:
+    """The life of one process on a machine. A restart makes a new one.
+
+    `rate` is the speed of its clocks (1.0: right), `offset_ms` the error of its wall clock at the beginning.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        name: str,
+        rate: float = 1.0,
+        offset_ms: int = 0,
+        network: SimulatedNetwork | None = None,
+        work_random: Callable[[float, float], float] = lambda least_s, most_s: most_s,
+    ) -> None:
+        """`network` is where its connections go; `work_random` chooses how long work for executors takes."""
+        self.schedule = schedule
+        self.network = network
+        self.work_random = work_random
+        self.name = name
+        self.clock = ManualClock(WALL_MS + offset_ms + schedule.now_ns // 1_000_000, BOOT_NS + schedule.now_ns)
+        self.is_alive = True
+        self.is_paused = False
+        self._rate = rate
+        self._seen_ns = schedule.now_ns
+        self._loops: dict[str, SimulatedLoop] = {}
+        self._bells_made = 0
+        self._watched: dict[int, tuple[SimulatedLoop, Callable[..., Any], tuple[Any, ...]]] = {}
+        self._poll = select.poll()
+
+    def loop(self, kind: str) -> SimulatedLoop:
+        """The loop of a kind; the first call makes it."""
+        made = self._loops.get(kind)
+        if made is None:
+            made = self._loops[kind] = SimulatedLoop(self, kind)  # type: ignore[abstract]
+        return made
+
+    @property
+    def rate(self) -> float:
+        return self._rate
+
+    def set_rate(self, rate: float) -> None:
+        """From now on the clocks run at this rate. Timers that are set already keep their time."""
+        self.tell_time()
+        self._rate = rate
+
+    def tell_time(self) -> None:
+        """Moves the clocks to the present."""
+        passed_ns = self.schedule.now_ns - self._seen_ns
+        if passed_ns:
+            self._seen_ns = self.schedule.now_ns
+            self.clock.advance_ns(passed_ns if self._rate == 1.0 else int(passed_ns * self._rate))
+
+    def after(self, delay_s: float) -> int:
+        """The virtual time at which this machine's clock has moved on by the delay, in ns."""
+        return self.schedule.now_ns + max(int(delay_s * 1e9 / self._rate), 0)
+
+    # --- bells ---
+
+    def new_bell(self) -> int:
+        """A bell of this machine, which no descriptor has as its number."""
+        self._bells_made += 1
+        return -self._bells_made
+
+    def watch_bell(
+        self, bell: int, loop: SimulatedLoop, callback: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> None:
+        self._watched[bell] = loop, callback, arguments
+        if bell >= 0:
+            self._poll.register(bell, select.POLLIN)
+
+    def forget_bell(self, bell: int) -> bool:
+        known = self._watched.pop(bell, None) is not None
+        if known and bell >= 0:
+            self._poll.unregister(bell)
+        return known
+
+    def ring(self, bell: int) -> None:
+        watched = self._watched.get(bell)
+        if watched is not None:
+            loop, callback, arguments = watched
+            loop.call_soon(callback, *arguments)
+
+    def look_at_bells(self) -> None:
+        """Rings the descriptors that native code has made readable, in this turn."""
+        if self._watched:
+            for bell, _ in sorted(self._poll.poll(0)):
+                self.ring(bell)
+
+    # --- faults ---
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing runs, and what arrives waits."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: everything that became due runs now."""
+        if self.is_paused:
+            self.is_paused = False
+            for loop in self._loops.values():
+                loop.wake()
+
+    def kill(self) -> None:
+        """SIGKILL, or the end of the power: no callback of this machine runs again."""
+        self.is_alive = False
+        for loop in self._loops.values():
+            loop.abandon()

@@ -1,0 +1,274 @@
+"""Connections between simulated machines, as TCP shows them: in order on each connection, late, silent or reset.
+
+A packet that a link loses is sent again, so loss is delay. A cut link is silence: what was sent arrives after the
+heal, or the sender gives up and its connection breaks. A machine that lost its power is silence too; one whose process
+was killed answers with a reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from kafkacore.simulation.loop import SimulatedLoop
+from kafkacore.simulation.machine import Machine
+from kafkacore.simulation.schedule import NS_OF_A_S, Schedule
+
+RETRANSMIT_S: Final = 0.2  # doubled with each attempt
+RETRANSMIT_MAX_S: Final = 3.0
+GIVE_UP_S: Final = 20.0  # of a sender whose packets nobody confirms; Linux waits 15 minutes
+_FIRST_PORT: Final = 40_000
+
+Accept = Callable[["End"], asyncio.Protocol]
+Address = tuple[str, int]
+
+
+class Quality(NamedTuple):
+    """A link in one direction: its least and greatest delay in s, and the share of packets that it loses."""
+
+    least_s: float = 0.000_05
+    most_s: float = 0.000_5
+    loss: float = 0.0
+
+
+class _Packet(NamedTuple):
+    at_ns: int  # when it arrives on a healthy link
+    data: bytes | None  # None: the end of the connection
+    error: Exception | None
+
+
+class End(asyncio.Transport):
+    """One end of a connection: the transport of the protocol on this machine."""
+
+    def __init__(self, network: SimulatedNetwork, loop: SimulatedLoop, here: Address, there: Address) -> None:
+        super().__init__()
+        self.loop = loop
+        self.here, self.there = here, there
+        self.machine = loop.machine
+        self.peer: End
+        self.protocol: asyncio.Protocol
+        self._network = network
+        self._outgoing: deque[_Packet] = deque()
+        self._last_ns = 0
+        self._silent_since_ns = -1
+        self._retry_s = RETRANSMIT_S
+        self._is_sending = False
+        self.is_open = True
+
+    # --- asyncio.Transport ---
+
+    def write(self, data: Any) -> None:
+        if self.is_open and data:
+            self._send(bytes(data), None)
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        """Ends both ends: the peer sees the end of the stream after everything that was written."""
+        self._end(None, tell_peer=True)
+
+    def abort(self) -> None:
+        self._end(None, tell_peer=True, error_there=ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+
+    def is_closing(self) -> bool:
+        return not self.is_open
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return {"peername": self.there, "sockname": self.here}.get(name, default)
+
+    def get_write_buffer_size(self) -> int:
+        return sum(len(each.data or b"") for each in self._outgoing)
+
+    # --- the wire ---
+
+    def break_off(self, error: Exception | None) -> None:
+        """This end learns that the connection is gone."""
+        self._end(error, tell_peer=False)
+
+    def _end(self, error: Exception | None, *, tell_peer: bool, error_there: Exception | None = None) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._network.forget(self)
+        if tell_peer:
+            self._send(None, error_there)
+        else:
+            self._outgoing.clear()
+        self.loop.call_soon(self.protocol.connection_lost, error)
+
+    def _send(self, data: bytes | None, error: Exception | None) -> None:
+        network = self._network
+        self._last_ns = max(self._last_ns, network.schedule.now_ns + network.delay_ns(self.here[0], self.there[0]))
+        self._outgoing.append(_Packet(self._last_ns, data, error))
+        if not self._is_sending:
+            self._is_sending = True
+            network.at(self._last_ns, self._arrive)
+
+    def _arrive(self) -> None:
+        network, peer = self._network, self.peer
+        now_ns = network.schedule.now_ns
+        if self._outgoing and (network.is_cut(self.here[0], self.there[0]) or network.is_silent(peer.machine)):
+            self._wait_for_heal(now_ns)
+            return
+        self._silent_since_ns, self._retry_s = -1, RETRANSMIT_S
+        while self._outgoing and self._outgoing[0].at_ns <= now_ns:
+            packet = self._outgoing.popleft()
+            if not peer.machine.is_alive:
+                # Its process is gone, and with it the socket: the sender learns that.
+                self.break_off(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+            elif packet.data is None:
+                peer.break_off(packet.error)
+            elif peer.is_open:
+                network.delivered(self, packet.data)
+                peer.loop.call_soon(peer.receive, packet.data)
+        self._is_sending = bool(self._outgoing)
+        if self._outgoing:
+            network.at(self._outgoing[0].at_ns, self._arrive)
+
+    def receive(self, data: bytes) -> None:
+        if self.is_open:
+            self.protocol.data_received(data)
+
+    def _wait_for_heal(self, now_ns: int) -> None:
+        if self._silent_since_ns < 0:
+            self._silent_since_ns = now_ns
+        if now_ns - self._silent_since_ns > GIVE_UP_S * NS_OF_A_S:
+            self._is_sending = False
+            self.break_off(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+            return
+        self._network.at(now_ns + int(self._retry_s * NS_OF_A_S), self._arrive)
+        self._retry_s = min(self._retry_s * 2, RETRANSMIT_MAX_S)
+
+
+class SimulatedNetwork:
+    """Machines are known by their names, which are their host names too. Links have a quality in each direction;
+    `cut` and `heal` change what passes."""
+
+    def __init__(self, schedule: Schedule, random: Random, delivered: Callable[[End, bytes], None]) -> None:
+        self.schedule = schedule
+        self.delivered = delivered
+        self.quality = Quality()  # of links that have none of their own
+        self._random = random
+        self._qualities: dict[tuple[str, str], Quality] = {}
+        self._cut: dict[tuple[str, str], None] = {}
+        self._silent: dict[str, None] = {}
+        self._listening: dict[Address, tuple[SimulatedLoop, Accept]] = {}
+        self._ends: dict[End, None] = {}
+        self._next_port = _FIRST_PORT
+        # The wire runs whatever happens to the machines at its ends.
+        self._wire = Machine(schedule, "network").loop("wire")
+
+    # --- faults ---
+
+    def cut(self, source: str, destination: str) -> None:
+        """Nothing passes from one machine to another; the other direction stays."""
+        self._cut[source, destination] = None
+
+    def heal(self, source: str | None = None, destination: str | None = None) -> None:
+        """Mends one direction, or without names all of them."""
+        if source is None or destination is None:
+            self._cut.clear()
+        else:
+            self._cut.pop((source, destination), None)
+
+    def set_quality(self, source: str, destination: str, quality: Quality | None) -> None:
+        """None: as all others."""
+        if quality is None:
+            self._qualities.pop((source, destination), None)
+        else:
+            self._qualities[source, destination] = quality
+
+    def reset(self, one: str, other: str) -> int:
+        """Breaks every connection between two machines, and returns how many there were."""
+        ends = [end for end in self._ends if {end.here[0], end.there[0]} == {one, other}]
+        for end in ends:
+            end.break_off(ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"))
+        return len(ends)
+
+    def is_cut(self, source: str, destination: str) -> bool:
+        return (source, destination) in self._cut
+
+    def is_silent(self, machine: Machine) -> bool:
+        """Whether a machine is off, so that nobody even refuses its packets."""
+        return not machine.is_alive and machine.name in self._silent
+
+    def machine_died(self, machine: Machine, *, silent: bool) -> None:
+        """Before its loops end. `silent`: the power is off; else the system resets its connections."""
+        if silent:
+            self._silent[machine.name] = None
+        for address in [each for each, (loop, _) in self._listening.items() if loop.machine is machine]:
+            del self._listening[address]
+        for end in [each for each in self._ends if each.machine is machine]:
+            if silent:
+                end.is_open = False
+                del self._ends[end]
+            else:
+                end.abort()
+
+    def machine_is_back(self, name: str) -> None:
+        """The system runs again: it resets what is left of the connections of the former life."""
+        self._silent.pop(name, None)
+
+    # --- connections ---
+
+    def listen(self, loop: SimulatedLoop, address: Address, accept: Accept) -> Address:
+        """Takes connections on the loop until `unlisten`; port 0 is a free one. Raises OSError when it is taken."""
+        host, port = address
+        if not port:
+            port, self._next_port = self._next_port, self._next_port + 1
+        if (host, port) in self._listening:
+            raise OSError(errno.EADDRINUSE, f"{host}:{port} is in use")
+        self._listening[host, port] = loop, accept
+        return host, port
+
+    def unlisten(self, address: Address) -> None:
+        self._listening.pop(address, None)
+
+    async def connect(
+        self, loop: SimulatedLoop, factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> tuple[End, asyncio.Protocol]:
+        """As `loop.create_connection`. Raises ConnectionRefusedError; waits while the link is cut, as TCP does."""
+        source = loop.machine.name
+        retry_s = RETRANSMIT_S
+        while True:
+            await asyncio.sleep(self.delay_ns(source, host) / NS_OF_A_S)
+            if not (self.is_cut(source, host) or self.is_cut(host, source) or host in self._silent):
+                break
+            await asyncio.sleep(retry_s)
+            retry_s = min(retry_s * 2, RETRANSMIT_MAX_S)
+        found = self._listening.get((host, port))
+        if found is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"{host}:{port} refuses the connection")
+        there_loop, accept = found
+        port_here, self._next_port = self._next_port, self._next_port + 1
+        here, there = (source, port_here), (host, port)
+        near, far = End(self, loop, here, there), End(self, there_loop, there, here)
+        near.peer, far.peer = far, near
+        self._ends[near] = self._ends[far] = None
+        far.protocol = accept(far)
+        there_loop.call_soon(far.protocol.connection_made, far)
+        near.protocol = protocol = factory()
+        protocol.connection_made(near)
+        return near, protocol
+
+    def forget(self, end: End) -> None:
+        self._ends.pop(end, None)
+
+    def delay_ns(self, source: str, destination: str) -> int:
+        """How long a packet takes, with the losses on its way."""
+        quality = self._qualities.get((source, destination), self.quality)
+        delay_s = self._random.uniform(quality.least_s, quality.most_s)
+        retry_s = RETRANSMIT_S
+        while quality.loss and self._random.random() < quality.loss:
+            delay_s += retry_s
+            retry_s = min(retry_s * 2, RETRANSMIT_MAX_S)
+        return int(delay_s * NS_OF_A_S)
+
+    def at(self, when_ns: int, work: Callable[[], None]) -> None:
+        """Runs work of the wire."""
+        self.schedule.at(when_ns, asyncio.Handle(work, (), self._wire), self._wire)

@@ -1,0 +1,193 @@
+"""A whole node in the simulated world: its disk, and its lives between starts and deaths."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.config import BrokerConfig
+from kafkacore.metadata.image import MetadataImage
+from kafkacore.raft.core import Raft
+from kafkacore.server.node import Node
+from kafkacore.simulation.machine import Machine
+from kafkacore.simulation.world import SimulatedWorld
+
+if TYPE_CHECKING:
+    from kafkacore.simulation.cluster import SimulatedCluster
+
+LOG: Final = logging.getLogger("kafkacore.simulation")
+
+
+class State(Enum):
+    """The states of a node's life."""
+
+    OFF = "off"
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    FAILED = "failed"  # its start was refused, or it could not go on; `error` says why
+
+
+class SimulatedNode:
+    """`start` and `stop` begin something; the cluster's time has to run for it to happen."""
+
+    def __init__(self, cluster: SimulatedCluster, config: BrokerConfig) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.node_id = config.node_id
+        self.name = f"node-{config.node_id}"
+        self.disk = SimulatedDisk()
+        self.state = State.OFF
+        self.lives = 0
+        self.error: BaseException | None = None
+        self.rate = 1.0
+        self.offset_ms = 0
+        self.machine: Machine | None = None
+        self.server: Node | None = None
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return tuple(self.config.process_roles)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process of this node exists, be it paused or about to start or stop."""
+        return self.state in (State.STARTING, State.RUNNING, State.PAUSED, State.STOPPING)
+
+    # --- what it knows ---
+
+    @property
+    def raft(self) -> Raft | None:
+        """The Raft core of this life; None before the quorum's part has started."""
+        replica = None if self.server is None else self.server.replica
+        return None if replica is None else replica.raft.__dict__.get("raft")
+
+    @property
+    def is_active_controller(self) -> bool:
+        """Whether this node believes that it is the active controller, however old that belief is."""
+        controller = None if self.server is None else self.server.controller_server
+        return controller is not None and self.is_up and controller.quorum.active
+
+    @property
+    def controller_image(self) -> MetadataImage | None:
+        controller = None if self.server is None else self.server.controller_server
+        return None if controller is None else controller.quorum.image
+
+    @property
+    def broker_image(self) -> MetadataImage | None:
+        feed = None if self.server is None else self.server.__dict__.get("_feed")
+        return None if feed is None or "broker" not in self.roles else feed.publisher.image
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Begins a life. Raises RuntimeError while it runs."""
+        if self.is_up:
+            raise RuntimeError(f"{self.name} is {self.state.value}")
+        cluster = self.cluster
+        self.lives += 1
+        self.error = None
+        if self.disk.is_dead:
+            self.disk.restart(cluster.random_of(self.name, "disk", self.lives).getrandbits(32))
+        cluster.network.machine_is_back(self.name)
+        self.machine = machine = cluster.new_machine(self.name, self.rate, self.offset_ms)
+        random = cluster.random_of(self.name, "world", self.lives)
+        self.server = Node(self.config, world=SimulatedWorld(machine, self.disk, cluster.network, random))
+        self.server.on_fault = self._fault_of(machine)
+        self._become(State.STARTING)
+        self._run(machine, self.server.begin(), State.RUNNING)
+
+    def stop(self) -> None:
+        """Begins an orderly stop."""
+        if self.server is None or self.machine is None or not self.is_up:
+            raise RuntimeError(f"{self.name} is {self.state.value}")
+        self._become(State.STOPPING)
+        self._run(self.machine, self.server.end(), State.OFF)
+
+    def kill(self) -> None:
+        """SIGKILL: what was written is in the page cache, and survives."""
+        self._die(silent=False)
+
+    def cut_power(self) -> None:
+        """The machine goes off: the seed decides what is left of everything that was not synced."""
+        self.disk.cut_power()
+        self._die(silent=True)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.machine is not None and self.state is State.RUNNING:
+            self.machine.pause()
+            self._become(State.PAUSED)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.machine is not None and self.state is State.PAUSED:
+            self._become(State.RUNNING)
+            self.machine.resume()
+
+    def set_clock(self, rate: float | None = None, jump_ms: int = 0) -> None:
+        """Changes the speed of its clocks, and moves its wall clock."""
+        if rate is not None:
+            self.rate = rate
+        self.offset_ms += jump_ms
+        if self.machine is not None and self.is_up:
+            self.machine.set_rate(self.rate)
+            self.machine.clock.step_wall_ms(jump_ms)
+
+    # --- inside ---
+
+    def _run(self, machine: Machine, steps: Any, then: State) -> None:
+        async def run() -> None:
+            try:
+                await steps
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the simulation goes on, and shows it
+                if machine.is_alive:
+                    self._fail(machine, error)
+                return
+            if machine.is_alive:
+                self._become(then)
+                if then is State.OFF:
+                    self._end_life(machine, silent=False)
+
+        machine.loop("main").create_task(run())
+
+    def _fault_of(self, machine: Machine) -> Callable[[BaseException], None]:
+        """An owner stops a node that cannot go on."""
+
+        def on_fault(error: BaseException) -> None:
+            if machine.is_alive and self.state is State.RUNNING:
+                self.cluster.trace("fault", self.name, type(error).__name__, str(error))
+                self.error = error
+                assert self.server is not None
+                self.state = State.STOPPING
+                self._run(machine, self.server.end(), State.FAILED)
+
+        return on_fault
+
+    def _fail(self, machine: Machine, error: BaseException) -> None:
+        LOG.info("%s failed", self.name, exc_info=error)
+        self.error = error
+        self.cluster.trace("failed", self.name, type(error).__name__, str(error))
+        self._end_life(machine, silent=self.disk.is_dead)
+        self._become(State.FAILED)
+
+    def _die(self, *, silent: bool) -> None:
+        if self.machine is not None and self.is_up:
+            self._end_life(self.machine, silent=silent)
+            self._become(State.OFF)
+
+    def _end_life(self, machine: Machine, *, silent: bool) -> None:
+        self.cluster.network.machine_died(machine, silent=silent)
+        machine.kill()
+        self.server = None
+
+    def _become(self, state: State) -> None:
+        self.state = state
+        self.cluster.trace("node", self.name, state.value)

@@ -1,0 +1,72 @@
+"""Virtual time, and the order in which the loops of all machines run. One seed gives one order."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from asyncio import Handle
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kafkacore.simulation.loop import SimulatedLoop
+
+TURN_NS: Final = 1_000  # what a turn of a loop takes: without it callbacks that call each other would stop the time
+NS_OF_A_S: Final = 1_000_000_000
+_LEAST_SWEPT: Final = 1_024
+
+
+class Schedule:
+    """Time is a number of nanoseconds since the beginning. It stands still while a loop runs its turn, and jumps to
+    the next timer when no loop has anything to run.
+
+    Threads of different machines, and of different planes of one machine, run in any order. So `random` chooses among
+    the loops that are ready. The callbacks of one loop keep their order.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.now_ns = 0
+        self.turns = 0
+        self._random = random.random
+        self._timers: list[tuple[int, int, Handle, SimulatedLoop]] = []
+        self._order = itertools.count()
+        self._ready: list[SimulatedLoop] = []
+        self._sweep_at = _LEAST_SWEPT
+
+    def ready(self, loop: SimulatedLoop) -> None:
+        """The loop has something to run. The caller says so once for each turn."""
+        self._ready.append(loop)
+
+    def at(self, when_ns: int, handle: Handle, loop: SimulatedLoop) -> None:
+        """Runs the handle on the loop at that time, or later when the loop's machine stands still."""
+        if len(self._timers) >= self._sweep_at:
+            self._timers = [each for each in self._timers if not each[2].cancelled()]
+            heapq.heapify(self._timers)
+            self._sweep_at = max(2 * len(self._timers), _LEAST_SWEPT)
+        heapq.heappush(self._timers, (max(when_ns, self.now_ns), next(self._order), handle, loop))
+
+    def step(self, until_ns: int) -> bool:
+        """Runs one turn of one loop, or lets time pass up to the next timer. False: nothing is left before
+        `until_ns`, and it is that time now."""
+        ready = self._ready
+        if ready:
+            # The chosen loop changes places with the last one: the order of the others is the seed's as well.
+            chosen = int(self._random() * len(ready))
+            loop, ready[chosen] = ready[chosen], ready[-1]
+            ready.pop()
+            self.now_ns += TURN_NS
+            self.turns += 1
+            loop.run_turn()
+            return True
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers or timers[0][0] > until_ns:
+            self.now_ns = max(self.now_ns, until_ns)
+            return False
+        self.now_ns = max(self.now_ns, timers[0][0])
+        while timers and timers[0][0] <= self.now_ns:
+            _, _, handle, loop = heapq.heappop(timers)
+            if not handle.cancelled():
+                loop.put(handle)
+        return True

@@ -1,0 +1,169 @@
+"""The simulated world of a node: virtual time, a disk in memory, a network without sockets, and one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Executor, Future
+from random import Random
+from typing import Any, TypeVar, cast
+
+from kafkacore._fast.base.uuid import Uuid
+from kafkacore._fast.world.environment import Environment
+from kafkacore._fast.world.simulated_disk import SimulatedDisk
+from kafkacore.raft.file_log import FileLog
+from kafkacore.runtime.loops import LoopThread
+from kafkacore.runtime.process import Runtime
+from kafkacore.runtime.workers import Workers
+from kafkacore.runtime.world import World
+from kafkacore.simulation.loop import SimulatedLoopThread
+from kafkacore.simulation.machine import Machine
+from kafkacore.simulation.network import SimulatedNetwork
+from kafkacore.simulation.plane import SimulatedPlane
+
+T = TypeVar("T")
+_SYNC_S = (0.000_1, 0.004)  # what a sync of the metadata log takes
+_MINUS = 62
+
+
+def seeded_uuid(random: Random) -> Uuid:
+    """A version 4 UUID without a leading `-`, as `Uuid.random` makes them."""
+    while True:
+        value = bytearray(random.randbytes(16))
+        value[6] = value[6] & 0x0F | 0x40
+        value[8] = value[8] & 0x3F | 0x80
+        if value[0] >> 2 != _MINUS:
+            return Uuid(bytes(value))
+
+
+class SimulatedWorld(World):
+    """One life of a node: from its start to its stop or death."""
+
+    def __init__(self, machine: Machine, disk: SimulatedDisk, network: SimulatedNetwork, random: Random) -> None:
+        # Not the real world's: that would take threads.
+        self.own_threads = True
+        self.machine = machine
+        self.environment = disk.environment(machine.clock)
+        self.files = cast("Any", disk)
+        self.random = random
+        self.make_plane = functools.partial(SimulatedPlane, network=network, host=machine.name)
+        self.make_metadata_log = functools.partial(_TimedLog, machine, random)
+
+    def new_uuid(self) -> Uuid:
+        return seeded_uuid(self.random)
+
+    def host_name(self) -> str:
+        return self.machine.name
+
+    def runtime(self, data_processors: int | None) -> Runtime:
+        return cast("Runtime", _SimulatedRuntime(self.machine, self.environment))
+
+    def executor(self, threads: int, name: str) -> Executor:
+        return InlineExecutor()
+
+    def workers(self, threads: int, name: str) -> Workers:
+        return cast("Workers", InlineExecutor(threads))
+
+    def drive(self, steps: Coroutine[Any, Any, T]) -> T:
+        """Raises RuntimeError: the steps are a task of the machine's own loop."""
+        steps.close()
+        raise RuntimeError(f"{self.machine.name} is simulated: run Node.begin and Node.end as tasks")
+
+    async def on(self, loop: LoopThread, work: Coroutine[Any, Any, T], limit_s: float | None = None) -> T:
+        async with asyncio.timeout(limit_s):
+            return await asyncio.wrap_future(loop.submit(work))
+
+    async def first(self, loop: LoopThread, work: Coroutine[Any, Any, None], end: Future[None], limit_s: float) -> bool:
+        task = asyncio.wrap_future(loop.submit(work))
+        await asyncio.wait([task, asyncio.wrap_future(end)], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            return False
+        task.result()
+        return True
+
+
+class InlineExecutor(Executor):
+    """Work runs at once, on the one thread. The work of `loop.run_in_executor` runs later, as the loop decides."""
+
+    def __init__(self, threads: int = 1) -> None:
+        self.threads = threads
+
+    def submit(self, what: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(what(*arguments, **named))
+        except Exception as error:  # noqa: BLE001 - goes to the one who asks for the result
+            future.set_exception(error)
+        return future
+
+    def map(self, fn: Callable[..., T], *iterables: Iterable[Any], **_: Any) -> Iterator[T]:
+        return map(fn, *iterables)
+
+    def resize(self, threads: int) -> None:
+        self.threads = threads
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Nothing is under way."""
+
+
+class _SimulatedRuntime:
+    """The loops of one machine; it has no processors and no acceptors."""
+
+    def __init__(self, machine: Machine, environment: Environment) -> None:
+        self.environment = environment
+        self.data_processors = 1
+        self._machine = machine
+        self._loops: dict[str, SimulatedLoopThread] = {}
+
+    def loop(self, kind: str) -> SimulatedLoopThread:
+        made = self._loops.get(kind)
+        if made is None:
+            made = self._loops[kind] = SimulatedLoopThread(self._machine.loop(kind))
+        return made
+
+    def processors(self, kind: str) -> list[Any]:
+        return []
+
+    def acceptor(self, kind: str) -> None:
+        """Connections come from the simulated network."""
+
+    def watch_fork(self, plane: object) -> None:
+        """A simulation does not fork."""
+
+    def release(self) -> None:
+        """The loops are the machine's."""
+
+
+class _TimedLog(FileLog):
+    """A metadata log whose syncs take virtual time, as long as the seed says."""
+
+    def __init__(self, machine: Machine, random: Random, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._machine, self._random = machine, random
+        self._bell = machine.new_bell()
+        self._done = False
+        self._failure: OSError | None = None
+
+    def begin_sync(self) -> int | None:
+        self._done = False
+        until = self._sync_until = self._end_offset
+        self._machine.loop("work").call_later(self._random.uniform(*_SYNC_S), self._sync, until)
+        return self._bell
+
+    def _sync(self, until: int) -> None:
+        if until != self._sync_until:
+            return  # a truncation has made it moot, and another one is under way
+        try:
+            self.flush()
+        except OSError as error:
+            self._failure = error
+        self._done = True
+        self._machine.ring(self._bell)
+
+    def end_sync(self) -> bool:
+        if self._failure is not None:
+            raise self._failure
+        done, self._done = self._done, False
+        return done

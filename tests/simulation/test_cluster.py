@@ -1,0 +1,176 @@
+"""Whole nodes in the simulated world: they elect, decide and survive, and a seed repeats the run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from kafkacore.protocol.errors import ErrorCode
+from kafkacore.protocol.messages import IncrementalAlterConfigsRequest
+from kafkacore.simulation.cluster import SimulatedCluster, SimulationTimeout, running
+from kafkacore.simulation.node import SimulatedNode, State
+from seeds import SEED
+
+TOPIC_RESOURCE, BROKER_RESOURCE, SET = 2, 4, 0
+# Two interpreters whose sets have different orders run this, and print the hash of the trace.
+STORY = """
+from test_cluster import story
+print(story({seed}))
+"""
+
+
+def alter_cluster(text: str) -> IncrementalAlterConfigsRequest:
+    """A decision that needs no broker: a value of the cluster's default configuration."""
+    config = IncrementalAlterConfigsRequest.AlterableConfig(name="log.retention.ms", config_operation=SET, value=text)
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=BROKER_RESOURCE, resource_name="", configs=[config]
+    )
+    return IncrementalAlterConfigsRequest(resources=[resource])
+
+
+def elected(cluster: SimulatedCluster) -> SimulatedNode:
+    """The active controller, when every node that is up has started."""
+    cluster.run_until(
+        lambda: (
+            cluster.active_controller is not None and all(node.state is State.RUNNING for node in cluster if node.is_up)
+        ),
+        30,
+        "an election",
+    )
+    active = cluster.active_controller
+    assert active is not None
+    return active
+
+
+def commit(cluster: SimulatedCluster, text: str) -> None:
+    """Asks the active controller, as a client does, until one has committed."""
+    for _ in range(20):
+        try:
+            answer = cluster.ask(elected(cluster).node_id, alter_cluster(text), 5)
+        except (OSError, TimeoutError):
+            continue
+        if answer.responses[0].error_code == ErrorCode.NONE:
+            return
+        assert answer.responses[0].error_code == ErrorCode.NOT_CONTROLLER
+        cluster.run_for(0.1)
+    raise AssertionError(f"nobody has committed {text}")
+
+
+def is_in_every_image(cluster: SimulatedCluster, text: str) -> bool:
+    images = [node.controller_image for node in cluster.controllers if node.is_up]
+    return all(
+        image is not None and image.config(BROKER_RESOURCE, "").get("log.retention.ms") == text for image in images
+    )
+
+
+def story(seed: int) -> str:
+    """Faults of every kind, and the hash of the trace."""
+    with SimulatedCluster(seed, controllers=3) as cluster:
+        cluster.start()
+        commit(cluster, "1000")
+        first = elected(cluster)
+        first.kill()
+        commit(cluster, "2000")
+        first.start()
+        second = elected(cluster)
+        second.pause()
+        cluster.run_for(5)
+        second.resume()
+        commit(cluster, "3000")
+        elected(cluster).cut_power()
+        cluster.partition([1], [2, 3])
+        cluster.run_for(5)
+        cluster.heal()
+        cluster.start()
+        commit(cluster, "4000")
+        cluster.run_until(lambda: is_in_every_image(cluster, "4000"), 30, "the same image everywhere")
+        return cluster.trace_hash
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_three_voters_commit_and_another_one_leads_when_the_active_controller_is_killed(static: bool) -> None:
+    with SimulatedCluster(SEED, controllers=3, static=static) as cluster:
+        cluster.start()
+        first = elected(cluster)
+        commit(cluster, "86400000")
+        cluster.run_until(lambda: is_in_every_image(cluster, "86400000"), 10, "the commit in every image")
+        first.kill()
+        second = elected(cluster)
+        assert second is not first
+        commit(cluster, "172800000")
+        first.start()
+        cluster.run_until(lambda: is_in_every_image(cluster, "172800000"), 30, "the commit in every image")
+
+
+def test_cluster_elects_nobody_when_the_majority_is_off() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        active = elected(cluster)
+        for node in cluster:
+            if node is not active:
+                node.cut_power()
+        cluster.run_until(lambda: not active.is_active_controller, 10, "the resignation of a leader whom nobody asks")
+        with pytest.raises(SimulationTimeout, match=rf"seed {SEED}: an active controller did not happen within 60 s"):
+            cluster.run_until(lambda: cluster.active_controller is not None, 60, "an active controller")
+
+
+def test_old_leader_steps_down_when_it_is_cut_off_and_follows_after_the_heal() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        old = elected(cluster)
+        others = [node.node_id for node in cluster if node is not old]
+        cluster.partition([old.node_id], others)
+        cluster.run_until(lambda: cluster.active_controller not in (None, old), 30, "another active controller")
+        assert not old.is_active_controller or cluster.active_controller is not old
+        cluster.heal()
+        cluster.run_until(lambda: not old.is_active_controller, 30, "the old leader's end")
+        commit(cluster, "5000")
+        cluster.run_until(lambda: is_in_every_image(cluster, "5000"), 30, "the commit in every image")
+
+
+def test_acknowledged_change_survives_when_every_voter_loses_its_power() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        commit(cluster, "6000")
+        for node in cluster:
+            node.cut_power()
+        cluster.start()
+        elected(cluster)
+        cluster.run_until(lambda: is_in_every_image(cluster, "6000"), 30, "the commit in every image")
+
+
+def test_nodes_stop_in_order_when_they_are_asked() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        cluster.start()
+        cluster.run_until(lambda: running(cluster), 30)
+        for node in cluster:
+            node.stop()
+        cluster.run_until(lambda: all(node.state is State.OFF for node in cluster), 30, "the end of all nodes")
+
+
+def test_clocks_that_run_at_different_rates_elect() -> None:
+    with SimulatedCluster(SEED, controllers=3) as cluster:
+        for node, rate in zip(cluster, (0.8, 1.0, 1.25), strict=True):
+            node.set_clock(rate=rate, jump_ms=int(1000 * rate))
+        cluster.start()
+        commit(cluster, "7000")
+        elected(cluster).set_clock(jump_ms=-3_600_000)
+        commit(cluster, "8000")
+
+
+def test_seed_repeats_the_run_when_sets_have_another_order() -> None:
+    assert story(SEED) != story(SEED + 1)
+    paths = os.pathsep.join(each for each in sys.path if each)
+    here = os.pathsep.join((os.path.dirname(__file__), paths))
+    hashes = [
+        subprocess.run(
+            [sys.executable, "-c", STORY.format(seed=SEED)],
+            env={**os.environ, "PYTHONHASHSEED": order, "PYTHONPATH": here},
+            capture_output=True, text=True, check=True, timeout=60,
+        ).stdout
+        for order in ("1", "2")
+    ]  # fmt: skip
+    assert hashes[0] == hashes[1] == f"{story(SEED)}\n"

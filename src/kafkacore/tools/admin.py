@@ -52,12 +52,9 @@ def add_endpoints(parser: argparse.ArgumentParser, *short: str) -> None:
 
 def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
     """Runs `story` with the cluster that the arguments name. Raises AdminError."""
-    kind = BROKERS if arguments.bootstrap_server else CONTROLLERS
-    text = arguments.bootstrap_server or arguments.bootstrap_controller
-    try:
-        bootstrap = [parse_address(entry.strip()) for entry in text.split(",")]
-    except AddressError as error:
-        raise AdminError(str(error)) from None
+    brokers = getattr(arguments, "bootstrap_server", None)
+    kind = BROKERS if brokers else CONTROLLERS
+    bootstrap = bootstrap_addresses(brokers or arguments.bootstrap_controller)
 
     async def whole() -> T:
         admin = Admin(bootstrap, kind)
@@ -67,6 +64,14 @@ def run_admin(arguments: argparse.Namespace, story: Callable[[Admin], Coroutine[
             await admin.close()
 
     return asyncio.run(whole())
+
+
+def bootstrap_addresses(text: str) -> list[Address]:
+    """From `host:port,host:port`. Raises AdminError."""
+    try:
+        return [parse_address(entry.strip()) for entry in text.split(",")]
+    except AddressError as error:
+        raise AdminError(str(error)) from None
 
 
 class Admin:

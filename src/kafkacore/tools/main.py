@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "storage": "format log directories, or show what is in them",
     "dump-log": "print segments, indexes and snapshots, or verify them",
     "metadata-quorum": "describe the quorum of controllers, or change its voters",
+    "metadata-shell": "look into the metadata of a cluster, live, in files, and at an offset",
     "features": "describe the features of a cluster, or change their levels",
     "cluster": "show a cluster's id and endpoints, or unregister a broker",
 }

@@ -1,0 +1,96 @@
+"""The nodes of the tree, and the forms in which Java shows values."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+
+class Leaf(NamedTuple):
+    """A file: `text` is a line as Apache Kafka's shell prints it, `value` the same content as JSON."""
+
+    text: str
+    value: Any
+
+
+class Directory:
+    """Makes its children when somebody looks at them: a cluster may have a million partitions."""
+
+    def __init__(self, names: Callable[[], Iterable[str]], child: Callable[[str], Node | None]) -> None:
+        self._names, self.child = names, child
+
+    def names(self) -> list[str]:
+        """In the order of Java's strings."""
+        return sorted(self._names(), key=_utf16)
+
+
+Node = Leaf | Directory
+
+
+def fixed(children: Mapping[str, Callable[[], Node]]) -> Directory:
+    """A directory whose children are known."""
+
+    def child(name: str) -> Node | None:
+        make = children.get(name)
+        return None if make is None else make()
+
+    return Directory(lambda: children, child)
+
+
+def plain(value: str | float) -> Leaf:
+    """A file with one string or number."""
+    return Leaf(java_double(value) if isinstance(value, float) else str(value), value)
+
+
+def described(title: str, fields: Mapping[str, tuple[str, Any]], brackets: str = "()") -> Leaf:
+    """A file with `title(name=text, ...)`. Each field has its text and its value as JSON."""
+    text = ", ".join(f"{name}={shown}" for name, (shown, _) in fields.items())
+    return Leaf(f"{title}{brackets[0]}{text}{brackets[1]}", {name: value for name, (_, value) in fields.items()})
+
+
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+# --- Java's forms of values ------------------------------------------------------------------------------------------
+
+_PLAIN_FROM: Final = 1e-3
+_PLAIN_BELOW: Final = 1e7
+
+
+def field(value: Any) -> tuple[str, Any]:
+    """A value that Java and Python show alike, or nearly: strings, numbers, booleans, null, lists of them."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(str, value))}]", [each if isinstance(each, int) else str(each) for each in value]
+    return (json.dumps(value) if value is None or isinstance(value, bool) else str(value)), value
+
+
+def java_double(value: float) -> str:
+    """As Double.toString: `1000.0`, `1.0E9`, `1.0E-4`."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or _PLAIN_FROM <= abs(value) < _PLAIN_BELOW:
+        return repr(value)
+    digits, _, exponent = f"{value:.17e}".partition("e")
+    # The shortest digits that give the same number, as repr finds them.
+    for count in range(1, 18):
+        digits, _, exponent = f"{value:.{count}e}".partition("e")
+        if float(f"{digits}e{exponent}") == value:
+            break
+    return f"{digits}E{int(exponent)}"
+
+
+def java_time(timestamp_ms: int) -> str:
+    """A moment in UTC as DateTimeFormatter.ISO_ZONED_DATE_TIME: `2023-11-14T22:13:21.5Z[UTC]`."""
+    seconds, millis = divmod(timestamp_ms, 1000)
+    fraction = f".{millis:03d}".rstrip("0") if millis else ""
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ms} ms"  # a year that Python does not have
+    return f"{moment}{fraction}Z[UTC]"

@@ -2,7 +2,9 @@
 
 A client connects with its first request, and again after a connection broke (with Kafka's exponential backoff). It
 speaks the highest version of each API that both sides have. Requests are pipelined; the correlation id finds the
-request of an answer. A client belongs to one loop.
+request of an answer. A request that is not answered in time closes the connection, as in Kafka: behind a silent cut
+every later request would wait until TCP notices. A client belongs to one loop, which is also its clock and makes its
+sockets.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import random
+from collections import deque
 from typing import Any, Final, NamedTuple
 
 from kafkacore._fast.schema.message import message_class
@@ -25,6 +28,8 @@ _PREFIX_BYTES: Final = 4
 _LEAST_ANSWER_BYTES: Final = 4  # its correlation id
 # A connection that fails so is given up and made again. A host name that cannot be encoded is a ValueError.
 _UNUSABLE: Final = (OSError, TimeoutError, KafkaError, ValueError)
+_LATE_S: Final = 0.1  # a timer that fires so late says that this loop has not read its sockets
+_MOST_PATIENCE_S: Final = 1.0
 
 
 class ClientLimits(NamedTuple):
@@ -35,7 +40,7 @@ class ClientLimits(NamedTuple):
     reconnect_backoff_ms: float = 50
     reconnect_backoff_max_ms: float = 1_000
     max_response_bytes: int = 1 << 30
-    max_in_flight: int = 256
+    max_in_flight: int = 256  # requests on the wire; more wait here for their turn
 
 
 class Disconnected(ConnectionError):
@@ -68,18 +73,25 @@ class NodeClient:
         self._failures = 0
         self._not_before = 0.0
         self._closed = False
+        self._unanswered = 0
 
     async def request(self, message: Message, version: int | None = None, timeout_ms: float | None = None) -> Any:
         """The response. `version` None: the highest that both have.
 
         Raises Disconnected (MalformedAnswerError when the answer cannot be read), TimeoutError, and
-        UnsupportedVersionError when there is no common version. A request that times out, or whose caller is
-        cancelled, closes the connection: others that wait on it raise Disconnected.
+        UnsupportedVersionError when there is no common version. A request that times out closes the connection: others
+        that wait on it raise Disconnected. A caller that is cancelled harms nobody; its answer is dropped.
         """
-        limit_ms = self._limits.request_timeout_ms if timeout_ms is None else timeout_ms
-        async with asyncio.timeout(limit_ms / 1000):
-            connection = await self._connected()
-            return await connection.request(message, version)
+        limit_s = (self._limits.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        connection = self._connection
+        self._unanswered += 1
+        try:
+            if connection is None or connection.lost:
+                async with asyncio.timeout(limit_s):
+                    connection = await self._connected()
+            return await connection.request(message, version, limit_s)
+        finally:
+            self._unanswered -= 1
 
     async def api_versions(self) -> dict[int, tuple[int, int]]:
         """Lowest and highest version of each API key that the node speaks. Raises as `request` does."""
@@ -89,16 +101,25 @@ class NodeClient:
     def is_connected(self) -> bool:
         return self._connection is not None and not self._connection.lost
 
+    @property
+    def unanswered(self) -> int:
+        """Requests whose callers still wait."""
+        return self._unanswered
+
+    def disconnect(self) -> None:
+        """Ends the connection; requests under way raise Disconnected, and the next one connects again."""
+        if self._connection is not None:
+            self._connection.close()
+
     async def close(self) -> None:
-        """Ends the connection; requests under way raise Disconnected."""
+        """The same for ever."""
         self._closed = True
         if self._connecting is not None:
             self._connecting.cancel()
             with contextlib.suppress(asyncio.CancelledError, OSError, TimeoutError):
                 await self._connecting
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self.disconnect()
+        self._connection = None
 
     async def _connected(self) -> _Connection:
         if self._closed:
@@ -118,8 +139,10 @@ class NodeClient:
 
     async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
+        if self._connection is not None and self._connection.lost_at > self._not_before:
+            self._back_off(self._connection.lost_at)
         await asyncio.sleep(max(self._not_before - loop.time(), 0))
-        connection = _Connection(f"{self.host}:{self.port}", self._client_id, self._limits)
+        connection = _Connection(f"{self.host}:{self.port}", self._client_id, self._limits, loop)
         try:
             async with asyncio.timeout(self._limits.connection_setup_timeout_ms / 1000):
                 await loop.create_connection(lambda: connection, self.host, self.port)
@@ -129,73 +152,116 @@ class NodeClient:
             raise
         except _UNUSABLE as error:
             connection.close()
-            wait_ms = backoff_ms(
-                self._random, self._failures, self._limits.reconnect_backoff_ms, self._limits.reconnect_backoff_max_ms
-            )
-            self._failures += 1
-            self._not_before = loop.time() + wait_ms / 1000
+            self._back_off(loop.time())
             raised = MalformedAnswerError if isinstance(error, MalformedAnswerError) else Disconnected
             raise raised(f"{self.host}:{self.port} cannot be reached: {str(error) or 'timed out'}") from error
         self._failures = 0
         return connection
 
+    def _back_off(self, since: float) -> None:
+        limits = self._limits
+        wait_ms = backoff_ms(self._random, self._failures, limits.reconnect_backoff_ms, limits.reconnect_backoff_max_ms)
+        self._failures += 1
+        self._not_before = since + wait_ms / 1000
 
-class _Waiting(NamedTuple):
-    future: asyncio.Future[Any]
-    api_key: int
-    version: int
+
+class _Waiting:
+    """A request without its answer. `frame` is None once it is on the wire."""
+
+    __slots__ = ("api_key", "deadline", "frame", "future", "version")
+
+    def __init__(self, future: asyncio.Future[Any], api_key: int, version: int, deadline: float) -> None:
+        self.future = future
+        self.api_key = api_key
+        self.version = version
+        self.deadline = deadline
+        self.frame: bytes | None = None
 
 
 class _Connection(asyncio.Protocol):
     """One socket's life. `node` is the host and port, for messages."""
 
-    def __init__(self, node: str, client_id: str | None, limits: ClientLimits) -> None:
+    def __init__(self, node: str, client_id: str | None, limits: ClientLimits, loop: asyncio.AbstractEventLoop) -> None:
         self._node = node
         self.versions: dict[int, tuple[int, int]] = {}
         self.lost = False
+        self.lost_at = 0.0
         self._client_id = client_id
         self._limits = limits
+        self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._correlation_id = 0
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, _Waiting] = {}  # on the wire
+        self._queue: deque[tuple[int, _Waiting]] = deque()  # behind them
         self._received = bytearray()
-        self._room = asyncio.Semaphore(limits.max_in_flight)
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._patient = True
 
     async def learn_versions(self) -> None:
         """Asks for the node's versions, in a lower version when the node does not know ours (KIP-511)."""
         known = apis.api(ApiKey.API_VERSIONS)
+        limit_s = self._limits.request_timeout_ms / 1000
         request = apis.request_class(ApiKey.API_VERSIONS)(client_software_name="kafkacore", client_software_version="1")
-        response = await self.request(request, known.highest)
+        response = await self.request(request, known.highest, limit_s)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             highest = max((each.max_version for each in response.api_keys), default=0)
-            response = await self.request(request, min(highest, known.highest))
+            response = await self.request(request, min(highest, known.highest), limit_s)
         if response.error_code:
             raise Disconnected(f"ApiVersions was answered with error {response.error_code}")
         self.versions = {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
-    async def request(self, message: Any, version: int | None) -> Any:
+    def request(self, message: Any, version: int | None, limit_s: float) -> asyncio.Future[Any]:
+        """Raises UnsupportedVersionError; the future raises as `NodeClient.request` does."""
         chosen = self._choose(message.API_KEY) if version is None else version
-        async with self._room:
-            if self.lost or self._transport is None:
-                raise Disconnected("the connection is gone")
-            self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-            correlation_id = self._correlation_id
-            frame = apis.encode_request(chosen, correlation_id, self._client_id, message)
-            future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            self._waiting[correlation_id] = _Waiting(future, message.API_KEY, chosen)
+        if self.lost or self._transport is None:
+            raise Disconnected("the connection is gone")
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        correlation_id = self._correlation_id
+        frame = apis.encode_request(chosen, correlation_id, self._client_id, message)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        deadline = self._loop.time() + limit_s
+        waiting = _Waiting(future, message.API_KEY, chosen, deadline)
+        if len(self._waiting) < self._limits.max_in_flight and not self._queue:
+            self._waiting[correlation_id] = waiting
             self._transport.writelines((len(frame).to_bytes(_PREFIX_BYTES, "big"), frame))
-            try:
-                return await future
-            finally:
-                if future.cancelled():
-                    # The caller's time is over. Behind a silent cut every later request would wait until TCP notices,
-                    # so Kafka's clients close the connection too.
-                    self.close()
+        else:
+            waiting.frame = frame
+            self._queue.append((correlation_id, waiting))
+        if self._timer is None or deadline < self._timer_at:
+            self._patient = True
+            self._arm(deadline)
+        return future
+
+    def _send_more(self) -> None:
+        """Room is free: the next requests go out, except those whose callers have given up."""
+        queue, waiting, transport = self._queue, self._waiting, self._transport
+        while queue and len(waiting) < self._limits.max_in_flight and transport is not None:
+            correlation_id, each = queue.popleft()
+            frame, each.frame = each.frame, None
+            if frame is not None and not each.future.done():
+                waiting[correlation_id] = each
+                transport.writelines((len(frame).to_bytes(_PREFIX_BYTES, "big"), frame))
 
     def close(self) -> None:
-        self.lost = True
+        self._lose()
         if self._transport is not None:
             self._transport.abort()
+
+    def _lose(self) -> None:
+        if not self.lost:
+            self.lost, self.lost_at = True, self._loop.time()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fail_all(self, error: Exception) -> None:
+        unanswered = [*self._waiting.values(), *(each for _, each in self._queue)]
+        self._waiting.clear()
+        self._queue.clear()
+        for waiting in unanswered:
+            if not waiting.future.done():
+                waiting.future.set_exception(error)
 
     def _choose(self, api_key: int) -> int:
         known = apis.api(api_key)
@@ -205,17 +271,48 @@ class _Connection(asyncio.Protocol):
             raise UnsupportedVersionError(f"{known.name}: the node speaks {lowest} to {highest}")
         return chosen
 
+    # -- time
+
+    def _arm(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._on_time)
+
+    def _on_time(self) -> None:
+        """A deadline may have come. Most timers come up for requests that were answered long ago."""
+        self._timer = None
+        now = self._loop.time()
+        late_s = now - self._timer_at
+        if late_s > _LATE_S and self._patient:
+            # The answers may be in the socket already: this loop has not run, or a test has moved its clock.
+            self._patient = False
+            self._arm(now + min(late_s, _MOST_PATIENCE_S))
+            return
+        self._patient = True
+        overdue = [each for each in self._waiting.values() if each.deadline <= now]
+        for each in overdue:
+            if not each.future.done():
+                each.future.set_exception(TimeoutError(f"{self._node} did not answer in time"))
+        if overdue:
+            self._fail_all(Disconnected(f"a request to {self._node} timed out, so its connection was closed"))
+            self.close()
+            return
+        for _, each in self._queue:
+            if each.deadline <= now and not each.future.done():
+                each.future.set_exception(TimeoutError(f"{self._node} has too many requests to answer"))
+        unanswered = [*self._waiting.values(), *(each for _, each in self._queue if not each.future.done())]
+        if unanswered:
+            self._arm(min(each.deadline for each in unanswered))
+
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.lost = True
-        for waiting in self._waiting.values():
-            if not waiting.future.done():
-                waiting.future.set_exception(Disconnected(f"the connection broke: {error or 'closed by the node'}"))
-        self._waiting.clear()
+        self._lose()
+        self._fail_all(Disconnected(f"the connection broke: {error or 'closed by the node'}"))
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -231,6 +328,8 @@ class _Connection(asyncio.Protocol):
             self._answered(bytes(self._received[at : at + size]))
             at += size
         del self._received[:at]
+        if self._queue and not self.lost:
+            self._send_more()
 
     def _answered(self, frame: bytes) -> None:
         waiting = self._waiting.pop(int.from_bytes(frame[:4], "big", signed=True), None)
@@ -249,10 +348,7 @@ class _Connection(asyncio.Protocol):
         """Closes the connection: what follows in the stream means nothing any more."""
         error = MalformedAnswerError(f"{self._node} sent {problem}")
         LOG.warning("%s; the connection is closed", error)
-        for waiting in self._waiting.values():
-            if not waiting.future.done():
-                waiting.future.set_exception(error)
-        self._waiting.clear()
+        self._fail_all(error)
         self.close()
         return error
 
